@@ -1,6 +1,6 @@
-"""Resolve names, and list the known names of libraries: loaders, datasets, samplers and transforms.
+"""Resolve names, and list the known names of loaders, datasets, samplers and transforms in libraries.
 
-A name that only one module needs is listed in that module.
+If only one module needs a name, this module does not list it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FACTORY = "OptimalDataLoaderFactory"
 ACCELERATOR = re.compile(r"accelerate\.(accelerator\.)?Accelerator")
 #: Functions, and methods of the factory, that build loaders.
 FACTORY_FUNCTIONS = ("create_loader", "create_training_loader", "create_validation_loader", "create_test_loader")
-#: Qualified names of these functions. The group ``role`` is the purpose of the loader.
+#: Qualified names of the functions and methods that build loaders. The group ``role`` is the purpose of the loader.
 FACTORY_METHOD = re.compile(
     rf"chirpid_patch\.(factory\.)?({FACTORY}\.)?create_(?P<role>training_|validation_|test_|)loader"
 )
@@ -36,7 +36,8 @@ FACTORY_METHOD = re.compile(
 TORCH_LOADER = re.compile(r"torch\.utils\.data\.(dataloader\.)?DataLoader")
 #: Classes of loaders.
 LOADER = any_of_patterns(TORCH_LOADER, r"chirpid_patch\.BatchedDataLoader")
-#: Calls that return no loader. A variable with such a value is no loader, even if its name is typical of loaders.
+#: Calls that do not return loaders. A variable with such a value is not a loader, even if its name is typical of
+#: loaders.
 NO_LOADER = re.compile(r"(builtins|numpy|pandas|collections|json|csv|torch\.(?!utils\.data\b)\w+)(\..*)?")
 
 # Datasets.
@@ -63,7 +64,8 @@ _DATASET_CLASSES = ("Dataset", "Subset", "DataPipe", "ImageFolder", "WorkerSafe"
 DATASET_WORDS = (*_DATASET_CLASSES, "torchvision")
 #: Functions and classes whose first argument is a dataset.
 TAKES_DATASET = any_of_patterns(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
-#: Calls that return no dataset. A variable with such a value is no dataset, even if its name is typical of datasets.
+#: Calls that do not return datasets. A variable with such a value is not a dataset, even if its name is typical of
+#: datasets.
 NO_DATASET = re.compile(
     r"(builtins|numpy|pandas|collections|itertools|json|csv)\..*|typing\.(List|Dict|Tuple|Set|Mapping|Sequence|Iterable)"
     r"|torch\.(Tensor|\w*tensor|stack|cat|zeros|ones|arange|rand\w*|empty|full)"
@@ -84,7 +86,7 @@ PROGRESS = re.compile(r"tqdm(\.\w+)*\.tqdm(_notebook)?|rich\.progress\.track")
 #: Decorators that do not change the arguments and the result of a function.
 PLAIN_DECORATOR = re.compile(r"torch\.(no_grad|inference_mode|enable_grad)|builtins\.(staticmethod|classmethod)")
 
-#: Largest number of levels of base classes that are followed.
+#: Number of levels of base classes to follow.
 _BASES_LIMIT = 8
 
 
@@ -95,7 +97,7 @@ def resolves_to(module: Module, node: cst.CSTNode, names: re.Pattern[str], proje
         module: the module of the expression.
         node: a name or attribute. For a call, the called expression counts.
         names: pattern of the qualified names.
-        project: the project through which imports are followed. None: only the imports of the module count.
+        project: the project whose imports are followed. None means that only the imports of the module count.
     """
     found = module.qualified_names(node) if project is None else project.resolved_names(module, node)
     return bool(found) and all(map(names.fullmatch, found))
@@ -115,7 +117,7 @@ def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator
 
 
 def dataset_names(project: Project) -> frozenset[str]:
-    """Return the names and aliases of those dataset classes of the project whose names do not show what they are."""
+    """Return the names and aliases of the project's dataset classes that no word of ``DATASET_WORDS`` shows."""
     return project.descendants(*_DATASET_CLASSES)
 
 
@@ -133,5 +135,5 @@ def inherits_from(project: Project, class_name: str, names: re.Pattern[str], dep
 
 
 def bases_may_match(outline: Outline, project: Project, node: ast.ClassDef, names: re.Pattern[str]) -> bool:
-    """Return whether every base of a class may refer to one of ``names``; this check does not need LibCST."""
+    """Return whether every base of a class may refer to one of ``names``. The check does not need LibCST."""
     return all(any(map(names.fullmatch, project.possible_names(outline, base))) for base in node.bases)

@@ -11,7 +11,8 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["uses_of_removed_numpy_names"]
 
-#: Names that NumPy 1.24 removed, with their replacements. ``bool`` and ``long`` exist again from NumPy 2.0 on.
+#: Names that NumPy 1.24 removed, with their replacements. ``bool`` and ``long`` are missing, because NumPy 2.0 added
+#: them again.
 _INSTEAD = {"int": "int", "float": "float", "complex": "complex", "object": "object", "str": "str", "unicode": "str"}
 _MAY_USE = re.compile(rf"\.\s*(?:{'|'.join(_INSTEAD)})\b")
 #: Largest number of places that one sentence lists.

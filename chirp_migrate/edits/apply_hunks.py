@@ -21,8 +21,8 @@ def text_with_hunks(module: Module, hunks: Iterable[Hunk], public_names: Collect
     Args:
         module: the present file.
         hunks: the accepted hunks, in the order of the file. The result does not depend on the refused hunks.
-        public_names: top-level names that other files import from this file. They stay, even if the file does not use
-            them.
+        public_names: top-level names that other files import from this file. These names stay, even if the file itself
+            does not use them.
         style: how the project sorts imports.
 
     Raises:
@@ -35,7 +35,7 @@ def text_with_hunks(module: Module, hunks: Iterable[Hunk], public_names: Collect
     if not edits:
         return module.text
     words = set(_WORD.findall(apply_edits(module.text, edits)))
-    # The user may have edited a hunk such that it no longer uses an import.
+    # The user may have edited a hunk, so that it no longer uses an import.
     needed = {one for hunk in accepted for one in hunk.imports if name_bound_by_import(one[1]) in words}
     first_use = min(edit.start for edit in edits)
     text = apply_edits(module.text, [*import_edits(module, needed, style, first_use), *edits])

@@ -14,20 +14,20 @@ from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import is_in_fstring
 
-#: If arguments aligned with the opening bracket would begin to the right of this column, or of this share of the line
-#: length, they are written on new lines instead.
+#: Limits for arguments that are aligned with the opening bracket: a column, and a share of the line length. Arguments
+#: to the right of one of these limits move to new lines.
 _FARTHEST, _FARTHEST_SHARE = 50, 0.6
-#: A wide gap between code and a comment. It may shrink, so lines are measured with a gap of two spaces.
+#: A wide gap between code and a comment. The gap may shrink, so its width counts as two spaces.
 _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 
 
 def call_text(
     module: Module, style: CodeStyle, callee: str, arguments: Sequence[str], *, indent: str = "", columns_taken: int = 0
 ) -> str:
-    """Return the source of ``callee(arguments)``; break it into lines as black does if it is too long for the project.
+    """Return the source of ``callee(arguments)``, broken into lines as by black if it is too long for the project.
 
     Args:
-        module: the module that the call becomes part of.
+        module: the module that will contain the call.
         style: how the project lays out its code.
         callee: source of the called expression.
         arguments: source of each argument.
@@ -51,7 +51,7 @@ class CallEdit:
     Args:
         module: the module of the call.
         call: the call to change.
-        style: how the project lays out its code; None: lines may have any length.
+        style: how the project lays out its code; ``None`` permits lines of any length.
     """
 
     def __init__(self, module: Module, call: cst.Call, style: CodeStyle | None = None) -> None:
@@ -78,7 +78,7 @@ class CallEdit:
         self._added += arguments
 
     def edits(self) -> tuple[Edit, ...]:
-        """Return all edits. If lines would get too long or too far to the right, break the call into lines again."""
+        """Return all edits. They break the call into new lines if lines would get too long or too far to the right."""
         start, end = self._module.span(self._call.func)
         renamed = [Edit(start, end, self._callee)] if self._callee else []
         shift = len(self._callee) - (end - start) if renamed else 0
@@ -95,7 +95,7 @@ class CallEdit:
     def _edits_below_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
         """Return edits that move the first argument, and the lines aligned with it, to a new line below the name.
 
-        The result is empty if these lines would not be far to the right anyway.
+        The result is empty if these lines would not start far to the right.
         """
         start = self._spans[0][0] if self._spans else 0
         if self._style is None or not self._is_far_right(shift):
@@ -106,16 +106,16 @@ class CallEdit:
         )
 
     def _is_far_right(self, shift: int) -> bool:
-        """Return whether a shift would move the lines that are aligned with the first argument far to the right."""
+        """Return whether a shift would move lines far to the right that are aligned with the first argument."""
         assert self._style is not None
         wanted = self._style.longest_line(self._module.text)
         return shift > 0 and self._aligned_column() + shift > min(_FARTHEST, _FARTHEST_SHARE * wanted)
 
     def _insertion_edits(self, shift: int) -> Iterator[Edit]:
-        """Yield the edits that insert new arguments after the last argument, or before it if it has a comment.
+        """Yield the edits that insert new arguments after the last argument, or before a last argument with a comment.
 
         Args:
-            shift: number of columns by which the arguments move that are aligned with the opening parenthesis.
+            shift: number of columns by which arguments move if they are aligned with the opening parenthesis.
         """
         if not self._added:
             return
@@ -156,11 +156,11 @@ class CallEdit:
                 yield Edit(line, line, " " * shift) if shift > 0 else Edit(line, line - shift, "")
 
     def _with_new_layout(self, in_place: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
-        """Return the edit that breaks the whole call into lines again, if that is necessary.
+        """Return the edit that breaks the whole call into new lines, if necessary.
 
-        It is necessary if ``in_place``, the edits that keep the lines, would make lines too long or move them far to
-        the right. Otherwise the result is empty. It is also empty if the whole statement is formatted later, or if the
-        call contains comments, which could lose their place.
+        A new layout is necessary if ``in_place``, the edits that keep the lines, would make lines too long or move them
+        far to the right. The result is empty if no new layout is necessary, or if the whole statement is formatted
+        later. It is also empty if the call contains comments, which could lose their place.
         """
         module, style = self._module, self._style
         if style is None or not self._spans or is_formatted(module, style, self._call):
@@ -175,9 +175,10 @@ class CallEdit:
             start:end
         ]:
             return ()
-        groups, filled = list(self._in_groups()), list(self._fill_lines(wanted))
+        groups, filled = list(self._keep_grouping()), list(self._fill_lines(wanted))
         ends = len(module.text[end:last].rstrip())
-        # Aligned lines with several arguments become one line if they fit, so that lines do not end anywhere.
+        # Aligned lines with several arguments become one line if the arguments fit, so that the line breaks are not
+        # arbitrary.
         one_each = all(self._opens_line(n) for n in range(1, len(self._spans)))
         is_joined = self._aligned_column() > 0 and not one_each
         joined = [one for one in filled if is_joined and one.rstrip(")").rstrip().count("\n") == 1]
@@ -186,7 +187,7 @@ class CallEdit:
             written = (module.text[first:start] + text).splitlines()
             if max(map(len, written)) <= limit and len(written[-1]) + ends <= limit:
                 return (Edit(start, end, text),)
-        return (Edit(start, end, self._one_per_line()),)
+        return (Edit(start, end, self._put_one_per_line()),)
 
     def _aligned_column(self) -> int:
         """Return the column of the first argument if other lines are aligned with it, else 0."""
@@ -196,12 +197,12 @@ class CallEdit:
 
     @property
     def _indents(self) -> tuple[str, str]:
-        """Return the indentation of the line in which the call begins, and that of its arguments."""
+        """Return the indentation of the line in which the call begins, and the indentation of its arguments."""
         indent = self._module.indentation(self._module.span(self._call)[0])
         return indent, indent + ("\t" if "\t" in indent else "    ")
 
     @property
-    def _head(self) -> str:
+    def _call_head(self) -> str:
         return f"{self._callee or self._module.source(self._call.func).strip()}("
 
     def _argument_texts(self) -> list[str]:
@@ -210,8 +211,8 @@ class CallEdit:
         pairs = zip(self._spans, named, strict=True)
         return [apply_edits_in_span(self._module.text, span, own) for span, own in pairs] + self._added
 
-    def _in_groups(self) -> Iterator[str]:
-        """Yield the source of the call with the same arguments together on a line as before, below the called name.
+    def _keep_grouping(self) -> Iterator[str]:
+        """Yield the source of the call with the arguments below the called name, grouped into the same lines as before.
 
         If the arguments were aligned with the opening bracket, the closing bracket is where the file usually has it.
         """
@@ -230,7 +231,7 @@ class CallEdit:
             behind = self._style.closes_behind_arguments(module.text)
         lines = f",{module.newline}{inner}".join(", ".join(group) for group in groups)
         last = "" if behind else f"{',' if ',' in tail else ''}{module.newline}{indent}"
-        yield f"{self._head}{module.newline}{inner}{lines}{last})"
+        yield f"{self._call_head}{module.newline}{inner}{lines}{last})"
 
     def _fill_lines(self, longest: int) -> Iterator[str]:
         """Yield the source of the call with all arguments on one line below the called name.
@@ -240,7 +241,7 @@ class CallEdit:
         assert self._style is not None
         module, (indent, inner), texts = self._module, self._indents, self._argument_texts()
         if not self._style.closes_behind_arguments(module.text):
-            yield f"{self._head}{module.newline}{inner}{', '.join(texts)}{module.newline}{indent})"
+            yield f"{self._call_head}{module.newline}{inner}{', '.join(texts)}{module.newline}{indent})"
             return
         ends = len(module.text[module.span(self._call)[1] : module.line_end(module.span(self._call)[1] - 1)].rstrip())
         lines = [inner]
@@ -249,10 +250,11 @@ class CallEdit:
             if lines[-1] != inner and len(f"{lines[-1]} {text}") > room:
                 lines.append(inner)
             lines[-1] += f"{'' if lines[-1] == inner else ' '}{text}{',' if n < len(texts) - 1 else ')'}"
-        yield module.newline.join([self._head, *lines])
+        yield module.newline.join([self._call_head, *lines])
 
-    def _one_per_line(self) -> str:
+    def _put_one_per_line(self) -> str:
         """Return the source of the call with each argument on its own line."""
         indent, inner = self._indents
         newline = self._module.newline
-        return f"{self._head}{newline}{''.join(f'{inner}{text},{newline}' for text in self._argument_texts())}{indent})"
+        lines = "".join(f"{inner}{text},{newline}" for text in self._argument_texts())
+        return f"{self._call_head}{newline}{lines}{indent})"

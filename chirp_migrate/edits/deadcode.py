@@ -1,7 +1,7 @@
-"""Remove the imports and variables that only a rewrite has made unused.
+"""Remove imports and variables that a rewrite has made unused.
 
 Imports and variables that were unused before the rewrite stay. The module reads the tree of the standard library's
-``ast`` and compares names by their spelling, so that in doubt it keeps code.
+``ast``, and compares names by their spelling. In doubt, it keeps code.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from chirp_migrate.source.text import SOURCE_LINE, apply_edits, apply_edits_in_s
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.outline import Outline
 
-#: Names of called functions without side effects. The spelling decides: this module cannot look names up in the
-#: project.
+#: Names of called functions without side effects. Only the spelling counts, because this module cannot look names up in
+#: the project.
 _PURE_CALLS = re.compile(r"min|max|int|bool|len|str|[\w.]+\.get")
 _WORD = re.compile(r"\w+")
 #: The rest of a line after the last name of an import, if the closing bracket is on a later line.
 _REST_OF_CLAUSE = re.compile(r"[ \t]*(?:,[ \t]*)?(#[^\r\n]*)?(?=\r?\n)")
-#: Modules that ``import torch`` already imports; the next constant has the names that ``import *`` binds from them.
+#: Modules that ``import torch`` already imports. The next constant lists the names that ``import *`` from these modules
+#: binds.
 _DATA = frozenset({"torch.utils.data", "torch.utils.data.dataloader"})
 _GIVEN_BY_STAR = frozenset({
     "BatchSampler", "ChainDataset", "ConcatDataset", "DFIterDataPipe", "DataChunk", "DataLoader", "Dataset",
@@ -58,31 +59,31 @@ def remove_newly_unused_names(
 ) -> Iterator[list[Edit]]:
     """Yield edits that remove imports and variables that are unused in ``after`` but were used in ``before``.
 
-    A removal may make further names unused. Therefore this yields several lists of edits. The positions in a list refer
-    to the text after the edits of all earlier lists.
+    A removal may make further names unused, so the function yields several lists of edits. The positions in a list
+    refer to the text after the edits of all earlier lists.
 
     Args:
         before: source text of the module before the rewrite.
         after: source text of the module after the rewrite.
-        is_public: function that returns whether another file may import a top-level name from this module. Such names
-            stay.
+        is_public: function that returns whether another file may import a top-level name from this module. Names for
+            which it returns True stay.
         style: how the project writes imports.
     """
     only_imports = False
     while not only_imports:
         # Only a name that occurs less often than before the rewrite can have become unused.
         names = frozenset(Counter(_WORD.findall(before)) - Counter(_WORD.findall(after)))
-        known = _names_of(before).bound(names) if names else {}
-        idle = _names_of(before).unused(names) if known else {}
+        known = _module_names(before).bound(names) if names else {}
+        idle = _module_names(before).unused(names) if known else {}
         dead = {
             binding: places
-            for binding, places in (_names_of(after).unused(names) if known else {}).items()
+            for binding, places in (_module_names(after).unused(names) if known else {}).items()
             if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
         }
         if names:
             dead = _without_idle_submodules(before, dead)
             dead |= _needless_imports(before, after, is_public)
-        edits = _removals(after, dead, style)
+        edits = _removal_edits(after, dead, style)
         if not edits:
             return
         yield edits
@@ -93,11 +94,11 @@ def remove_newly_unused_names(
 def _without_idle_submodules(
     before: str, dead: dict[_Binding, list[_DeadStatement]]
 ) -> dict[_Binding, list[_DeadStatement]]:
-    """Return ``dead`` without each ``import package.module`` whose module the old text did not read.
+    """Return ``dead`` without the statements ``import package.module`` whose module the old text did not read.
 
-    An ``import package`` next to such an import is omitted, too, because both bind the same name.
+    The result also omits an ``import package`` next to such an import, because both bind the same name.
     """
-    read, found = _names_of(before).paths, dict(dead)
+    read, found = _module_names(before).paths, dict(dead)
     for binding, places in dead.items():
         aliases = [place.alias for place in places if isinstance(place.statement, ast.Import)]
         modules = {one.name for one in aliases if one is not None and one.asname is None and "." in one.name}
@@ -111,16 +112,16 @@ def _needless_imports(
 ) -> dict[_Binding, list[_DeadStatement]]:
     """Return the top-level imports of ``torch.utils.data`` that the new text no longer needs.
 
-    These are ``import torch.utils.data`` next to ``import torch``, and ``from torch.utils.data import *``.
+    Such an import is ``import torch.utils.data`` next to ``import torch``, or ``from torch.utils.data import *``.
     """
-    was, now = _names_of(before), _names_of(after)
+    was, now = _module_names(before), _module_names(after)
     found = {
         _Binding("", path): places
         for path, places in now.submodules.items()
         if path in _DATA and path in was.paths and path not in now.paths and not now.names_in_strings(path)
     }
-    given = _GIVEN_BY_STAR & was.free
-    if given and not given & now.free and not any(map(is_public, _GIVEN_BY_STAR)):
+    given = _GIVEN_BY_STAR & was.unbound_names
+    if given and not given & now.unbound_names and not any(map(is_public, _GIVEN_BY_STAR)):
         stars = [place for place in now.stars if isinstance(place.statement, ast.ImportFrom)]
         places = [place for place in stars if getattr(place.statement, "module", "") in _DATA]
         if places and not (now.reads_computed_names or any(map(now.names_in_strings, given))):
@@ -130,7 +131,7 @@ def _needless_imports(
 
 def top_level_names(text: str) -> set[str]:
     """Return the names of a module whose top-level imports :func:`remove_newly_unused_names` may remove."""
-    names = _names_of(text)
+    names = _module_names(text)
     return {binding.name for binding in names.bindings if not binding.scope} | (
         _GIVEN_BY_STAR if names.stars else set()
     )
@@ -167,7 +168,7 @@ class _ModuleNames:
         return found
 
     def bound(self, names: Collection[str]) -> dict[_Binding, list[_DeadStatement]]:
-        """Return the statements that bind ``names``, without those whose removal would remove a side effect."""
+        """Return the statements that bind ``names``, except statements whose removal would remove a side effect."""
         named = {one: places for one, places in self.bindings.items() if one.name in names}
         pure = {one: [place for place in places if _is_pure(place.statement)] for one, places in named.items()}
         return {one: places for one, places in pure.items() if places}
@@ -186,7 +187,7 @@ class _ModuleNames:
 
     @cached_property
     def submodules(self) -> dict[str, list[_DeadStatement]]:
-        """Return, for each module, its top-level ``import package.module`` if there is also an ``import package``."""
+        """Return, by module, each top-level ``import package.module`` of a file that also has ``import package``."""
         body = self._outline.tree.body
         plain = [(one, alias) for one in body if isinstance(one, ast.Import) for alias in one.names if not alias.asname]
         packages = {alias.name for _, alias in plain}
@@ -219,8 +220,8 @@ class _ModuleNames:
         return frozenset(found)
 
     @cached_property
-    def free(self) -> frozenset[str]:
-        """Return the names that code reads and that no import, assignment or definition of the module binds."""
+    def unbound_names(self) -> frozenset[str]:
+        """Return the names that code reads, but that no import, assignment or definition of the module binds."""
         bound = {one.name for one in self.bindings} | {one.name for one in self._outline.functions}
         bound |= {one.name for one in self._outline.find(ast.ClassDef)}
         return frozenset(self._names_read_in("") - bound)
@@ -232,7 +233,7 @@ class _ModuleNames:
     def _may_be_read_by_string(self, binding: _Binding) -> bool:
         """Return whether code may read a top-level name by a string.
 
-        The string is a quoted type, a doctest or code for ``eval``, or it is computed.
+        Such a string is a quoted type, a doctest, code for ``eval``, or a computed string.
         """
         return self.names_in_strings(binding.name) or self.reads_computed_names
 
@@ -240,8 +241,8 @@ class _ModuleNames:
     def reads_computed_names(self) -> bool:
         """Return whether code may read the top-level names of the module by strings that it computes.
 
-        Such code calls ``globals``, or ``eval`` or ``exec`` with an argument that is no constant. At module or class
-        level it may also call ``locals``, ``vars`` or ``dir`` without an argument.
+        Such code calls ``globals``, or calls ``eval`` or ``exec`` with an argument that is not a constant. At module or
+        class level, code may also call ``locals``, ``vars`` or ``dir`` without an argument.
         """
         calls = (one for one in self._outline.find(ast.Call) if self._reads_any_name(one))
         return any(isinstance(one.func, ast.Name) and one.func.id not in self._own_names for one in calls)
@@ -258,14 +259,14 @@ class _ModuleNames:
 
     @cached_property
     def _own_names(self) -> frozenset[str]:
-        """Return the names that imports, assignments and functions bind, in any scope; methods do not count."""
+        """Return the names that imports, assignments and functions bind, in any scope, except names of methods."""
         parents = self._outline.parents
         found = {one.name for one in self._outline.functions if not isinstance(parents[one], ast.ClassDef)}
         found |= {one.id for one in self._outline.find(ast.Name) if isinstance(one.ctx, ast.Store)}
         return frozenset(found | {one.name for one in self.bindings})
 
     def _is_in_function(self, node: ast.AST) -> bool:
-        """Return whether code is in the body of a function or lambda; defaults and decorators are not."""
+        """Return whether code is in the body of a function or lambda. Defaults and decorators are not in the body."""
         inner = node
         for around in self._outline.ancestors(node):
             match around:
@@ -309,7 +310,7 @@ class _ModuleNames:
 
 
 @lru_cache(maxsize=4)
-def _names_of(text: str) -> _ModuleNames:
+def _module_names(text: str) -> _ModuleNames:
     return _ModuleNames(text)
 
 
@@ -339,8 +340,8 @@ def _names_loaded(nodes: Sequence[ast.AST]) -> set[str]:
 def _read_in_string(text: str) -> frozenset[str]:
     """Return the names that code in a string reads. The code is the whole string, or the examples of a doctest.
 
-    The result is empty if the string is a text and not code. It is also empty for a single word, which is mostly a key,
-    unless the word begins with a capital letter and so may name a class.
+    The result is empty if the string is not code. A single word counts only if it begins with a capital letter, because
+    it may then name a class. Other single words are mostly keys.
     """
     if _WORD.fullmatch(text) is not None:
         return frozenset({text} if text[:1].isupper() else ())
@@ -374,7 +375,7 @@ def _is_pure(statement: ast.stmt) -> bool:
     )
 
 
-def _removals(text: str, dead: dict[_Binding, list[_DeadStatement]], style: ImportStyle) -> list[Edit]:
+def _removal_edits(text: str, dead: dict[_Binding, list[_DeadStatement]], style: ImportStyle) -> list[Edit]:
     lines = SOURCE_LINE.findall(text)
     starts = [0, *accumulate(map(len, lines))]
 
@@ -413,7 +414,7 @@ def _removals(text: str, dead: dict[_Binding, list[_DeadStatement]], style: Impo
         elif (
             statement.lineno > 1 and not lines[statement.lineno - 2].strip() and _is_followed_by_blank(lines, statement)
         ):
-            line_start = starts[statement.lineno - 2]  # of the two blank lines around a removed import, remove one
+            line_start = starts[statement.lineno - 2]  # remove one of the two blank lines around a removed import
         edits.append(Edit(line_start, line_end, ""))
     return edits
 
@@ -426,13 +427,13 @@ def _is_followed_by_blank(lines: list[str], statement: ast.stmt) -> bool:
 
 
 def _shorten_import(statement: str, after: str, style: ImportStyle) -> str | None:
-    """Return an import of several lines in the project's layout, after some of its names have been removed.
+    """Return an import of several lines, from which names have been removed, in the project's layout.
 
     The result is None if the import keeps its layout.
     """
     if "\n" not in statement or "#" in statement:
         return None
-    written = style.rewritten(statement, after)
+    written = style.reformat_import(statement, after)
     return None if written == after else written
 
 
@@ -444,7 +445,7 @@ def _alias_removals(
 ) -> list[Edit]:
     """Return edits that remove names from an import, each with the comment on its line.
 
-    Comments above the other names stay.
+    Comments above the remaining names stay.
     """
     spans = [(offset(a.lineno, a.col_offset), offset(a.end_lineno or a.lineno, a.end_col_offset or 0)) for a in names]
     last = max(position for position, alias in enumerate(names) if alias not in gone)

@@ -1,7 +1,6 @@
 """Find names for functions that replace lambdas, from the expression of the lambda or from its purpose.
 
-Each name is a verb, with an object if the verb alone is too vague (``_add_noise``), or the role of the function
-(``_collate_fn``).
+A name is a verb, mostly with an object (``_add_noise``), or the role of the function (``_collate_fn``).
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from chirp_migrate.syntax.queries import is_integer, is_name, parameters_by_name
 __all__ = ["names_for_lambda"]
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-#: For names of arguments and variables that do not describe a function: a verb for the usual purpose of the function.
+#: Verbs for functions that are passed to a vaguely named argument or variable. A verb describes the usual purpose of
+#: such a function.
 _VAGUE_VERBS: dict[re.Pattern[str], str] = {
     re.compile(rf"(?P<of>\w+_)?({names})(_?(fns?|funcs?|list))?"): verb
     for names, verb in (
@@ -30,18 +30,19 @@ _VAGUE_VERBS: dict[re.Pattern[str], str] = {
         r"\w{1,2}|fn|func|function|callable|default|lambda|apply|call|forward|run|get|map|train|test|val|valid"
     ): "process"
 }
-#: For the name of a called function that converts its argument: the name for a function that only calls it.
+#: Maps the name of a function that converts its argument to the name for a lambda that only calls this function.
 _MADE = {
     **dict.fromkeys(("Tensor", "tensor", "as_tensor", "from_numpy", "FloatTensor", "LongTensor"), "to_tensor"),
     **dict.fromkeys(("array", "asarray", "numpy"), "to_array"),
     **{name: f"to_{name}" for name in ("float", "int", "str", "bool", "tuple", "list", "dict", "set")},
     **{name: f"to_{name}" for name in ("half", "double", "long", "byte", "cpu", "cuda")},
 }
-#: Keyword arguments that select how a function works, such as `mode="reflect"`. Their values become part of the name.
+#: Keyword arguments that select how a function works, such as `mode="reflect"`. The values of such arguments become
+#: part of the new name.
 _MANNERS = frozenset({"mode", "padding_mode", "reduction", "interpolation"})
-#: In the name of a function that returns a function: the word before the parameters of the returned function.
+#: The word in the name of a function that returns a function, before the parameters of the outer function.
 _FOR = "_for_"
-#: Methods and attributes that change only the shape, type or memory of a value. They do not count for a name.
+#: Methods and attributes that change only the shape, type or memory of a value. Names for lambdas ignore them.
 _HOLDS = frozenset(
     {"squeeze", "unsqueeze", "view", "reshape", "contiguous", "detach", "clone", "flatten", "copy", "data", "numpy"}
 )
@@ -55,7 +56,7 @@ _OPERATIONS: tuple[tuple[type[cst.BaseBinaryOp], str], ...] = (
 )
 #: Names of called objects that are nouns, such as `model` and `tokenizer`.
 _TOOL = re.compile(r"(?!to_)\w*(er|ctor|ator|model|net|module)")
-#: Names that match this pattern although they are verbs.
+#: Verbs that match the pattern ``_TOOL`` by accident.
 _VERBS = frozenset(
     {"filter", "lower", "upper", "floor", "scatter", "order", "center", "render", "register", "xor", "transfer"}
 )
@@ -72,7 +73,7 @@ def names_for_lambda(module: Module, node: cst.Lambda, receiver_name: str) -> li
     wish, outer = receiver_name.strip("_").partition(_FOR)[0], enclosing_function_name(module, node).partition(_FOR)[0]
     does, vague = _name_for_expression(node.body, node), _vague_verb(wish)
     wish = wish if vague is None else vague
-    if isinstance(node.body, cst.Lambda):  # `given_for` describes the inner lambda, which the outer one returns
+    if isinstance(node.body, cst.Lambda):  # the outer lambda returns the inner lambda
         wish += _FOR + "_".join(parameters_by_name(node))
     # A lambda that returns its argument is called `_identity`, even if its variable is called `to_tensor`.
     is_identity = does == "identity" and not wish.endswith("_fn")
@@ -162,7 +163,7 @@ def _name_from_arithmetic(body: cst.BinaryOperation, function: cst.Lambda) -> st
         return "rescale"
     if isinstance(body.operator, cst.Power):
         return "square" if is_integer(body.right, "2") else "raise_to_power"
-    left, right = (_reads(side, function) for side in (body.left, body.right))
+    left, right = (_reads_parameter(side, function) for side in (body.left, body.right))
     if isinstance(body.operator, cst.Add):
         return "add" if left and right else _verb_with_object("add", body.right if left else body.left)
     if isinstance(body.operator, cst.Subtract):
@@ -170,7 +171,7 @@ def _name_from_arithmetic(body: cst.BinaryOperation, function: cst.Lambda) -> st
     return next((name for kind, name in _OPERATIONS if isinstance(body.operator, kind)), None)
 
 
-def _reads(node: cst.BaseExpression, function: cst.Lambda) -> bool:
+def _reads_parameter(node: cst.BaseExpression, function: cst.Lambda) -> bool:
     return any(is_name(one, *parameters_by_name(function)) for one in walk_code(node))
 
 

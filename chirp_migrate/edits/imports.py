@@ -1,7 +1,7 @@
-"""Add the imports that rewritten code needs, where a reader expects them and where they are harmless.
+"""Add the imports that rewritten code needs, at places where readers expect imports and where they are harmless.
 
-The runtime, ``chirpid_patch``, imports torch. A module may import torch in a ``try``, an ``if`` or a function, so that
-it works without torch or loads quickly. The rewrite then imports the runtime at the same place.
+The runtime, ``chirpid_patch``, imports torch. Some modules import torch in a ``try``, an ``if`` or a function, so that
+they work without torch or load quickly. In such a module, the rewrite imports the runtime at the same place as torch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chirp_migrate.syntax.queries import dotted_source, is_docstring, is_name
 from chirp_migrate.syntax.scopes import BindingKind
 
 _RUNTIME = "chirpid_patch"
-#: Packages that import torch. Below such an import, importing the runtime is cheap, and torch is installed.
+#: Packages that import torch. If one of them is imported above, torch is installed, and importing the runtime is cheap.
 _NEEDS_TORCH = re.compile(r"(torch\w*|pytorch_lightning|lightning|chirpid_patch|timm|accelerate)(\.|$)")
 
 _TORCH = re.compile(r"torch(\.|$)")
@@ -43,7 +43,7 @@ def name_bound_by_import(clause: str) -> str:
 def conflicting_names(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
     """Return the names of ``needed`` that the top level of the module already binds to another object.
 
-    A name that an ``import *`` from a module of the project binds counts as well.
+    The top level also binds the names of an ``import *`` from a module of the project.
     """
     return {
         name_bound_by_import(clause)
@@ -53,7 +53,7 @@ def conflicting_names(module: Module, project: Project, needed: Collection[Impor
 
 
 def names_conflicting_elsewhere(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
-    """Return the names of ``needed`` that other files, which import ``*`` from this module, bind to another object."""
+    """Return the names of ``needed`` that files with an ``import *`` from this module bind to another object."""
     table = project.table(module.path)
     if not project.imported_elsewhere(module, "*"):
         return set()
@@ -62,7 +62,7 @@ def names_conflicting_elsewhere(module: Module, project: Project, needed: Collec
         for source, clause in needed
         if (name := name_bound_by_import(clause)) not in module.scopes.module.bindings
         and (table is None or table.exports(name))
-        and project.means_otherwise(module.path, name, _qualified_name(source, clause))
+        and project.binds_other_object(module.path, name, _qualified_name(source, clause))
     }
 
 
@@ -72,7 +72,7 @@ def hidden_names(module: Module, needed: Collection[Import], edits: Collection[E
         name
         for source, clause in needed
         for name in (name_bound_by_import(clause),)
-        for scope in module.scopes.binding_locally(name)
+        for scope in module.scopes.local_scopes_binding(name)
         if any(module.absolute(one.qualified) != _qualified_name(source, clause) for one in scope.bindings[name])
         for start, end in (module.span(scope.node),)
         if any(start <= edit.start < end and re.search(rf"\b{name}\b", edit.replacement) for edit in edits)
@@ -98,9 +98,9 @@ def import_edits(
         if late or style.one_name_a_line:
             existing = None
         if missing and existing is not None:
-            edits += _as_written(module, existing, _extend_import(module, existing, missing, style), style)
+            edits += _with_project_layout(module, existing, _extend_import(module, existing, missing, style), style)
         elif missing and source == _RUNTIME and (guarded := _guarded_import(module)) is not None:
-            edits += _insert_next_to(module, guarded, _line(source, missing), style)
+            edits += _insert_next_to(module, guarded, _import_line(source, missing), style)
         elif missing:
             edits += _new_import_line(module, source, missing, style, first_use)
     return edits
@@ -109,29 +109,31 @@ def import_edits(
 def local_import_edits(module: Module, name: cst.Name, needed: Import, style: ImportStyle) -> list[Edit] | None:
     """Return edits that import ``needed`` next to the imports of ``name``, in a function or a ``__main__`` block.
 
-    The result is ``None`` if the import belongs at the top level of the module: ``name`` is imported there, or ``name``
-    is imported in a function but the module imports torch at the top level anyway.
+    The result is ``None`` if the import belongs at the top level of the module. The import belongs there if ``name`` is
+    imported at the top level, or if ``name`` is imported in a function but the module imports torch at the top level.
     """
     variable = module.scopes.lookup(name.value, name)
     if variable is None:
         return None
     statements = [binding.node for binding in variable.bindings if isinstance(binding.node, _Statement)]
     if variable.scope is module.scopes.module:
-        are_in_script = len(statements) == len(variable.bindings) and all(_is_in_script(module, s) for s in statements)
+        are_in_script = len(statements) == len(variable.bindings) and all(
+            _is_in_main_block(module, s) for s in statements
+        )
         if not are_in_script or _is_bound(module, needed[1]):
             return None
     elif _loads_torch(module):
         return None
-    line = _line(needed[0], [needed[1]])
+    line = _import_line(needed[0], [needed[1]])
     return [
         edit
         for statement in statements
-        if not _has_neighbour(module, statement, line)
+        if not _has_same_import(module, statement, line)
         for edit in _insert_next_to(module, statement, line, style)
     ]
 
 
-def _is_in_script(module: Module, statement: cst.CSTNode) -> bool:
+def _is_in_main_block(module: Module, statement: cst.CSTNode) -> bool:
     """Return whether a statement is in the block of ``if __name__ == "__main__":`` at the top level."""
     block = module.parents[module.parents[statement]]
     match module.parents.get(block):
@@ -166,21 +168,21 @@ def _is_bound(module: Module, clause: str) -> bool:
 def import_always_runs(module: Module, statement: cst.CSTNode) -> bool:
     """Return whether an import always runs when its module or function runs.
 
-    An import in an ``if`` may not run, such as an import for type checkers or for one operating system. An import of
-    the runtime counts also in an ``if`` or ``try``, because the code that needs the runtime has the same condition.
+    An import in an ``if`` may not run, such as an import for type checkers or for one operating system. For an import
+    of the runtime in an ``if`` or ``try``, the result is True: the code that needs the runtime has the same condition.
     """
-    if any(source == _RUNTIME for source in _sources(module, statement)):
-        return not _is_for_checkers(module, statement)
+    if any(source == _RUNTIME for source in _imported_modules(module, statement)):
+        return not _is_for_type_checkers(module, statement)
     block = module.parents[module.parents[statement]]
     return isinstance(block, cst.Module) or isinstance(module.parents[block], cst.FunctionDef)
 
 
-def _line(source: str, clauses: list[str]) -> str:
+def _import_line(source: str, clauses: list[str]) -> str:
     return f"from {source} import {', '.join(clauses)}"
 
 
 def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
-    """Yield edits that add ``clauses`` to an import, in order if its names are sorted, else at the end."""
+    """Yield edits that add ``clauses`` to an import, in sorted order if its names are sorted, else at the end."""
     aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
     spans = [module.span(alias.asname.name if alias.asname else alias.name) for alias in aliases]
     starts = [module.span(alias.name)[0] for alias in aliases]
@@ -200,7 +202,7 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
         following = list(takewhile(lambda clause: clause not in names, rest))
         line, newline, _ = module.text[end:next_start].partition(module.newline)
         if following and newline and "#" in line:
-            # Keep the comment of this name on its line: put each new name on its own line below.
+            # The comment of this name stays on its line, so each new name gets its own line below.
             if "," not in line.partition("#")[0]:
                 yield Edit(end, end, ",")
             yield Edit(end + len(line), end + len(line), "".join(f"{own_line}{clause}," for clause in following))
@@ -208,12 +210,14 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
             yield Edit(end, end, "".join(separator + clause for clause in following))
 
 
-def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle) -> list[Edit]:
-    """Return the edits of an import statement such that the result has the layout of the project's own tools."""
+def _with_project_layout(
+    module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle
+) -> list[Edit]:
+    """Return edits of an import statement that also give the statement the layout of the project's own tools."""
     edits, (start, end) = list(edits), module.span(statement)
     after = apply_edits_in_span(module.text, (start, end), edits)
     before, new = (text.replace(module.newline, "\n") for text in (module.text[start:end], after))
-    written = style.rewritten(before, new).replace("\n", module.newline)
+    written = style.reformat_import(before, new).replace("\n", module.newline)
     return edits if written == after else [Edit(start, end, written)]
 
 
@@ -222,10 +226,10 @@ def _new_import_line(
 ) -> list[Edit]:
     """Return edits that add an import as a new line.
 
-    The line is inserted at its sorted place, else below the import of ``DataLoader`` or torch, else below the imports
-    of its section.
+    If possible, the line is inserted at its sorted place. If not, it follows the import of ``DataLoader`` or torch, or
+    the imports of its section.
     """
-    line = style.written(_line(source, clauses)).replace("\n", module.newline)
+    line = style.format_import(_import_line(source, clauses)).replace("\n", module.newline)
     body = module.tree.body
     run = _import_positions(module, source)
     if not run:
@@ -236,7 +240,7 @@ def _new_import_line(
     imports = _imports_in(module, body)
     below = _loader_import(module, imports, run, first_use) if source == _RUNTIME else None
     if below is None or style.is_configured:
-        edits = _insert_sorted(module, body[run[0]], body[run[-1]], _line(source, clauses), style)
+        edits = _insert_sorted(module, body[run[0]], body[run[-1]], _import_line(source, clauses), style)
         if edits is not None:
             return edits
     if below is not None:
@@ -254,8 +258,8 @@ def _loader_import(
 ) -> cst.CSTNode | None:
     """Return the import below which the import of the runtime is inserted, among the imports at the positions ``run``.
 
-    This is the import of ``DataLoader``, else another import from ``torch.utils``, else the first import of torch. If
-    further imports of torch follow directly, it is the last of them.
+    The first choice is the import of ``DataLoader``, then another import from ``torch.utils``, then the first import of
+    torch. If further imports of torch follow directly, the result is the last of them.
     """
     body = module.tree.body
     places = [n for n in run if n in imports and (first_use is None or module.span(body[n])[1] <= first_use)]
@@ -265,7 +269,7 @@ def _loader_import(
     data = [n for n in places if any(one.startswith("torch.utils") for one in imports[n])]
     torch = [n for n in places if any(map(_NEEDS_TORCH.match, imports[n]))]
     found = next(iter((*loaders, *data, *torch)), None)
-    return None if found is None else _last_of_torch(body, {n: imports[n] for n in places}, found)
+    return None if found is None else _last_torch_import(body, {n: imports[n] for n in places}, found)
 
 
 def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
@@ -280,16 +284,16 @@ def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
 
 
 def _imports_in(module: Module, body: Sequence[cst.CSTNode]) -> dict[int, list[str]]:
-    """Return, for the position of each import statement in a block, the names of the modules that it imports from."""
+    """Return the positions of import statements in a block, each with the modules that the statement imports from."""
     return {
-        position: [source for small in statement.body for source in _sources(module, small)]
+        position: [source for small in statement.body for source in _imported_modules(module, small)]
         for position, statement in enumerate(body)
         if isinstance(statement, cst.SimpleStatementLine)
         and all(isinstance(small, _Statement) for small in statement.body)
     }
 
 
-def _sources(module: Module, statement: cst.CSTNode) -> list[str]:
+def _imported_modules(module: Module, statement: cst.CSTNode) -> list[str]:
     match statement:
         case cst.Import(names=aliases):
             return [alias.evaluated_name for alias in aliases]
@@ -308,14 +312,14 @@ def _guarded_import(module: Module) -> cst.CSTNode | None:
     if _loads_torch(module):
         return None
     for statement in sorted(module.find(cst.Import, cst.ImportFrom), key=lambda statement: module.span(statement)[0]):
-        if module.scopes.scope_of(statement) is not module.scopes.module or _is_for_checkers(module, statement):
+        if module.scopes.scope_of(statement) is not module.scopes.module or _is_for_type_checkers(module, statement):
             continue
-        if any(_NEEDS_TORCH.match(source) for source in _sources(module, statement)):
+        if any(_NEEDS_TORCH.match(source) for source in _imported_modules(module, statement)):
             return statement
     return None
 
 
-def _is_for_checkers(module: Module, statement: cst.CSTNode) -> bool:
+def _is_for_type_checkers(module: Module, statement: cst.CSTNode) -> bool:
     guards = (ancestor for ancestor in module.ancestors(statement) if isinstance(ancestor, cst.If))
     return any("TYPE_CHECKING" in module.source(guard.test) for guard in guards)
 
@@ -331,14 +335,14 @@ def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: Im
     run = _neighbouring_imports(imports, body.index(parent))
     edits = _insert_sorted(module, body[run[0]], body[run[-1]], line, style) if style.is_configured else None
     return (
-        [_insert_line_after(module, _last_of_torch(body, imports, body.index(parent)), line)]
+        [_insert_line_after(module, _last_torch_import(body, imports, body.index(parent)), line)]
         if edits is None
         else edits
     )
 
 
-def _last_of_torch(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]], position: int) -> cst.CSTNode:
-    """Return the import at a position of a block; if imports of torch directly follow it, the last of them."""
+def _last_torch_import(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]], position: int) -> cst.CSTNode:
+    """Return the import at a position of a block, or the last of the imports of torch that directly follow it."""
     following = position + 1
     while all(map(_TORCH.match, imports.get(following, ["-"]))) and not getattr(body[following], "leading_lines", ()):
         position, following = following, following + 1
@@ -365,7 +369,7 @@ def _insert_sorted(
     return edits
 
 
-def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
+def _has_same_import(module: Module, statement: cst.CSTNode, line: str) -> bool:
     """Return whether the block of ``statement`` already has the same import."""
     block = module.parents[module.parents[statement]]
     return any(
@@ -379,10 +383,10 @@ def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
 def _import_positions(module: Module, source: str) -> Sequence[int]:
     """Return the positions of the consecutive imports among which an import from ``source`` is inserted.
 
-    These are the first consecutive imports of the module; the result is empty if the module has no imports. For the
-    runtime, they are the consecutive imports with the first import of torch: a module may have to run code before it
-    imports torch. If the module changes ``sys.path`` below these imports, the result is the imports directly below the
-    change, or the position of the change itself: the change may be necessary to find the runtime.
+    The result is the first group of consecutive imports; it is empty if the module has no imports. For the runtime, the
+    result is the group with the first import of torch, because a module may have to run code before it imports torch.
+    If the module changes ``sys.path`` below this group, the change may be necessary to find the runtime. The result is
+    then the group directly below the change, or the position of the change itself.
     """
     imports = _imports_in(module, module.tree.body)
     start = next(iter(imports), -1)
@@ -390,7 +394,7 @@ def _import_positions(module: Module, source: str) -> Sequence[int]:
         return _neighbouring_imports(imports, start)
     torch = (position for position, sources in imports.items() if any(map(_NEEDS_TORCH.match, sources)))
     start = next(torch, start)
-    paths = [n for n, statement in enumerate(module.tree.body) if _changes_path(statement)]
+    paths = [n for n, statement in enumerate(module.tree.body) if _changes_sys_path(statement)]
     if start >= 0 and paths and paths[-1] > start:
         if paths[-1] + 1 not in imports:
             return [paths[-1]]
@@ -417,7 +421,7 @@ def _insert_line_after(module: Module, statement: cst.CSTNode, line: str) -> Edi
     return Edit(after, after, f"{lead}{module.indentation(start)}{line}{module.newline}")
 
 
-def _changes_path(statement: cst.CSTNode) -> bool:
+def _changes_sys_path(statement: cst.CSTNode) -> bool:
     smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
     changing = (small for small in smalls if isinstance(small, cst.Expr | cst.Assign | cst.AugAssign))
     return any(dotted_source(part) == "sys.path" for small in changing for part in walk_code(small))

@@ -27,9 +27,9 @@ _TOKEN = re.compile(r"\s+|\w+|[^\w\s]")
 def is_formatted(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
     """Return whether the statement around ``node`` is formatted as the project's formatter would format it."""
     for one in (node, *module.ancestors(node)):
-        found = _lines(module, one)
+        found = _line_range(module, one)
         if found is not None:
-            return style.is_kept(module.text[slice(*found)], module.text)
+            return style.has_black_layout(module.text[slice(*found)], module.text)
     return False
 
 
@@ -40,16 +40,16 @@ def formatting_edits(
 
     Args:
         module: the module before the edits.
-        edits: the edits that change statements; each edit is mapped to the rewrites that it belongs to.
-        other_edits: further edits of the module. The statements that they change are not formatted.
+        edits: the edits that change statements; each edit maps to the rewrites that contain the edit.
+        other_edits: further edits of the module. Statements that these edits change are not formatted.
         style: how the project formats its code.
 
     Returns:
-        Edits of the text after ``edits`` and ``other_edits``. Each has the rewrites that change its statement.
+        Edits of the text after ``edits`` and ``other_edits``, each with the rewrites that change its statement.
     """
     touched = module.statements_at(edit.start for edit in edits)
     statements = sorted(
-        lines for around in touched for node in walk_code(around) if (lines := _lines(module, node)) is not None
+        lines for around in touched for node in walk_code(around) if (lines := _line_range(module, node)) is not None
     )
     starts = [start for start, _ in statements]
     inside: dict[tuple[int, int], list[Edit]] = {}
@@ -77,7 +77,7 @@ class _Comment:
     """A comment after code on the same line.
 
     Attributes:
-        line: its line, from 0.
+        line: number of the line in the text, from 0.
         code: column at which the code ends.
         column: column at which the comment begins.
         text: the text of the comment.
@@ -92,12 +92,12 @@ class _Comment:
 def _realign_comments(module: Module, style: CodeStyle, lines: tuple[int, int], after: str) -> Iterator[Edit]:
     """Yield edits of ``after`` that keep a comment in the same column as the comments on neighbouring lines.
 
-    If the code of a line gets too long, all of these comments move to the right, unless some of them are outside of the
-    changed lines.
+    If the code of a line gets too long, all comments in the column move to the right. If some of these comments are
+    outside of the changed lines, only the comment of the long line moves.
     """
     before = module.text[slice(*lines)]
     pairs = list(_matching_comments(_comments(before), _comments(after)))
-    if not pairs or style.is_kept(before, module.text):
+    if not pairs or style.has_black_layout(before, module.text):
         return
     columns = {one.line: one.column for one in _comments(module.text)}
     first = module.position(lines[0])[0] - 1
@@ -105,7 +105,7 @@ def _realign_comments(module: Module, style: CodeStyle, lines: tuple[int, int], 
     starts = [0, *accumulate(map(len, SOURCE_LINE.findall(after)))]
     groups: dict[tuple[int, int], list[tuple[_Comment, _Comment]]] = {}
     for was, now in pairs:
-        groups.setdefault(_in_one_column(columns, first + was.line), []).append((was, now))
+        groups.setdefault(_lines_with_aligned_comments(columns, first + was.line), []).append((was, now))
     for (top, bottom), members in groups.items():
         if top == bottom:
             continue
@@ -121,7 +121,7 @@ def _realign_comments(module: Module, style: CodeStyle, lines: tuple[int, int], 
 def _matching_comments(old: Sequence[_Comment], new: Sequence[_Comment]) -> Iterator[tuple[_Comment, _Comment]]:
     """Yield the pairs of equal comments in two versions of a text.
 
-    Comments with a text that one version has more often than the other are omitted.
+    If a text occurs in one version more often than in the other, the comments with this text are omitted.
     """
     for text in dict.fromkeys(one.text for one in new):
         was, now = ([comment for comment in comments if comment.text == text] for comments in (old, new))
@@ -129,7 +129,7 @@ def _matching_comments(old: Sequence[_Comment], new: Sequence[_Comment]) -> Iter
             yield from zip(was, now, strict=True)
 
 
-def _in_one_column(columns: Mapping[int, int], line: int) -> tuple[int, int]:
+def _lines_with_aligned_comments(columns: Mapping[int, int], line: int) -> tuple[int, int]:
     """Return the first and the last of the consecutive lines around ``line`` with comments in the same column."""
     top = bottom = line
     while columns.get(top - 1) == columns[line]:
@@ -163,8 +163,8 @@ def _layout_changes(before: str, after: str) -> Iterator[Edit]:
             yield Edit(starts[i1], starts[i2], "".join(new[j1:j2]))
 
 
-def _lines(module: Module, node: cst.CSTNode) -> tuple[int, int] | None:
-    """Return start and end of the lines of a simple statement, or of the first line of an ``if``, loop or ``with``.
+def _line_range(module: Module, node: cst.CSTNode) -> tuple[int, int] | None:
+    """Return start and end of the lines of a simple statement, or of the header of an ``if``, loop or ``with``.
 
     The result is None for any other node.
     """

@@ -1,7 +1,7 @@
 """Check whether a definition can move out of its enclosing functions and classes to module level.
 
 At module level, a definition runs when the module is imported. Its bases, decorators, defaults and annotations must
-have the same values then as at the old place.
+have the same values during this import as at the old place.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from chirp_migrate.syntax.queries import (
 )
 from chirp_migrate.syntax.scopes import Binding, BindingKind, Scope, Variable
 
-#: Names whose result depends on the function, or on the class, that contains them.
+#: Names whose result depends on the function (or on the class) around them.
 _OF_FUNCTION = frozenset({"dir", "eval", "exec", "locals", "vars"})
 _OF_CLASS = frozenset({"super", "__class__"})
 #: Files in which pytest looks for tests.
 _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
-#: Decorators that only return another method, and store nothing that all objects of a moved class would share.
+#: Decorators that only return a method, and store no state that all objects of a moved class would share.
 _DECORATORS = re.compile(
     r"builtins\.(property|staticmethod|classmethod)|functools\.(cached_property|wraps)|(abc|typing|typing_extensions)\..+"
     r"|torch\.(no_grad|enable_grad|inference_mode|jit\.(ignore|unused|export))|.+\.(setter|getter|deleter)"
@@ -48,7 +48,7 @@ _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.Conca
 
 
 def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> None:
-    """Check that the place of a function or class in the code matters only for the names that it reads.
+    """Check that a function or class depends on its place in the code only by the names that it reads.
 
     The code of the enclosing function and of the module must not depend on that place either.
 
@@ -69,13 +69,13 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
                 if owner is None or node not in (owner.scope.node, *module.ancestors(owner.scope.node)):
                     raise NotMovable(f"it rebinds `{item.name.value}` of the enclosing function")
         elif isinstance(one, cst.Name) and one.value in (_OF_FUNCTION | _OF_CLASS):
-            is_moved = one.value in _OF_CLASS and _own_class(module, one, node) is not None
+            is_moved = one.value in _OF_CLASS and _class_that_moves(module, one, node) is not None
             called = isinstance(module.parents[one], cst.Call) or one.value == "__class__"
             if called and not is_moved and module.scopes.lookup(one.value, one) is None:
                 raise NotMovable(f"`{one.value}` would give another result at the new place")
         elif isinstance(one, cst.Name) and re.fullmatch(r"__\w*(?<!__)", one.value):
             around = module.enclosing_class(one)
-            if around is not None and around is not _own_class(module, one, node):
+            if around is not None and around is not _class_that_moves(module, one, node):
                 raise NotMovable(f"`{one.value}` in it is private to the enclosing class")
 
 
@@ -87,8 +87,8 @@ def _normalized_name(module: Module) -> str | None:
     return next((name for name in names if name != unicodedata.normalize("NFKC", name)), None)
 
 
-def _own_class(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.ClassDef | None:
-    """Return the class around ``name`` if it is ``node`` or inside ``node``, and so moves with it; else None."""
+def _class_that_moves(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.ClassDef | None:
+    """Return the class around ``name`` if the class is ``node`` or inside ``node``, and so moves, too; else None."""
     owner = module.enclosing_class(name)
     return owner if owner is not None and node in (owner, *module.ancestors(owner)) else None
 
@@ -96,7 +96,7 @@ def _own_class(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.Clas
 def check_captured_values(
     module: Module, project: Project, node: cst.CSTNode, captured: Iterable[CapturedName]
 ) -> None:
-    """Check that the captured values are final where ``node`` is defined, and can be sent to another process.
+    """Check that captured values no longer change after ``node`` is defined, and can be sent to another process.
 
     Raises:
         NotMovable: a value may change later, or cannot be sent to another process.
@@ -115,7 +115,7 @@ def check_captured_values(
 
 
 def _local_kind(module: Module, binding: Binding) -> str | None:
-    """Return the kind of definition that a name is bound to if this cannot be pickled, such as "lambda"; else None."""
+    """Return the kind of an unpicklable definition that a name is bound to, such as "lambda"; None for other values."""
     match module.parents.get(binding.node) if isinstance(binding.node, cst.AssignTarget) else binding.node:
         case cst.FunctionDef():
             return "local function"
@@ -127,7 +127,7 @@ def _local_kind(module: Module, binding: Binding) -> str | None:
 
 
 def has_same_value_at(module: Module, project: Project, default: cst.BaseExpression | None, offset: int) -> bool:
-    """Return whether an expression has the same value if it is evaluated at ``offset`` of the module, during import."""
+    """Return whether an expression would have the same value at ``offset`` while the module is imported."""
     if default is None or isinstance(default, _CONSTANTS) or is_name(default, "None", "True", "False"):
         return True
     if isinstance(default, cst.UnaryOperation):
@@ -140,13 +140,16 @@ def has_same_value_at(module: Module, project: Project, default: cst.BaseExpress
     if owner is None:
         return not dot and module.scopes.is_builtin(first)
     scope, places = owner
-    # An attribute may have another value during import. Only attributes of modules of other packages have their value.
-    fixed = not dot or (places[0].kind is BindingKind.IMPORT and not _is_ours(module, project, places[0].qualified))
+    # An attribute may still have another value during import. Only attributes of modules of other packages are
+    # complete.
+    fixed = not dot or (
+        places[0].kind is BindingKind.IMPORT and not _belongs_to_project(module, project, places[0].qualified)
+    )
     return fixed and isinstance(scope.node, cst.Module) and is_bound_once(module, project, path, places, offset)
 
 
-def _is_ours(module: Module, project: Project, qualified: str) -> bool:
-    """Return whether a qualified name is of the project itself, whose modules may be only partly imported then."""
+def _belongs_to_project(module: Module, project: Project, qualified: str) -> bool:
+    """Return whether a qualified name belongs to the project itself. Its modules may be only partly imported."""
     return qualified.startswith(".") or project.has_package(module.absolute(qualified).partition(".")[0])
 
 
@@ -154,14 +157,14 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
     """Check that the annotations of a function can be evaluated at ``offset`` of the module.
 
     Raises:
-        NotMovable: an annotation uses a name that has no value there, or calls a function.
+        NotMovable: an annotation uses a name that has no value at ``offset``, or calls a function.
     """
     if any(_postpones_annotations(statement) for statement in module.find(cst.ImportFrom)):
         return
     annotations = [node.returns, *(one.annotation for one in parameters_by_name(node).values())]
     written = [annotation for annotation in annotations if annotation is not None]
     if any(find_nodes(one, cst.Call) for one in written):
-        raise NotMovable("its annotations call something")
+        raise NotMovable("its annotations call a function")
     for name, owner in _names_read(module, *written):
         if owner is None:
             known = module.scopes.is_builtin(name) or bool(module.scopes.stars)
@@ -178,7 +181,7 @@ def _postpones_annotations(statement: cst.ImportFrom) -> bool:
 
 
 def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str, Variable | None]]:
-    """Yield the names that expressions read, each with its variable; None for a name that the module does not bind."""
+    """Yield the names that expressions read, each with its variable; None if the module does not bind the name."""
     for name in (name for expression in expressions for name in find_nodes(expression, cst.Name)):
         if is_read(module, name):
             yield name.value, module.scopes.lookup(name.value, name)
@@ -188,8 +191,8 @@ def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef,
     """Check that a class can be created at ``offset`` of the module, during import.
 
     Its body may only define methods and constants. The bases of the class, and the decorators, defaults and annotations
-    of its methods, must already have their values there. Attributes of the backend's modules may not have them: if
-    modules import each other, one of them is only partly imported.
+    of its methods, must already have their values at ``offset``. An attribute of a module of the backend may not have a
+    value yet: if modules import each other, one of the modules is only partly imported.
 
     Raises:
         NotMovable: a value may not exist at that time, or may differ.
@@ -197,11 +200,11 @@ def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef,
     for base in node.bases:
         if not isinstance(base.value, cst.Name | cst.Attribute | cst.Subscript):
             raise NotMovable("its base class is an expression that would run when the module is imported")
-        _check_known(module, project, base.value, offset)
+        _check_names_are_defined(module, project, base.value, offset)
     for statement in node.body.body:
         if isinstance(statement, cst.FunctionDef):
             for decorator in statement.decorators:
-                _check_known(module, project, decorator.decorator, offset)
+                _check_names_are_defined(module, project, decorator.decorator, offset)
                 _check_decorator(module, project, decorator.decorator, offset)
             check_annotations(module, statement, offset)
             for name, parameter in parameters_by_name(statement).items():
@@ -214,7 +217,7 @@ def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef,
 def _check_decorator(module: Module, project: Project, node: cst.BaseExpression, offset: int) -> None:
     """Check that a decorator only changes the method.
 
-    At module level, any other effect would occur once, and not in each call of the enclosing function.
+    After the move, another effect of the decorator would occur once, and not in each call of the enclosing function.
     """
     given = node.args if isinstance(node, cst.Call) else ()
     called = node.func if isinstance(node, cst.Call) else node
@@ -234,7 +237,7 @@ def decorators_store_no_state(module: Module, project: Project, node: cst.ClassD
 
 
 def _is_constant(module: Module, project: Project, statement: cst.CSTNode, offset: int) -> bool:
-    """Return whether a statement of a class has no effect, or assigns a value that would be the same at ``offset``."""
+    """Return whether a statement of a class has no effect, or assigns a value that is the same at ``offset``."""
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     for small in statement.body:
@@ -247,7 +250,7 @@ def _is_constant(module: Module, project: Project, statement: cst.CSTNode, offse
     return True
 
 
-def _check_known(module: Module, project: Project, expression: cst.BaseExpression, offset: int) -> None:
+def _check_names_are_defined(module: Module, project: Project, expression: cst.BaseExpression, offset: int) -> None:
     for name, owner in _names_read(module, expression):
         if owner is None:
             if not module.scopes.is_builtin(name) and not module.scopes.stars:
@@ -256,7 +259,7 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
         if not isinstance(owner.scope.node, cst.Module):
             continue  # a local name of the function, which another check reports
         imported = {binding.qualified for binding in owner.bindings}
-        # If all bindings are the same import, the first one decides. Otherwise a later binding may change the value.
+        # If all bindings are the same import, the first binding counts. If not, a later binding may change the value.
         decisive = min if len(imported) == 1 and imported != {""} else max
         if decisive(module.span(binding.node)[0] for binding in owner.bindings) >= offset:
             raise NotMovable(f"`{name}` is defined further down in the module")
@@ -266,7 +269,8 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
         if may_be_patched_elsewhere(module, project, path):
             raise NotMovable(f"other code assigns `{path}` after the import of the module")
         ours = any(
-            one.kind is BindingKind.IMPORT and _is_ours(module, project, one.qualified) for one in owner.bindings
+            one.kind is BindingKind.IMPORT and _belongs_to_project(module, project, one.qualified)
+            for one in owner.bindings
         )
         if path.startswith(f"{name}.") and ours:
             raise NotMovable(f"`{path}` may not be defined yet when the module is imported")
@@ -286,7 +290,7 @@ def enclosing_function_name(module: Module, node: cst.CSTNode) -> str:
 def is_unused_outside_scope(module: Module, project: Project, name: str, scope: Scope) -> bool:
     """Return whether a name of a function's ``scope`` is neither bound nor read outside of that scope.
 
-    The result is then free at module level. It is False for a name that pytest would collect as a test there.
+    Such a name is free at module level. The result is False for a name that pytest would collect as a test.
     """
     if re.match("test|Test", name) and _TESTS.search(module.path) is not None:
         return False

@@ -1,4 +1,4 @@
-"""Move definitions to another place in the module: find a free name and the place, and build the moved text."""
+"""Move definitions to another place in the module: find a free name, the new place, and the new text."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _QUIET = sys.stdlib_module_names | {"numpy", "torch"}
 
 
 class NotMovable(Exception):
-    """A definition cannot be moved; the message is the reason, without a full stop."""
+    """Raised if a definition cannot be moved. The message is the reason, without a full stop."""
 
 
 def first_unused_name(module: Module, candidates: Sequence[str], taken: Collection[str] = ()) -> str:
     """Return the first name in ``candidates`` that the module does not contain as a word.
 
-    If the module contains all of them, the result is the first name with a number after it. Names longer than 40
-    characters are skipped. If all names are too long, the last one is used without some of its inner words.
+    If the module contains all names, the result is the first name with a number at its end. Names longer than 40
+    characters are skipped. If all names are too long, the last name is used without some of its inner words.
     """
     candidates = [wish for wish in candidates if len(wish) <= _LONGEST_NAME] or [_shorten_name(candidates[-1])]
     words = {*re.findall(r"\w+", module.text), *taken}
@@ -53,23 +53,24 @@ def _shorten_name(name: str) -> str:
 
 def insertion_offset(module: Module, node: cst.CSTNode) -> int:
     """Return the start of the top-level statement around ``node``, with its decorators and the comments above it."""
-    return _above(module, module.top_level_statement(node))
+    return _start_with_comments(module, module.top_level_statement(node))
 
 
 def function_offset(module: Module, node: cst.CSTNode) -> int:
     """Return the offset at which a new function for the code ``node`` is inserted.
 
-    This is above the top-level definition that contains ``node``. For code of a script outside of definitions, it is
-    below the last definition or import above ``node``. In a notebook, it is above the statement, in the same cell.
+    The new function is inserted above the top-level definition that contains ``node``. For code outside of definitions,
+    it is inserted below the last definition or import above ``node``. In a notebook, it is inserted above the
+    statement, in the same cell.
     """
     statement = module.top_level_statement(node)
     if isinstance(statement, cst.FunctionDef | cst.ClassDef) or module.path.endswith(".ipynb"):
-        return _above(module, statement)
+        return _start_with_comments(module, statement)
     body: list[cst.CSTNode] = list(module.tree.body)
     at = body.index(statement)
     while at and not _defines_or_imports(body[at - 1]):
         at -= 1
-    return _above(module, body[at] if at else statement)
+    return _start_with_comments(module, body[at] if at else statement)
 
 
 def _defines_or_imports(statement: cst.CSTNode) -> bool:
@@ -82,7 +83,7 @@ def _defines_or_imports(statement: cst.CSTNode) -> bool:
     return any(isinstance(one, cst.Import | cst.ImportFrom) for one in smalls)
 
 
-def _above(module: Module, statement: cst.CSTNode) -> int:
+def _start_with_comments(module: Module, statement: cst.CSTNode) -> int:
     return start_of_comments_above(module, module.line_start(module.statement_start(statement)), "")
 
 
@@ -117,7 +118,7 @@ def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tu
 
 
 def join_removals(edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """Return ``edits`` with overlapping removals joined; neighbouring removals overlap in the blank lines between."""
+    """Return ``edits`` with overlapping removals joined. Removals overlap in the blank lines between them."""
     found: list[Edit] = []
     for edit in sorted(edits, key=lambda one: (one.start, one.end)):
         if found and edit.start < found[-1].end and not edit.replacement and not found[-1].replacement:
@@ -132,9 +133,9 @@ def moved_source(
 ) -> str:
     """Return the lines in ``span`` with the indentation ``indent``, and with ``edits`` applied.
 
-    The offsets of ``edits`` refer to the module. The inner lines of strings keep their indentation. Docstrings are
-    indented like the code: ``inspect.cleandoc`` and Python 3.13 remove this indentation. If the project reads
-    ``__doc__``, docstrings keep their indentation, too, because older versions of Python do not remove it.
+    The offsets of ``edits`` refer to the module. Lines that begin inside a string keep their indentation. Docstrings
+    are indented like the code, because ``inspect.cleandoc`` and Python 3.13 remove this indentation. Older versions of
+    Python do not remove it. So docstrings keep their indentation if the project reads ``__doc__``.
 
     Raises:
         NotMovable: the lines cannot be moved as a block.
@@ -153,7 +154,7 @@ def moved_source(
             continue
         if line.startswith(old):
             edits.append(Edit(at, at + len(old), indent))
-        elif (further := len(module.indentation(at).expandtabs()) - width) >= 0:  # other mix of tabs and spaces
+        elif (further := len(module.indentation(at).expandtabs()) - width) >= 0:  # another mix of tabs and spaces
             edits.append(Edit(at, at + len(module.indentation(at)), indent + " " * further))
     text = apply_edits_in_span(module.text, (start, end), edits)
     try:
@@ -166,7 +167,8 @@ def moved_source(
 def return_expression_source(module: Module, node: cst.BaseExpression, indent: str) -> str:
     """Return the source of an expression for a line that begins with ``indent`` and ``return``.
 
-    The later lines of the expression move by as many columns as the first, except lines in strings.
+    The later lines of the expression move by as many columns as the first line. Lines that begin inside a string do not
+    move.
     """
     start, end = span_with_parentheses(module, node)
     lines = [at for at in module.lines_inside(start, end) if at not in module.once(lines_in_strings)]
@@ -186,7 +188,7 @@ def return_expression_source(module: Module, node: cst.BaseExpression, indent: s
 
 
 def _indentation_of_width(indent: str, width: int) -> str:
-    """Return an indentation of ``width`` columns. It begins with ``indent``, unless ``indent`` is wider."""
+    """Return an indentation of ``width`` columns that begins with ``indent``; spaces alone if ``indent`` is wider."""
     rest = width - len(indent.expandtabs())
     return indent + " " * rest if rest >= 0 else " " * width
 
@@ -222,7 +224,7 @@ def lines_in_strings(module: Module) -> set[int]:
 
 
 def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[int]:
-    """Return the starts of all docstring lines in ``span`` but the first, if they begin with ``indent``."""
+    """Return the starts of all docstring lines in ``span`` except first lines, if the lines begin with ``indent``."""
     found: set[int] = set()
     for node in module.find(cst.FunctionDef, cst.ClassDef):
         match next(iter(node.body.body), None):
@@ -239,7 +241,7 @@ def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[
 def insert_lines_after_docstring(
     module: Module, node: cst.FunctionDef, indent: str, lines: Sequence[str]
 ) -> Iterator[Edit]:
-    """Yield the edit that inserts lines after the docstring of a function that moves to the indentation ``indent``."""
+    """Yield the edit that inserts lines after the docstring of a function. The function moves to ``indent``."""
     if not lines:
         return
     body = node.body.body
@@ -273,9 +275,9 @@ def import_lines(module: Module, captured: Iterable[CapturedName]) -> list[str]:
 
 
 def remove_repeated_imports(module: Module, span: tuple[int, int], captured: Iterable[CapturedName]) -> Iterator[Edit]:
-    """Yield edits that remove imports inside enclosing functions if only the lines in ``span`` use them.
+    """Yield edits that remove imports from enclosing functions if only the lines in ``span`` use the imported names.
 
-    The lines in ``span`` move, together with a copy of each import that they use. Imports of modules that may have side
+    The lines in ``span`` move together with a copy of each import that they use. Imports of modules that may have side
     effects stay.
     """
     for one in captured:

@@ -1,4 +1,4 @@
-"""Move functions and lambdas out of their enclosing functions, and replace each by a function, method or partial."""
+"""Move functions and lambdas out of enclosing functions. A function, method or partial replaces each of them."""
 
 from __future__ import annotations
 
@@ -81,12 +81,14 @@ class MovedFunction:
     Attributes:
         place: offset in the module at which the new function is inserted.
         captured_groups: the variables of enclosing functions that the function uses.
-        imports: those of these variables that are imported names.
-        import_lines: import statements for these names, for the new function; set by ``check``.
+        imports: the captured variables that are imported names.
+        import_lines: import statements for the names in ``imports``, for the new function; ``check`` sets this
+            attribute.
         is_recursive: whether the function calls itself.
-        method: the method whose ``self`` the function uses. The function then becomes a method next to it.
+        method: the method whose ``self`` the function uses, so that the function becomes a method, too. None if the
+            function uses no ``self``.
         captives: names of captured variables whose values a ``partial`` binds to the new function.
-        bound: parameters whose default values the ``partial`` binds as well; set by ``check``.
+        bound: parameters whose default values the ``partial`` binds as well; ``check`` sets this attribute.
         indent: indentation of the new definition.
     """
 
@@ -119,33 +121,33 @@ class MovedFunction:
         check_body_is_movable(self.module, self.node)
         self.import_lines = move.import_lines(self.module, self.imports)
         check_captured_values(self.module, self.project, self.node, self.captured_groups)
-        if self.method is not None and not self._takes_methods():
+        if self.method is not None and not self._may_add_method():
             raise NotMovable(
                 "the rewrite would add a method, and the class, a base class or a metaclass may inspect the methods"
             )
-        if self.method is not None and self._takes_other_objects(self.method):
+        if self.method is not None and self._may_get_other_objects(self.method):
             name = self.method.name.value
             raise NotMovable(
                 f"the rewrite would make it a method, and `{name}` may be called with an object of another class"
             )
         self.bound = self._bound_defaults()
 
-    def _takes_other_objects(self, method: cst.FunctionDef) -> bool:
+    def _may_get_other_objects(self, method: cst.FunctionDef) -> bool:
         owner = self.module.enclosing_class(method)
         return owner is None or may_call_method_on_other_objects(self.module, self.project, owner, method.name.value)
 
-    def _takes_methods(self) -> bool:
-        """Return whether no code inspects the methods of the enclosing class, and so may notice a new method."""
+    def _may_add_method(self) -> bool:
+        """Return whether no code inspects the methods of the enclosing class. Such code could notice a new method."""
         owner = self.module.enclosing_class(self.method or self.node)
         if self.project.holds(r"\bdef\s+__getattribute__\b", "__getattribute__"):
             return False
-        return owner is not None and _has_quiet_namespace(self.module, self.project, owner)
+        return owner is not None and _names_are_not_inspected(self.module, self.project, owner)
 
     def _bound_defaults(self) -> list[cst.Param]:
         """Return the parameters whose defaults must be evaluated at the old place of the function.
 
-        The new function has these parameters without a default. Python requires such parameters before all parameters
-        with a default. So the result includes every parameter with a default that is in front of one of them.
+        In the new function, these parameters have no default, so they must come before all parameters with a default.
+        So the result also includes each parameter with a default that comes before one of them.
         """
         given = self.node.params
         defaulted = [parameter for parameter in (*given.posonly_params, *given.params) if parameter.default is not None]
@@ -161,13 +163,13 @@ class MovedFunction:
         return has_same_value_at(self.module, self.project, parameter.default, self.place)
 
     def check_callers(self, uses: Iterable[cst.CSTNode]) -> None:
-        """Check that no caller can pass a bound parameter by position, which ``partial`` does not accept.
+        """Check that no caller can pass a bound parameter by position. A ``partial`` does not accept such a call.
 
         Args:
             uses: the definition of the function, or the code that reads its name.
 
         Raises:
-            NotMovable: a caller may do this.
+            NotMovable: a caller may pass a bound parameter by position.
         """
         positional = self.node.params.params
         bound = [one for one in positional if one in self.bound]
@@ -207,7 +209,7 @@ class MovedFunction:
         Args:
             uses: the definition of the function, and the code that reads its name.
             called: names of the function.
-            replaced: whether an existing function or object replaces the function, so that its code does not move.
+            replaced: whether an existing function or object replaces the function, so that no code moves.
             by_partial: whether the replacement is a ``partial`` even if the function captures nothing.
 
         Raises:
@@ -249,7 +251,7 @@ class MovedFunction:
         if not is_new_object and (place := found_uses.get(FunctionUse.KEY)) is not None:
             raise NotMovable(f"the project may use it as a key, or read its identity ({place})")
         if holds and may_be_deep_copied(self.module, self.project, self.node):
-            raise NotMovable("a deep copy of an object that holds it would also copy the captured values")
+            raise NotMovable("a deep copy of an object that contains it would also copy the captured values")
 
     def _is_inspected(self, use: cst.CSTNode) -> bool:
         match next_step_of_value(self.module, use):
@@ -258,7 +260,7 @@ class MovedFunction:
         return False
 
     def _may_be_method(self, use: cst.CSTNode) -> bool:
-        """Return whether a use may store the function in a class, so that calls get ``self`` as first argument."""
+        """Return whether a use may store the function in a class. Calls would then pass ``self`` as first argument."""
         module, step = self.module, next_step_of_value(self.module, use)
         match step:
             case ConditionalOperand(whole):
@@ -279,7 +281,7 @@ class MovedFunction:
     def _may_be_class(self, owner: cst.BaseExpression) -> bool:
         """Return whether the owner of an assigned attribute may be a class.
 
-        If the owner is unknown, the result is False only if the function has no room for a ``self``.
+        If the owner is unknown, the result is False only if the function cannot take a further argument for ``self``.
         """
         module = self.module
         match owner:
@@ -300,11 +302,11 @@ class MovedFunction:
     def free_name(self, wishes: list[str], taken: Collection[str]) -> str:
         """Return a free name for the new function, or for the new method.
 
-        The name of a method must also be free in the bases and subclasses of the class. For a method, only the entries
-        ``self.NAME`` of ``taken`` count.
+        The name of a method must also be free in the bases and subclasses of the class. For a method, only entries of
+        the form ``self.NAME`` in ``taken`` count.
 
         Raises:
-            NotMovable: code sets attributes with computed names, so no name is certainly free.
+            NotMovable: code sets attributes with computed names, so no name is provably free.
         """
         owner = None if self.method is None else self.module.enclosing_class(self.method)
         project = self.project
@@ -313,7 +315,7 @@ class MovedFunction:
             return move.first_unused_name(self.module, wishes, set_elsewhere.union(taken))
         if may_set_computed_attributes(self.module, project, owner):
             raise NotMovable("the rewrite would make it a method, which an attribute with a computed name may hide")
-        if _has_private_names(self.module, project, owner):
+        if _may_inherit_private_methods(self.module, project, owner):
             around = f"_{enclosing_function_name(self.module, self.node)}_"
             wishes = [one if one.startswith(around) else around + one.lstrip("_") for one in wishes]
         related = has_bases_or_subclasses(self.module, project, owner)
@@ -329,14 +331,14 @@ class MovedFunction:
         return name if self.method is None else f"self.{name}"
 
     def value(self, name: str, around: int) -> tuple[str, frozenset[Import]]:
-        """Return the source of the expression that replaces the function, and the import that it needs.
+        """Return the source of the expression that replaces the function, and the import that this expression needs.
 
         Args:
             name: name of the new function or method.
             around: number of columns that other code takes in the line.
 
         Raises:
-            NotMovable: the expression needs ``partial``, and this name is bound to another object there.
+            NotMovable: the expression needs ``partial``, but at its place this name is bound to another object.
         """
         module = self.module
         spans = [(one.name.value, move.span_with_parentheses(module, one.default)) for one in self.bound if one.default]
@@ -348,7 +350,7 @@ class MovedFunction:
         )
 
     def partial_of(self, function: str, values: Sequence[str], around: int) -> tuple[str, frozenset[Import]]:
-        """Return the source of a call of ``partial``, and the import that it needs.
+        """Return the source of a call of ``partial``, and the import that this call needs.
 
         Args:
             function: source of the function.
@@ -356,7 +358,7 @@ class MovedFunction:
             around: number of columns that other code takes in the line.
 
         Raises:
-            NotMovable: the name ``partial`` is bound to another object there.
+            NotMovable: the name ``partial`` is bound to another object at the place of the call.
         """
         module, node = self.module, self.node
         partial, imports = "partial", frozenset({("functools", "partial")})
@@ -382,7 +384,7 @@ class MovedFunction:
         return call_text(module, style, partial, [function, *values], indent=indent, columns_taken=around), imports
 
     def parameters(self) -> list[Edit]:
-        """Return edits of the function's parameters: add parameters for captured values, and remove bound defaults.
+        """Return edits that add parameters for captured values, and remove the defaults of bound parameters.
 
         The new parameters are positional-only and come first, so that no caller can pass other values.
         """
@@ -404,10 +406,10 @@ class MovedFunction:
         return edits
 
     def parameter_text(self) -> str:
-        """Return the source of the new function's parameters (see :meth:`parameters_by_name`)."""
+        """Return the source of the new function's parameters."""
         return apply_edits_in_span(self.module.text, self.module.span(self.node.params), self.parameters())
 
-    def defined(self, text: str) -> tuple[Edit, ...]:
+    def definition_edits(self, text: str) -> tuple[Edit, ...]:
         """Return edits that insert ``text``, the new definition, into the module or below the method."""
         if self.method is None:
             return move.insert_definition(self.module, self.place, text)
@@ -416,7 +418,7 @@ class MovedFunction:
         return (Edit(offset, offset, lead + newline + text.rstrip("\r\n") + newline),)
 
 
-def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
+def _names_are_not_inspected(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
     """Return whether no code of a class, its module or its bases may inspect the names in the class."""
     if owner.keywords or owner.decorators or depth == _BASES_LIMIT or may_list_attributes(module):
         return False
@@ -428,24 +430,26 @@ def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, 
             found = project.class_definition(name)
             if found is None and project.defines(name):
                 return False
-            if found is not None and not _has_quiet_namespace(found[0], project, found[1], depth + 1):
+            if found is not None and not _names_are_not_inspected(found[0], project, found[1], depth + 1):
                 return False
     return True
 
 
-def _has_private_names(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
+def _may_inherit_private_methods(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
     """Return whether a class may inherit from a library class that has private methods."""
     for name in base_names(module, project, owner):
         found = project.class_definition(name)
         if found is None and not _PLAIN_BASE.fullmatch(name):
             return True
-        if found is not None and (depth == _BASES_LIMIT or _has_private_names(found[0], project, found[1], depth + 1)):
+        if found is not None and (
+            depth == _BASES_LIMIT or _may_inherit_private_methods(found[0], project, found[1], depth + 1)
+        ):
             return True
     return False
 
 
 def _owning_method(module: Module, captured: Variable | CapturedName) -> cst.FunctionDef | None:
-    """Return the method whose ``self`` is captured; None if the captured ``self`` is not that of a method."""
+    """Return the method whose ``self`` is captured; None if the captured ``self`` is another variable."""
     method = captured.scope.node
     if not isinstance(method, cst.FunctionDef) or method.decorators:
         return None

@@ -13,7 +13,7 @@ from chirp_migrate.source.text import NEWLINE, apply_edits_in_span
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module, find_nodes
 
-#: Comments for tools. They apply only to the line that contains them.
+#: Comments for tools. Such a comment applies only to its own line.
 _PRAGMA = re.compile(r"#\s*(noqa|type:|fmt:|pylint:|pragma|mypy:|pyright:|ruff:|isort:|yapf:)")
 
 
@@ -29,7 +29,7 @@ def class_decorator_insertion(
     """Return the edit that puts ``@name(arguments)`` above a class that has no decorator yet."""
     line = call_text(module, style, f"@{name}", arguments)
     place = module.span(node)[0]
-    # Replace `class`, too. Other insertions above the class then land above the decorator, and not below it.
+    # Replace `class`, too, so that other insertions above the class land above the decorator, and not below it.
     keyword = module.text[place : place + len("class")]
     return Edit(place, place + len(keyword), f"{line}{module.newline}{keyword}")
 
@@ -47,7 +47,7 @@ def can_delete_lines_of(module: Module, statement: cst.CSTNode) -> bool:
 def delete_definition(module: Module, statement: cst.CSTNode) -> Edit:
     """Return the edit that removes a definition with its lines and the blank lines above it.
 
-    Comments above the definition stay: they may also describe other statements.
+    Comments above the definition stay, because they may also describe other statements.
     """
     lines = delete_lines_of_statement(module, statement)
     return delete_line_range(module, lines.start, lines.end)
@@ -56,7 +56,7 @@ def delete_definition(module: Module, statement: cst.CSTNode) -> Edit:
 def delete_line_range(module: Module, start: int, end: int) -> Edit:
     """Return the edit that removes whole lines, and the blank lines above them.
 
-    At the start of a block, it also removes the blank lines below them.
+    At the start of a block, the edit also removes the blank lines below the removed lines.
     """
     while start > 0:
         above = module.line_start(start - 1)
@@ -72,7 +72,7 @@ def delete_line_range(module: Module, start: int, end: int) -> Edit:
 def start_of_comments_above(module: Module, offset: int, indent: str) -> int:
     """Return the start of the comment lines directly above ``offset``.
 
-    The result is ``offset`` if there are no such lines, or if they begin the file.
+    The result is ``offset`` if no comment is there, or if the comment begins the file.
     """
     above = offset
     while above > 0 and module.text.startswith(f"{indent}#", module.line_start(above - 1)):
@@ -92,7 +92,7 @@ def insert_at_start_of_block(
         lines: the lines, with one tab for each level of indentation inside the block.
 
     Returns:
-        The edit; ``None`` for several lines in a block that is on the same line as its colon.
+        The edit. The result is ``None`` if there are several lines, but the block is on the same line as its colon.
     """
     first = module.span(block.body[0])[0]
     if isinstance(block, cst.SimpleStatementSuite):
@@ -109,11 +109,11 @@ def insert_at_start_of_block(
 def split_tuple_assignment(
     module: Module, style: CodeStyle, statement: cst.CSTNode, edits: Sequence[Edit]
 ) -> tuple[Edit, ...] | None:
-    """Return the edit that splits ``a, b = a.to(device), b.to(device)`` into two assignments, and applies ``edits``.
+    """Return the edit that applies ``edits``, and splits ``a, b = a.to(device), b.to(device)`` into two assignments.
 
     The result is ``None`` if the edited line, with its comment, is not too long. It is also ``None`` if the comment is
-    for a tool, or if one assignment may change a value that the other reads. The comment stays behind the last
-    assignment.
+    for a tool, or if one assignment may change a value that the other assignment reads. The comment stays behind the
+    last assignment.
     """
     line = module.parents[statement]
     match statement:

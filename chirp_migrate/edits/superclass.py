@@ -1,4 +1,4 @@
-"""Rewrite a dataset class as a subclass of a class of the runtime, which then stores attributes of the dataset."""
+"""Rewrite a dataset class as a subclass of a runtime class, whose constructor stores attributes of the dataset."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _NEEDS_NO_BRACKETS = (ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.
 
 @dataclass
 class AttributeStore:
-    """``self.attribute = value`` in ``__init__``.
+    """An assignment ``self.attribute = value`` in ``__init__``.
 
     Attributes:
         attribute: name of the attribute.
         value: source of the value.
         statement: the statement that contains the assignment.
-        alone: whether the statement assigns no other attribute.
+        alone: True if the statement assigns only this attribute.
     """
 
     attribute: str
@@ -40,11 +40,13 @@ class AttributeStore:
 def read_attribute_stores(module: Module, init: cst.FunctionDef) -> list[AttributeStore]:
     """Return the assignments of attributes in ``__init__``, up to its first statement with another use of ``self``."""
     stores: list[AttributeStore] = []
-    for statement in () if init.decorators else _statements(init):
+    for statement in () if init.decorators else _method_statements(init):
         if is_super_init(statement):
             continue
         read = (
-            _merge_branches(module, statement, stores) if isinstance(statement, cst.If) else _stores(module, statement)
+            _merge_branches(module, statement, stores)
+            if isinstance(statement, cst.If)
+            else _stores_in_line(module, statement)
         )
         if not read and "self" in names_in_code(statement):
             break
@@ -52,12 +54,12 @@ def read_attribute_stores(module: Module, init: cst.FunctionDef) -> list[Attribu
     return stores
 
 
-def _statements(init: cst.FunctionDef) -> Sequence[cst.CSTNode]:
-    """Return the statements of a method; only the suite itself if it is on the same line as ``def``."""
+def _method_statements(init: cst.FunctionDef) -> Sequence[cst.CSTNode]:
+    """Return the statements of a method; only the suite itself if the suite is on the same line as ``def``."""
     return init.body.body if isinstance(init.body, cst.IndentedBlock) else [init.body]
 
 
-def _stores(module: Module, line: cst.CSTNode) -> list[AttributeStore]:
+def _stores_in_line(module: Module, line: cst.CSTNode) -> list[AttributeStore]:
     """Return the assignments of attributes in a line; empty if the line contains any other statement."""
     found: list[AttributeStore] = []
     for small in line.body if isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite) else ():
@@ -80,11 +82,11 @@ def _stores(module: Module, line: cst.CSTNode) -> list[AttributeStore]:
 def _merge_branches(module: Module, statement: cst.If, above: list[AttributeStore]) -> list[AttributeStore]:
     """Return ``if c: self.a = x`` with ``else: self.a = y`` as one assignment of ``x if c else y``.
 
-    Without ``else``, y is the value in ``above``; the assignment in ``above`` is removed from it.
+    Without ``else``, ``y`` is the value of the assignment in ``above``, which is removed from ``above``.
     """
-    then, otherwise = _values(module, statement.body), {}
+    then, otherwise = _values_in_branch(module, statement.body), {}
     if isinstance(statement.orelse, cst.Else):
-        otherwise = _values(module, statement.orelse.body)
+        otherwise = _values_in_branch(module, statement.orelse.body)
     elif statement.orelse is None:
         earlier = {one.attribute: one for one in above if one.attribute in then}
         otherwise = {attribute: one.value for attribute, one in earlier.items()}
@@ -102,9 +104,9 @@ def _merge_branches(module: Module, statement: cst.If, above: list[AttributeStor
     ]
 
 
-def _values(module: Module, branch: cst.BaseSuite) -> dict[str, str]:
+def _values_in_branch(module: Module, branch: cst.BaseSuite) -> dict[str, str]:
     """Return the value of each attribute that a branch assigns; empty if the branch contains any other statement."""
-    lines = [_stores(module, line) for line in block_statements(branch)]
+    lines = [_stores_in_line(module, line) for line in block_statements(branch)]
     return {store.attribute: store.value for line in lines for store in line} if all(lines) else {}
 
 
@@ -122,7 +124,7 @@ def _reads_self(module: Module, statement: cst.CSTNode) -> bool:
 def _obsolete_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> list[str]:
     """Return the names of the methods that the base class replaces.
 
-    These are ``__getitem__``, ``__len__``, and the private methods that only they use.
+    The result contains ``__getitem__``, ``__len__``, and the private methods that only these two use.
     """
     gone: list[str] = [key for key in ("__getitem__", "__len__") if key in methods]
     for key in gone:
@@ -168,7 +170,7 @@ def superclass_edits(
         return "a method assigns one of the attributes that the samples depend on"
     if any(re.search(r"\bself\b", store.value) for store in consumed):
         return "its `__init__` computes attributes from other attributes"
-    statements = list(_statements(methods["__init__"]))
+    statements = list(_method_statements(methods["__init__"]))
     anchor = max(gone, key=lambda store: statements.index(store.statement)).statement
     replaced = [store.statement for store in (*gone, *late)]
     above = statements[: statements.index(anchor)]

@@ -1,4 +1,4 @@
-"""Add comments that suppress all current findings, for ``check --add-ignore``. Only new findings then count."""
+"""Add comments that suppress all current findings, so that ``check`` counts only new ones (``check --add-ignore``)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def plan_ignore_comments(plan: Plan, findings: Iterable[Finding]) -> Plan:
     """Return a plan that adds ``# chirp: ignore[CODE]`` above the statement of each finding.
 
     Args:
-        plan: the plan with these findings; it has the bytes of the files.
+        plan: the plan that contains the findings and the bytes of the files.
         findings: the findings to suppress.
 
     Raises:
-        UnreadableSource: a file has changed since it was planned.
+        UnreadableSource: a file has changed since the plan was made.
     """
     by_file: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:

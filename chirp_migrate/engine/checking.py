@@ -1,4 +1,4 @@
-"""Decide for ``check`` which findings of a plan count as work that is left, and with which code it exits."""
+"""Decide which findings of a plan count as remaining work for ``check``, and choose its exit code."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from chirp_migrate.rules import all_rules
 
 __all__ = ["CheckReport"]
 
-#: Status of the findings that ``apply`` reports but does not rewrite. They count as work with ``--strict``.
+#: Status of the findings that ``apply`` reports but does not rewrite. With ``--strict``, these findings count as work.
 _OPEN = frozenset({FindingStatus.OPT_IN, FindingStatus.REPORT, FindingStatus.REFUSED})
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """The result of ``check``: the findings of a plan, sorted by whether they count as work that is left.
+    """The result of ``check``: the findings that count as remaining work, and all other findings.
 
     Attributes:
-        plan: what ``apply`` would do, from :func:`~chirp_migrate.engine.plan_tree.plan_tree`.
+        plan: the plan of an ``apply``, from :func:`~chirp_migrate.engine.plan_tree.plan_tree`.
         settings: the settings of the plan.
         strict: whether remarks, advice and suggestions count as work, too.
     """
@@ -37,12 +37,12 @@ class CheckReport:
 
     @property
     def others(self) -> tuple[Finding, ...]:
-        """Return remarks, advice and suggestions that do not count as work; with ``strict`` there are none."""
+        """Return the remarks, advice and suggestions that do not count as work; none if ``strict`` is set."""
         return () if self.strict else self._with_status(_OPEN)
 
     @property
     def stopping(self) -> tuple[Finding, ...]:
-        """Return the findings that do not count as work, but because of which workers can only start by fork."""
+        """Return the findings that do not count as work, but prevent workers from starting other than by ``fork``."""
         codes = {rule.code for rule in all_rules() if rule.stops_workers}
         return tuple(
             finding for finding in self.others if finding.rule in codes and finding.status is FindingStatus.REPORT
@@ -60,7 +60,7 @@ class CheckReport:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return ``WORK_REMAINS`` if a finding counts as work or a file could not be handled, else ``OK``."""
+        """Return ``WORK_REMAINS`` if a finding counts as work or the plan skipped a file, else ``OK``."""
         return ExitCode.WORK_REMAINS if self.work or self.plan.skipped else ExitCode.OK
 
     def is_suppressed_by_settings(self, finding: Finding) -> bool:

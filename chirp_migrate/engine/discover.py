@@ -19,21 +19,21 @@ from chirp_migrate.transaction.journal_schema import JOURNAL_FOLDER
 __all__ = ["DiscoveredFiles", "discover_files", "journal_root", "project_root"]
 
 
-#: Size limit for Python files, in bytes. A larger file is generated data and no code that people maintain.
+#: Size limit for Python files, in bytes. The tool excludes a larger file as generated data.
 LARGEST_FILE_BYTES = 4 * 1024**2
 
-#: Size limit for notebooks, in bytes. Notebooks contain their pictures; a larger notebook contains data.
+#: Size limit for notebooks, in bytes. A notebook contains its pictures. The tool excludes a larger notebook as data.
 LARGEST_NOTEBOOK_BYTES = 64 * 1024**2
 
 _SIZE_LIMITS = {".py": LARGEST_FILE_BYTES, ".ipynb": LARGEST_NOTEBOOK_BYTES}
 
-#: Suffixes of configuration files, which may name classes, and of Cython sources. Larger files than the limit below, or
-#: more such files in one folder, are data.
+#: Suffixes of configuration files, which may name classes, and of Cython sources. The tool treats files above the size
+#: limit as data, and all files of a folder with more than ``_MOST_SETTINGS``.
 _SETTINGS = (".yaml", ".yml", ".toml", ".json", ".jsonl", ".ini", ".cfg", ".gin", ".pyx")
 _LARGEST_SETTINGS_BYTES = 256 * 1024
 _MOST_SETTINGS = 200
 
-#: Names of folders without source code of the project; for each name, what such a folder contains.
+#: Names of folders without source code of the project, each with the contents of such a folder.
 _FOLDERS = {
     ".chirp-migrate": "the journal of earlier runs",
     ".eggs": "build output",
@@ -55,7 +55,7 @@ _FOLDERS = {
     "site-packages": "installed packages",
 }
 
-#: Names of folders with vendored code, copied from another project. The next copy would undo a rewrite of it.
+#: Names of folders with vendored code, copied from another project. The next copy would overwrite a rewrite.
 _VENDORED = frozenset(
     {"3rdparty", "_vendor", "_vendored", "third-party", "third_party", "thirdparty", "vendor", "vendored"}
 )
@@ -76,11 +76,11 @@ class DiscoveredFiles:
         root: the absolute path of the folder of the run; all other paths are relative to it.
         files: posix paths of the Python files to check, sorted.
         notebooks: posix paths of the notebooks to check, sorted.
-        left_out: excluded folders and files, sorted, with the reason.
+        left_out: excluded folders and files, sorted, each with the reason.
         context: posix paths of files and notebooks that the user excludes, and of vendored files, sorted. Rules read
-            them, because the project uses their definitions, but do not rewrite them.
-        settings: posix paths of configuration files (YAML, TOML, JSON, INI, gin) and Cython sources, sorted. They may
-            name classes that a program builds.
+            these files, because the project uses their definitions, but do not rewrite them.
+        settings: posix paths of configuration files (YAML, TOML, JSON, INI, gin) and Cython sources, sorted. Such files
+            may name classes of which a program creates objects.
     """
 
     root: Path
@@ -115,9 +115,9 @@ def journal_root(path: Path) -> Path:
 
     A project has one journal. The top of the project is the top of its git work tree, or without git the nearest folder
     with a ``pyproject.toml``. The result is the nearest folder from ``path`` up to the top that has a journal, or the
-    top if there is none. Outside of any project, the result is the nearest folder above ``path`` with a journal, or the
-    folder of ``path``. Folders of another user are skipped: their owner could put a journal there that writes into this
-    project.
+    top if no folder has one. Outside of any project, the result is the nearest folder above ``path`` with a journal, or
+    the folder of ``path``. The search skips folders of another user, because a journal of another user could write into
+    this project.
 
     Raises:
         UsageProblem: see :func:`project_root`.
@@ -135,17 +135,23 @@ def discover_files(
 ) -> DiscoveredFiles:
     """Find the Python files and notebooks at or below ``path``, by their suffixes.
 
-    These files are excluded: files that an earlier ``apply`` added, version control, virtual environments, installed
-    packages, caches, build output, vendored code (folders called ``vendor``, ``third_party`` or similar, and ``extern``
-    and ``external`` if they contain a licence or packaging files), ``chirpid_patch`` itself, links that leave the tree,
-    Python files above 4 MiB, notebooks above 64 MiB, and files that git ignores. ``path`` itself is never excluded,
-    because the user named it.
+    These files are excluded:
+
+    - files that an earlier ``apply`` added, and ``chirpid_patch`` itself,
+    - version control, virtual environments, installed packages, caches and build output,
+    - vendored code: folders called ``vendor``, ``third_party`` or similar, and ``extern`` and ``external`` if they
+      contain a licence or packaging files,
+    - links that leave the tree,
+    - Python files above 4 MiB and notebooks above 64 MiB,
+    - files that git ignores.
+
+    ``path`` itself is never excluded, because the user named it.
 
     Args:
         path: folder of the project, or one Python file or notebook.
         notebooks: whether to include notebooks.
         reason_to_exclude: function that gets the posix path of a file, relative to the root, and returns why the user
-            excludes the file, or ``None``. It is not called if ``path`` is a file.
+            excludes the file, or ``None``. If ``path`` is a file, the function is not called.
 
     Raises:
         UsageProblem: ``path`` does not exist, contains no Python file or notebook, or is a file that is too large.
@@ -155,11 +161,11 @@ def discover_files(
         name = path.resolve().name
         if path.suffix not in _SIZE_LIMITS:
             raise UsageProblem(f"{path} is neither a Python file nor a notebook: pass the folder of your project.")
-        too_large = _too_large(path.suffix, path.stat().st_size)
+        too_large = _size_problem(path.suffix, path.stat().st_size)
         if too_large is not None:
             raise UsageProblem(f"{path} is {too_large}, so chirp-migrate treats it as data: split it, or exclude it.")
-        # Read the files next to it, too: the rewrite must keep the names that they import from it.
-        beside = sorted(one.name for one in root.iterdir() if one.suffix in _SIZE_LIMITS and _is_plain(one))
+        # Read the neighbouring files, too: the rewrite must keep the names that they import from this file.
+        beside = sorted(one.name for one in root.iterdir() if one.suffix in _SIZE_LIMITS and _is_regular_file(one))
         is_notebook = path.suffix == ".ipynb"
         return DiscoveredFiles(
             root,
@@ -199,7 +205,7 @@ def discover_files(
 def _walk_folder(
     root: Path, ignored: frozenset[str], left_out: list[SkippedFile], settings: list[str]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the path of each file below ``root``, and whether it is vendored.
+    """Yield the path of each file below ``root``, and whether the file is vendored.
 
     Adds excluded paths to ``left_out``, and configuration files to ``settings``.
     """
@@ -219,7 +225,7 @@ def _walk_folder(
         for entry in entries:
             relative = prefix + entry.name
             if _is_folder(entry):
-                reason = _folder_reason(entry, at_root=not prefix)
+                reason = _why_folder_is_excluded(entry, at_root=not prefix)
                 if reason is None and f"{relative}/" in ignored:
                     reason = "ignored by git"
                 if reason is None:
@@ -228,7 +234,7 @@ def _walk_folder(
                         said.append(SkippedFile(relative, "vendored code; to migrate it, name it on the command line"))
                     folders.append((f"{relative}/", theirs))
             elif entry.name.endswith((".py", ".ipynb")):
-                reason = "ignored by git" if relative in ignored else _file_reason(entry, relative)
+                reason = "ignored by git" if relative in ignored else _why_file_is_excluded(entry, relative)
                 if reason is None and _was_added_by_apply(root / relative, relative):
                     reason = "added by an earlier apply"
                 if reason is None:
@@ -240,7 +246,7 @@ def _walk_folder(
 
 
 def _settings_in(entries: Sequence[os.DirEntry[str] | Path], prefix: str) -> tuple[str, ...]:
-    """Return the paths of the small configuration files in a folder; empty if there are many, which are data."""
+    """Return the paths of the small configuration files in a folder; empty if the folder has too many such files."""
     named = [entry for entry in entries if entry.name.endswith(_SETTINGS)]
     if len(named) > _MOST_SETTINGS:
         return ()
@@ -255,24 +261,24 @@ def _is_small(entry: os.DirEntry[str] | Path) -> bool:
     return stat.S_ISREG(found.st_mode) and not entry.is_symlink() and found.st_size <= _LARGEST_SETTINGS_BYTES
 
 
-def _is_plain(path: Path) -> bool:
+def _is_regular_file(path: Path) -> bool:
     """Return whether a path is a regular file below the size limit, and not a link."""
     try:
         found = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and _too_large(path.suffix, found.st_size) is None
+    return stat.S_ISREG(found.st_mode) and _size_problem(path.suffix, found.st_size) is None
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     """Return whether an entry is a folder, or a link to a folder."""
     try:
         return entry.is_dir()
-    except OSError:  # links that form a loop
+    except OSError:  # a loop of links
         return False
 
 
-def _folder_reason(folder: os.DirEntry[str], *, at_root: bool) -> str | None:
+def _why_folder_is_excluded(folder: os.DirEntry[str], *, at_root: bool) -> str | None:
     if folder.is_symlink():
         return "a link to a folder"
     if folder.name in _FOLDERS:
@@ -311,11 +317,11 @@ def _was_added_by_apply(path: Path, relative: str) -> bool:
     place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
     try:
         return place is not None and is_scaffold(place, path.read_bytes())
-    except OSError:  # the code that reads the file for a plan reports the error
+    except OSError:  # the code that later reads the file reports the error
         return False
 
 
-def _file_reason(entry: os.DirEntry[str], relative: str) -> str | None:
+def _why_file_is_excluded(entry: os.DirEntry[str], relative: str) -> str | None:
     try:
         found = entry.stat()
     except OSError:  # dangling links and link loops
@@ -330,9 +336,9 @@ def _file_reason(entry: os.DirEntry[str], relative: str) -> str | None:
             return "a link to a place outside the folder"
         if real.suffix == path.suffix:
             return f"a link to {real.relative_to(root).as_posix()}"
-    return _too_large(path.suffix, found.st_size)
+    return _size_problem(path.suffix, found.st_size)
 
 
-def _too_large(suffix: str, size: int) -> str | None:
+def _size_problem(suffix: str, size: int) -> str | None:
     limit = _SIZE_LIMITS[suffix]
     return f"larger than {limit // 1024**2} MiB" if size > limit else None

@@ -1,4 +1,4 @@
-"""Check a plan before it is written: the new files are valid Python, and no rule would rewrite them again."""
+"""Check a plan before ``apply`` writes it: the new files are valid Python, and no rule would rewrite them again."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def check_nothing_to_rewrite(
     jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> None:
-    """Compile the new files of ``plan``, run the rules on them, and check that nothing is left to rewrite.
+    """Compile the new files of ``plan``, run the rules on them, and check that no rule rewrites them again.
 
     Args:
         path: the folder or file that the plan was made for.
         plan: the plan that will be written.
         settings: the settings of the plan.
-        edited_files: paths of files with hunks that the user edited. These files must compile, but may be rewritten
-            again.
-        jobs: number of processes that run the rules; ``None``: as many as save time.
+        edited_files: paths of files with hunks that the user edited. These files must compile, but rules may rewrite
+            them again.
+        jobs: number of processes that run the rules; ``None`` means as many as save time.
         progress: called for every file.
 
     Raises:
-        WriteRefused: a rewritten file cannot be compiled, or a rule would rewrite code in it that the user did not
-            refuse.
+        WriteRefused: a rewritten file cannot be compiled, or a rule would rewrite the file again, although the user
+            refused no rewrite by this rule.
     """
     rewritten = {file.path: file.after for file in plan.files if file.hunks}
     if not rewritten:

@@ -45,13 +45,13 @@ def plan_migration(
 
     Args:
         path: folder of the backend, or one Python file (which gets no scaffold and no dependency).
-        settings: files to check and rules to run; by default all (see
+        settings: files to check and rules to run; None means all files and rules (see
             :func:`~chirp_migrate.engine.settings.read_settings`).
-        scaffold: also add the factory and monitor modules, the benchmarking notebook and the tests. ``None`` adds them
-            if ``utils/`` contains the modules of a training backend, and a file imports the runtime after the rewrites.
+        scaffold: also add the factory and monitor modules, the benchmarking notebook and the tests. ``None`` adds these
+            files if ``utils/`` contains the modules of a training backend, and a rewritten file imports the runtime.
         vendor: copy the runtime into the backend instead of adding a dependency. If no file imports the runtime, the
-            plan does neither.
-        jobs: number of processes that run the rules; ``None``: as many as save time.
+            plan neither copies the runtime nor adds a dependency.
+        jobs: number of processes that run the rules; ``None`` means as many as save time.
         progress: called for every file.
 
     Raises:

@@ -36,7 +36,7 @@ from chirp_migrate.syntax.project import Project
 __all__ = ["Source", "decode_source", "plan_tree"]
 
 Source = SourceFile | NotebookSource
-#: Seconds for one file after which a line names the file.
+#: If a file takes more seconds, a line on the terminal names the file.
 _LONG_S = 5.0
 _STORED = "stored outputs would no longer match the code; --notebooks rewrites such notebooks"
 #: Text of a notebook that mentions a data loader, or PyTorch's module of datasets and loaders.
@@ -55,16 +55,17 @@ def plan_tree(
 ) -> Plan:
     """Plan the migration of every Python file and notebook under ``root``.
 
-    A file that contains no word of any rule is not parsed. So such a file is not reported if it is not valid Python.
+    The tool does not parse files that contain no word of any rule. So it does not report syntax errors in such files.
 
     Args:
         root: folder of the backend, or one Python file or notebook.
-        settings: files to check and rules to run; by default all.
-        jobs: number of processes; ``None``: as many as save time.
+        settings: files to check and rules to run; None means all.
+        jobs: number of processes; ``None`` means as many as save time.
         progress: called for every file.
-        overlay: bytes to use in place of those on disk, for each posix path relative to the root. The plan then covers
-            only these files. None: plan all files, with the bytes on disk.
-        vendor: whether the runtime will be copied into ``root``. Its imports are then sorted like those of the project.
+        overlay: new contents of files, by posix path relative to the root. The plan then covers only these files.
+            ``None`` plans all files, with the bytes on disk.
+        vendor: whether the runtime will be copied into ``root``. If so, imports of the runtime are sorted like imports
+            of the project.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: ``root`` does not exist or contains no Python.
@@ -77,7 +78,7 @@ def plan_tree(
     progress(ProgressStep(f"reading {pluralize(len(found.files) + len(found.notebooks) + len(found.context), 'file')}"))
     sources, unread = _read_all(read, (one for one in (*found.files, *found.context) if one.endswith(".py")))
     raw = {one: read.raw_text(one) for one in (*found.notebooks, *found.context) if one.endswith(".ipynb")}
-    worded = [one for one in found.notebooks if _has_a_word(raw[one], rules)]
+    worded = [one for one in found.notebooks if _contains_rule_word(raw[one], rules)]
     stored = {one for one in worded if settings.notebooks is None and root.is_dir() and has_stored_outputs(raw[one])}
     books, unread_books = _read_all(read, (one for one in worded if one not in stored))
     sources |= books
@@ -93,7 +94,7 @@ def plan_tree(
     )
     planned = (path for path in (*found.files, *found.notebooks) if overlay is None or path in overlay)
     looked_at = [path for path in planned if path in sources]
-    # Most files contain no word of any rule. `rewrite_in_hunks` selects the rules for each of the other files.
+    # Most files contain no word of any rule. For each remaining file, `rewrite_in_hunks` selects the rules.
     words = {word for rule in rules for word in rule.trigger}
     named = set(project.paths_containing(*set().union(*(rule.names(project) for rule in rules))))
     concerned = [path for path in looked_at if path in named or any(word in texts[path] for word in words)]
@@ -148,7 +149,7 @@ def plan_tree(
     )
     if left_tests and overlay is None:
         progress(ProgressStep("counting loaders in tests"))
-        left_out = _without_idle_tests(left_out, left_tests, texts, project, settings, jobs)
+        left_out = _omit_tests_without_loaders(left_out, left_tests, texts, project, settings, jobs)
     options = PlanOptions(
         rules=None if settings.codes is None else tuple(sorted(settings.codes)),
         unsafe=settings.unsafe,
@@ -162,7 +163,7 @@ def plan_tree(
 
 
 def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """Return the files; in each hunk, ``together`` keeps only the calls that hunks of other files name as well."""
+    """Return the files, with ``together`` of each hunk reduced to the calls that another file's hunk names as well."""
     named = Counter(one for file in files for one in frozenset[str]().union(*(hunk.together for hunk in file.hunks)))
     shared = frozenset(one for one, number in named.items() if number > 1)
     return [
@@ -172,7 +173,7 @@ def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
 
 
 def _package_name(folder: Path) -> str:
-    """Return the dotted name under which the package in a folder is imported; "" if the folder is not a package."""
+    """Return the dotted import name of the package in a folder; "" if the folder is not a package."""
     around = takewhile(lambda one: (one / "__init__.py").exists(), (folder, *folder.parents))
     return ".".join(reversed([one.name for one in around]))
 
@@ -186,7 +187,7 @@ def decode_source(path: str, data: bytes) -> Source:
     return NotebookSource.from_bytes(data) if path.endswith(".ipynb") else SourceFile.from_bytes(data)
 
 
-def _without_idle_tests(
+def _omit_tests_without_loaders(
     left_out: Sequence[SkippedFile],
     tests: Sequence[str],
     texts: Mapping[str, str],
@@ -194,7 +195,7 @@ def _without_idle_tests(
     settings: Settings,
     jobs: int | None,
 ) -> tuple[SkippedFile, ...]:
-    """Return the excluded files with the number of loaders in each test, and without the tests that have none."""
+    """Return the excluded files, with the number of loaders in each test. Tests without loaders are omitted."""
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]
     loaders = {
@@ -206,7 +207,7 @@ def _without_idle_tests(
 
 
 class _FileReader:
-    """Reads the files of a tree; for the files in ``overlay``, it returns these bytes and not those on disk."""
+    """Reads the files of a tree; the bytes of a file in ``overlay`` replace those on disk."""
 
     def __init__(self, root: Path, overlay: Mapping[str, bytes]) -> None:
         self._root, self._overlay = root, overlay
@@ -216,7 +217,7 @@ class _FileReader:
         return decode_source(path, (self._root / path).read_bytes() if data is None else data)
 
     def raw_text(self, path: str) -> str:
-        """Return the text of a file for a search for words; empty if the file cannot be read."""
+        """Return the text of a file for a search for words, without decoding errors; "" if the file cannot be read."""
         try:
             data = self._overlay.get(path)
             return ((self._root / path).read_bytes() if data is None else data).decode("utf-8", errors="replace")
@@ -227,7 +228,7 @@ class _FileReader:
 def _read_all(
     read: _FileReader, paths: Iterable[str]
 ) -> tuple[dict[str, Source], dict[str, UnreadableSource | OSError]]:
-    """Return the readable files, and the error for each of the other files."""
+    """Return the decoded files, and the error for each file that cannot be read."""
     sources: dict[str, Source] = {}
     unread: dict[str, UnreadableSource | OSError] = {}
     for path in paths:
@@ -238,8 +239,8 @@ def _read_all(
     return sources, unread
 
 
-def _has_a_word(text: str, rules: Sequence[Rule]) -> bool:
-    """Return whether a text contains a word of any rule, so that it has to be parsed."""
+def _contains_rule_word(text: str, rules: Sequence[Rule]) -> bool:
+    """Return whether a text contains a word of any rule. Only such texts are parsed."""
     return any(word in text for rule in rules for word in rule.trigger)
 
 
@@ -257,7 +258,7 @@ def _unchecked_cells(path: str, source: Source, rules: Sequence[Rule]) -> list[s
         return []
     reasons = dict(source.unreadable)
     counting = [rule for rule in rules if rule.counts_sites]
-    cells = sorted({cell for cell, _, text in source.masked if _has_a_word(text, counting)})
+    cells = sorted({cell for cell, _, text in source.masked if _contains_rule_word(text, counting)})
     return [f"{path}: cell {cell}: {reasons.get(cell, 'magics are')} not checked." for cell in cells]
 
 

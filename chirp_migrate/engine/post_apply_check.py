@@ -51,12 +51,12 @@ def run_check_command(command: str, folder: Path) -> CommandResult:
         try:
             status = child.wait()
         except BaseException:
-            _end(child)
+            _kill_processes(child)
             raise
-        return CommandResult(status, _tail(output))
+        return CommandResult(status, _last_lines(output))
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _kill_processes(child: subprocess.Popen[bytes]) -> None:
     if hasattr(os, "killpg"):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
@@ -65,7 +65,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def _tail(output: IO[bytes]) -> str:
+def _last_lines(output: IO[bytes]) -> str:
     size = output.seek(0, os.SEEK_END)
     output.seek(max(0, size - _TAIL_BYTES))
     lines = output.read().decode("utf-8", errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""Run the rules on one file, again and again until no rule has an edit, and split the result into hunks."""
+"""Run the rules on one file repeatedly until no rule has an edit, and split the changes into hunks."""
 
 from __future__ import annotations
 
@@ -26,33 +26,34 @@ from chirp_migrate.syntax.queries import is_printed_code
 
 __all__ = ["FileResult", "applicable_rules", "migrate_file", "rewrite_in_hunks", "rewrite_text"]
 
-#: Highest number of passes over a file. A rewrite may create code that another rule finds in the next pass. More passes
-#: than this mean that rules undo each other, which is a bug of this program.
+#: Highest number of passes over a file. A rewrite may create code that another rule finds in the next pass. If a file
+#: needs more passes, rules undo each other, which is a bug of this program.
 _PASS_LIMIT = 12
-#: Highest number of additional passes for nested functions: each level may need one, from the outer functions inwards.
+#: Highest number of additional passes for nested functions. Each level of nesting may need one pass.
 _MOST_NESTED = 20
 
 #: Number of characters of an error message that are shown.
 _LONGEST_MESSAGE = 200
 
-#: A top-level definition in new text. If two rewrites define the same name, the second one waits for the next pass, in
-#: which it gets another name.
+#: A top-level definition in new text. If two rewrites define the same name, the second rewrite waits for the next pass,
+#: which chooses another name.
 _DEFINITION = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class FileResult:
-    """The result of the rules on one file; it can be sent between processes.
+    """The result of the rules on one file. It can be pickled, and so sent between processes.
 
     Attributes:
         path: posix path relative to the root.
         text: the new text; the old text if nothing changes.
         findings: the findings in order of their places.
         hunks: the changes that can be accepted or refused alone (see :class:`~chirp_migrate.plans.plan.Hunk`).
-        public: names that other files import from it.
+        public: names that other files import from this file.
         notes: sentences about the file that belong to no finding.
-        problem: why the file could not be handled. The result then has the old text and no findings.
-        seconds: time of the rules for the file.
+        problem: why the file could not be rewritten; None without a problem. With a problem, the result has the old
+            text and no findings.
+        seconds: time that the rules took for the file, in seconds.
     """
 
     path: str
@@ -68,12 +69,12 @@ class FileResult:
 def migrate_file(path: str, text: str, project: Project, settings: Settings) -> FileResult:
     """Rewrite one file as the settings require.
 
-    This raises no errors, because one bad file must not prevent the migration of the other files.
+    The function never raises an error: one bad file must not prevent the migration of all other files.
 
     Args:
         path: posix path relative to the root.
         text: text of the file.
-        project: the backend of the file; it is updated with the new text.
+        project: the backend of the file. The function stores the new text in it.
         settings: rules to run, and findings to suppress.
     """
     try:
@@ -140,7 +141,7 @@ def rewrite_in_hunks(
     Args:
         path: posix path relative to the root.
         text: source of the module.
-        project: the backend of the file; it is updated with the new text.
+        project: the backend of the file. The function stores the new text in it.
         unsafe: also apply rules that change behaviour.
         rules: the rules; ``None`` means all.
         ignored: codes of the rules whose findings are suppressed in this file.
@@ -167,7 +168,7 @@ def rewrite_in_hunks(
         work = work or _RewriteState(module, project)
         suppressions = read_suppressions(text)
         suppressions.everywhere |= ignored
-        matches = _matches(concerned, module, project)
+        matches = _find_matches(concerned, module, project)
         chosen, remaining = _choose_matches(module, project, matches, suppressions, unsafe, by_gain)
         # Count correct code only in the first pass: later passes would also count the code that earlier passes wrote.
         findings += [work.finding(r, p, s) for r, p, s in remaining if s is FindingStatus.FINE and not number]
@@ -211,7 +212,7 @@ class _RewriteState:
         self._passes = 0
 
     def finding(self, rule: Rule, match: RuleMatch, status: FindingStatus) -> Finding:
-        """Return a match for the current text as a finding with its place in the original text."""
+        """Convert a match in the current text to a finding with a place in the original text."""
         line, column = self._original.position(self._pieces.origin(match.offset))
         return Finding(
             rule=rule.code,
@@ -230,7 +231,7 @@ class _RewriteState:
     def splice(
         self, module: Module, chosen: Sequence[tuple[Rule, RuleMatch]], matches: Sequence[tuple[Rule, RuleMatch]]
     ) -> str:
-        """Apply the matches that a pass has chosen, and return the new text."""
+        """Apply the edits of the chosen matches of a pass, and return the new text."""
         first = len(self._done)
         self._passes += 1
         owners: dict[Edit, frozenset[int]] = {}
@@ -240,7 +241,7 @@ class _RewriteState:
             self._joined |= {(one, number) for one in self._deferred.get(place, ())}
             if first and place not in self._deferred:
                 unexplained.add(number)
-            calls = self._calls_of(rule, match)
+            calls = self._loader_calls_of_match(rule, match)
             self._calls.append(calls)
             self._joined |= {(self._together.setdefault(one, number), number) for one in calls}
             for edit in match.edits:
@@ -256,8 +257,8 @@ class _RewriteState:
         added = import_edits(module, needed, self._project.import_style, min(edit.start for edit in owners))
         self._pieces.splice([*((edit, FOLLOWS) for edit in added), *owners.items()])
         self._pieces.splice(formatting_edits(module, owners, added, self._project.code_style))
-        # A match that only a later pass makes depends on earlier rewrites. If it edits text of earlier rewrites, it
-        # depends on exactly these. Otherwise it may depend on any of them.
+        # A match that appears only in a later pass depends on earlier rewrites. If the match edits text that earlier
+        # rewrites wrote, it depends on exactly those rewrites. If not, it may depend on any earlier rewrite.
         unexplained -= {later for _, later in self._pieces.joined}
         self._joined |= {(earlier, number) for number in unexplained for earlier in range(first)}
         style = self._project.import_style
@@ -267,14 +268,14 @@ class _RewriteState:
             self._pieces.splice((edit, FOLLOWS) for edit in dead)
         return self._pieces.text
 
-    def _calls_of(self, rule: Rule, match: RuleMatch) -> frozenset[tuple[str, int]]:
+    def _loader_calls_of_match(self, rule: Rule, match: RuleMatch) -> frozenset[tuple[str, int]]:
         """Return original file and line of the loader calls that a review must decide together with a match."""
         if not rule.counts_sites:
             return match.together
         return frozenset({(self._original.path, self._original.position(self._pieces.origin(match.offset))[0])})
 
-    def _named(self, numbers: Iterable[int]) -> frozenset[str]:
-        """Return, as ``path:line``, the loader calls that a review must decide together with the given rewrites."""
+    def _loader_calls_of_rewrites(self, numbers: Iterable[int]) -> frozenset[str]:
+        """Return the loader calls, as ``path:line``, that a review must decide together with the given rewrites."""
         return frozenset(f"{path}:{line}" for number in numbers for path, line in self._calls[number])
 
     def _is_public(self, module: Module, name: str) -> bool:
@@ -285,23 +286,23 @@ class _RewriteState:
         """Return the new text, its hunks, and all findings with the numbers of their hunks."""
         path = self._original.path
         if not self._done:
-            return FileResult(path, text, tuple(sorted(findings, key=_place)))
+            return FileResult(path, text, tuple(sorted(findings, key=_sort_key)))
         public = frozenset(n for n in top_level_names(self._original.text) if self._is_public(self._original, n))
         hunks, numbers = self._hunks()
         if None in numbers or (
             self._passes > 1 and text_with_hunks(self._original, hunks, public, self._project.import_style) != text
         ):
-            # The rewrites cannot be separated into hunks: make one hunk of all changes.
-            together = self._named(range(len(self._done)))
+            # The rewrites cannot be separated into hunks, so one hunk contains all changes.
+            together = self._loader_calls_of_rewrites(range(len(self._done)))
             hunks, numbers = (
                 (Hunk(1, whole_line_edits(self._original.text, text), together=together),),
                 [1] * len(self._done),
             )
         findings += [replace(one, hunk=number) for (_, _, one), number in zip(self._done, numbers, strict=True)]
-        return FileResult(path, text, tuple(sorted(findings, key=_place)), hunks, public)
+        return FileResult(path, text, tuple(sorted(findings, key=_sort_key)), hunks, public)
 
     def _hunks(self) -> tuple[tuple[Hunk, ...], list[int | None]]:
-        """Return the hunks, and for each rewrite the number of its hunk; None for a rewrite that later ones undid."""
+        """Return the hunks, and for each rewrite the number of its hunk; None if later rewrites undid a rewrite."""
         edits = list(self._pieces.edits())
         joined = {*self._joined, *self._pieces.joined, *pairs_sharing_lines(edits, self._original.line_starts)}
         groups = group_connected_items(len(self._done), joined)
@@ -312,7 +313,7 @@ class _RewriteState:
             for group in within:
                 own = by_group.setdefault(group, [])
                 if last == ({group}, edit.start) and within == {group} and own[-1].start == edit.start == edit.end:
-                    # Join adjacent insertions: two equal insertions would look like one that two hunks share.
+                    # Join adjacent insertions. Two equal insertions would look like a single edit that two hunks share.
                     own[-1] = Edit(edit.start, edit.end, own[-1].replacement + edit.replacement)
                 else:
                     own.append(edit)
@@ -326,19 +327,20 @@ class _RewriteState:
                 for needed in match.imports
             }  # fmt: skip
             members = (one for one, its_group in enumerate(groups) if its_group == group)
-            hunks.append(Hunk(number, tuple(own), frozenset(imports), self._named(members)))
+            hunks.append(Hunk(number, tuple(own), frozenset(imports), self._loader_calls_of_rewrites(members)))
         return tuple(hunks), [numbers.get(group) for group in groups]
 
 
 def applicable_rules(
     rules: Sequence[Rule], path: str, text: str, project: Project, *, rewritten: bool = False
 ) -> tuple[Rule, ...]:
-    """Return the rules that may find something in a module, judged first from its words and then from its ``ast``.
+    """Return the rules that may find something in a module, judged from its words and then from its ``ast`` tree.
 
     Args:
         rules: the rules to choose from.
         path: path of the module.
-        text: text of the module. If it is not valid Python, only the words decide, so that the error is reported.
+        text: text of the module. If the text is not valid Python, only its words decide. So a later step parses the
+            text and reports the error.
         project: the backend of the module.
         rewritten: whether these rules have already rewritten the module.
     """
@@ -359,14 +361,14 @@ def _rules_to_repeat(
     matches: Sequence[tuple[Rule, RuleMatch]],
     chosen: Sequence[tuple[Rule, RuleMatch]],
 ) -> Sequence[Rule]:
-    """Return the rules that may find something after the chosen rewrites, and so must check the module again."""
+    """Return the rules that must check the module again, because they may find something after the chosen rewrites."""
     if not all(rule.in_place for rule, _ in chosen):
         return rules
     speaking, rewriters = {rule.code for rule, _ in matches}, frozenset(rule.code for rule, _ in chosen)
     return [rule for rule in rules if rule.code in speaking or rule.may_follow(module, project, rewriters)]
 
 
-def _matches(rules: Sequence[Rule], module: Module, project: Project) -> list[tuple[Rule, RuleMatch]]:
+def _find_matches(rules: Sequence[Rule], module: Module, project: Project) -> list[tuple[Rule, RuleMatch]]:
     return [(rule, match) for rule in rules for match in rule.check(module, project)]
 
 
@@ -380,13 +382,14 @@ def _choose_matches(
 ) -> tuple[list[tuple[Rule, RuleMatch]], list[tuple[Rule, RuleMatch, FindingStatus]]]:
     """Return the matches to apply in this pass, and the matches that are reported and not applied.
 
-    The former do not overlap. Proposals that overlap one of them are in neither list; the next pass makes them again.
+    The matches to apply do not overlap. A match that overlaps one of them is in neither list: the next pass finds it
+    again.
     """
     chosen: list[tuple[Rule, RuleMatch]] = []
     remaining: list[tuple[Rule, RuleMatch, FindingStatus]] = []
     taken: list[Edit] = []
     defined: set[str] = set()
-    # With --unsafe the user requests changes of behaviour, so these win over other matches at the same place.
+    # With --unsafe the user requests changes of behaviour, so such matches take precedence at the same place.
     for rule, match in sorted(matches, key=lambda one: not unsafe or one[0].safety is not Safety.BEHAVIOUR):
         new = [edit for edit in match.edits if edit not in taken]  # matches may share the edit that defines a name
         defines = {name for edit in new for name in _DEFINITION.findall(edit.replacement)}
@@ -400,7 +403,7 @@ def _choose_matches(
             message = f"not rewritten: {match.gain.why}; with --all-loaders: {match.message}"
             remaining.append((rule, replace(match, message=message, why="no-gain"), FindingStatus.UNCHANGED))
         elif clash := _import_clash(module, project, match) if match.imports else "":
-            # The message of the rule describes the rewrite, which is not possible here.
+            # The rule's message describes the rewrite, which is not possible here, so the reason comes first.
             message = f"not rewritten: {clash}; otherwise: {match.message}"
             remaining.append((rule, RuleMatch(match.offset, message, why="name-taken"), FindingStatus.REPORT))
         elif any(is_printed_code(module, edit.start, edit.end) for edit in match.edits):
@@ -416,7 +419,7 @@ def _choose_matches(
 
 
 def _import_clash(module: Module, project: Project, match: RuleMatch) -> str:
-    """Return why a module cannot import or use a name that the match needs; an empty text if it can."""
+    """Return why a module cannot import or use a name that the match needs; "" if there is no problem."""
     needed = match.imports
     clashes = {
         "this file": conflicting_names(module, project, needed),
@@ -436,5 +439,5 @@ def _overlap(one: Edit, other: Edit) -> bool:
     return one.start < other.end and other.start < one.end
 
 
-def _place(finding: Finding) -> tuple[int, int, str]:
+def _sort_key(finding: Finding) -> tuple[int, int, str]:
     return finding.line, finding.column, finding.rule

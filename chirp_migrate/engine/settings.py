@@ -39,7 +39,7 @@ KEYS = (
 
 @dataclass(frozen=True)
 class Settings:
-    """The files to check, the rules to run and the rewrites to apply; by default all files, rules and safe rewrites.
+    """The files to check, the rules to run and the rewrites to apply; by default all files, all rules, safe rewrites.
 
     Attributes:
         include: patterns of the files to check; empty means all.
@@ -47,14 +47,14 @@ class Settings:
         codes: codes of the rules to run; ``None`` means all.
         file_ignores: pairs of a file pattern and the codes of the rules whose findings are suppressed in such files.
         unsafe: also apply rules that change behaviour.
-        notebooks: whether notebooks are checked; ``None``: only those without stored outputs.
+        notebooks: whether notebooks are checked; ``None`` checks only notebooks without stored outputs.
         tests: also check tests.
-        scaffold: whether to add the scaffold; ``None``: only if ``utils/`` has Python modules for training.
+        scaffold: whether to add the scaffold; ``None`` adds it only if ``utils/`` has Python modules for training.
         vendor: whether the runtime is copied into the project.
         all_loaders: also rewrite loaders whose rewrite gains nothing.
         excluded: globs of further files that are not rewritten, relative to the folder of the run.
-        prefix: the folder of the run relative to the folder of ``pyproject.toml``, with ``/`` at its end; ``""`` if
-            they are the same folder. The patterns are relative to the folder of ``pyproject.toml``.
+        prefix: the folder of the run relative to the folder of ``pyproject.toml``, with ``/`` at its end; ``""`` if the
+            two folders are the same. The patterns are relative to the folder of ``pyproject.toml``.
     """
 
     include: tuple[re.Pattern[str], ...] = ()
@@ -108,10 +108,10 @@ class Settings:
         all_loaders: bool | None = None,
         exclude: Sequence[str] = (),
     ) -> Settings:
-        """Return these settings with the options of the command line applied; None means that an option is not set.
+        """Return these settings, changed by the options of the command line. An option that is None changes nothing.
 
-        The option ``select`` replaces both ``select`` and ``ignore`` of the settings. The option ``ignore`` without
-        ``select`` removes further rules, and ``exclude`` removes further files.
+        The option ``select`` replaces both ``select`` and ``ignore`` of the settings. Without ``select``, the option
+        ``ignore`` removes further rules. The option ``exclude`` removes further files.
 
         Raises:
             UsageProblem: a selector matches no rule, no rule remains, or a pattern is invalid.
@@ -146,12 +146,12 @@ class Settings:
 def read_settings(path: Path) -> Settings:
     """Return the settings for ``path``, from the nearest ``pyproject.toml`` with a table ``[tool.chirp-migrate]``.
 
-    The function looks for the file in the folder of the run. In a git work tree, it also looks in each folder above, up
-    to the top of the work tree.
+    The function searches the folder of the run. In a git work tree, it also searches each folder above, up to the top
+    of the work tree.
 
     Raises:
-        UsageProblem: ``path`` does not exist, a ``pyproject.toml`` with the name of this program cannot be read, or its
-            table has an unknown key or an invalid value.
+        UsageProblem: ``path`` does not exist, a ``pyproject.toml`` cannot be read, or the table of this program has an
+            unknown key or an invalid value.
     """
     root = project_root(path)
     file, table = _nearest_table(root)
@@ -167,8 +167,8 @@ def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any
     The contents of the table are not checked yet.
 
     Returns:
-        The file that :func:`read_settings` reads, and the table. Without such a file, the result is the path that it
-        would have in the folder of the run, and an empty table.
+        The file that :func:`read_settings` reads, and the table. Without such a file, the result is the path of
+        ``pyproject.toml`` in the folder of the run, and an empty table.
 
     Raises:
         UsageProblem: see :func:`read_settings`.
@@ -201,13 +201,13 @@ def _nearest_table(root: Path) -> tuple[Path, Mapping[str, Any] | None]:
     above = [root, *root.parents]
     top = next((number for number, folder in enumerate(above) if (folder / ".git").exists()), 0)
     for folder in above[: top + 1]:
-        table = _table(folder / _FILE)
+        table = _read_table(folder / _FILE)
         if table is not None:
             return folder / _FILE, table
     return root / _FILE, None
 
 
-def _table(file: Path) -> Mapping[str, Any] | None:
+def _read_table(file: Path) -> Mapping[str, Any] | None:
     try:
         data = read_file(file)
     except FileNotFoundError:
@@ -281,9 +281,9 @@ class _TableReader:
         return selectors
 
     def _read_patterns(self, key: str) -> tuple[re.Pattern[str], ...]:
-        return tuple(self._pattern(key, glob) for glob in self._read_strings(key, self.table.get(key, [])))
+        return tuple(self._compile_pattern(key, glob) for glob in self._read_strings(key, self.table.get(key, [])))
 
-    def _pattern(self, key: str, glob: str) -> re.Pattern[str]:
+    def _compile_pattern(self, key: str, glob: str) -> re.Pattern[str]:
         if problem := _pattern_problem(glob):
             raise self._usage_problem(key, f"is wrong: {problem}.")
         return glob_pattern(glob)
@@ -295,7 +295,7 @@ class _TableReader:
             raise self._usage_problem(key, 'must be a table such as {"tests/*" = ["CHP007"]}.')
         return tuple(
             (
-                self._pattern(key, glob),
+                self._compile_pattern(key, glob),
                 frozenset().union(*map(codes_matching, self._read_selectors(f'{key} "{glob}"', value))),
             )
             for glob, value in table.items()
@@ -317,10 +317,10 @@ def _pattern_problem(glob: str) -> str:
 
 @lru_cache(maxsize=256)
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """Return a regular expression for the posix paths that ``glob`` matches. The rules are those of ``.gitignore``.
+    """Return a regular expression for the posix paths that ``glob`` matches, by the rules of ``.gitignore``.
 
-    ``*`` and ``?`` match within one folder; ``**`` matches any number of folders. A pattern matches at any depth if it
-    contains no slash, or only one at its end. If a pattern matches a folder, it matches everything below the folder.
+    ``*`` and ``?`` match within one folder; ``**`` matches any number of folders. A pattern without a slash, or with a
+    slash only at its end, matches at any depth. If a pattern matches a folder, it matches everything below the folder.
     """
     body = glob.removeprefix("./").strip("/")
     anchored = "/" in glob.rstrip("/")

@@ -16,7 +16,7 @@ _MESSAGE = (
 
 
 def loaders_in_config_file(path: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
-    """Yield a finding for each loader that a configuration file names, under the rule that counts loaders.
+    """Yield a finding, of the rule that counts loaders, for each loader that a configuration file names.
 
     Args:
         path: posix path relative to the root.

@@ -1,12 +1,12 @@
 """Read and write comments in the code that suppress findings: ``# chirp: ignore[CODE]``.
 
-There are three forms. The brackets contain codes, prefixes of codes or names of rules. Without brackets, a comment
-suppresses every rule:
+The brackets contain codes, prefixes of codes or names of rules. A comment without brackets suppresses every rule. Such
+a comment can be at three places:
 
-* ``# chirp: ignore[CHP001, CHP007]`` after the code on the line of a finding. At the end of a statement of several
-  lines, it applies to all of them;
-* the same comment on its own line above a line or statement, also with other comments between them;
-* ``# chirp: ignore-file[CHP001]`` above the first statement of the file (but above or below its docstring).
+* ``# chirp: ignore[CHP001, CHP007]`` after the code on the line of a finding. At the end of a statement with several
+  lines, the comment applies to all its lines;
+* on its own line above a line or statement. Other comments may be in between;
+* ``# chirp: ignore-file[CHP001]`` above the first statement of the file. A docstring does not count as a statement.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LAYOUT = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.I
 
 
 class UnreadableComments(Exception):
-    """A file may contain comments that suppress findings, but the file cannot be tokenized."""
+    """Raised if a file may contain comments that suppress findings, but cannot be tokenized."""
 
 
 @dataclass
@@ -38,9 +38,9 @@ class Suppressions:
     """The rules that comments suppress in one file.
 
     Attributes:
-        lines: for each line of code (from 1), the codes that are suppressed there.
+        lines: for each line of code (from 1), the codes of the rules that are suppressed in that line.
         everywhere: codes that are suppressed in the whole file.
-        notes: for each invalid comment, its line (from 1) and why it is invalid.
+        notes: the line (from 1) of each invalid comment, and the reason why the comment is invalid.
     """
 
     lines: dict[int, frozenset[str]] = field(default_factory=dict)
@@ -62,14 +62,14 @@ def read_suppressions(text: str) -> Suppressions:
     if _WORD not in text.lower():
         return found
     try:
-        comments = _comments(text)
+        comments = _locate_comments(text)
     except (tokenize.TokenError, SyntaxError) as error:
         raise UnreadableComments(
             f"its `# {_WORD}` comments cannot be read ({error.args[0]}), so the file is not rewritten"
         ) from error
     for text, line, covered, leads in comments:
         for match in _COMMENT.finditer(text):
-            codes = _codes(match["rules"], line, found)
+            codes = _read_codes(match["rules"], line, found)
             if match["file"] is None:
                 for each in covered:
                     found.lines[each] = found.lines.get(each, frozenset()) | codes
@@ -81,13 +81,13 @@ def read_suppressions(text: str) -> Suppressions:
 
 
 def add_ignore_comments(text: str, codes: Mapping[int, Collection[str]]) -> str:
-    """Return ``text`` with a comment that suppresses rules above each statement with one of the given lines.
+    """Return ``text`` with a comment above each statement that contains a given line; the comment suppresses rules.
 
     Args:
         text: source that can be tokenized.
         codes: for each line (from 1), the codes of the rules to suppress.
     """
-    begins = {line: first for first, last in _statements(_tokenize(text)) for line in range(first, last + 1)}
+    begins = {line: first for first, last in _statement_lines(_tokenize(text)) for line in range(first, last + 1)}
     above: dict[int, set[str]] = {}
     for line, rules in codes.items():
         above.setdefault(begins.get(line, line), set()).update(rules)
@@ -101,7 +101,7 @@ def add_ignore_comments(text: str, codes: Mapping[int, Collection[str]]) -> str:
     return "".join(pieces)
 
 
-def _codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
+def _read_codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
     if rules is None:
         return frozenset(rule.code for rule in all_rules())
     selectors = [one.strip() for one in rules.split(",") if one.strip()]
@@ -110,11 +110,11 @@ def _codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
 
 
 def _tokenize(text: str) -> list[tokenize.TokenInfo]:
-    lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # the rest of this package counts "\r" as a line end, too
+    lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # like the rest of this package, count "\r" as a line end
     return list(tokenize.generate_tokens(lines.readline))
 
 
-def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, int]]:
+def _statement_lines(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, int]]:
     """Yield the first and last line of each simple statement, and of the header of each ``if``, ``def`` or similar."""
     begins: int | None = None
     for token in tokens:
@@ -125,11 +125,11 @@ def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, int
             begins = token.start[0]
 
 
-def _comments(text: str) -> list[tuple[str, int, range, bool]]:
+def _locate_comments(text: str) -> list[tuple[str, int, range, bool]]:
     """Return each comment, its line, the lines that it applies to, and whether it is above all statements."""
     tokens = _tokenize(text)
     code = [token for token in tokens if token.type not in _LAYOUT]
-    last_lines = dict(_statements(tokens))
+    last_lines = dict(_statement_lines(tokens))
     first_lines = {last: first for first, last in last_lines.items()}
     # A docstring does not count as the first statement.
     begun = next((token.start[0] for number, token in enumerate(code) if number or token.type != tokenize.STRING), 0)

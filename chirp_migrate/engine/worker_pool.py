@@ -25,10 +25,10 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["collect_garbage_rarely", "migrate_files"]
 
-#: Size of the source, in characters, for which one more process saves time: about half a second of work.
+#: Characters of source for which one more process saves time. They take about half a second of work.
 _WORTH_A_PROCESS = 150_000
 
-#: Thresholds that make garbage collection a hundred times rarer, because parsing creates almost no garbage.
+#: Thresholds of the garbage collector that make collections rare, because parsing creates almost no garbage.
 _RARELY = (200_000, 50, 100)
 
 _project: Project
@@ -36,13 +36,13 @@ _settings: Settings
 
 
 def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jobs: int | None) -> Iterator[FileResult]:
-    """Yield the results of :func:`~chirp_migrate.engine.rewrite_file.migrate_file`, each as soon as it is ready.
+    """Yield the result of :func:`~chirp_migrate.engine.rewrite_file.migrate_file` for each file, once it is ready.
 
     Args:
         paths: files of ``project`` in which any rule may find something.
-        project: the backend. After the last result, it has its original texts again.
+        project: the backend. After the last result, the project contains its original texts again.
         settings: which rules to run, and which findings to suppress.
-        jobs: number of processes; ``None``: as many as save time.
+        jobs: number of processes; ``None`` means as many as save time.
     """
     sizes = {path: len(project.text(path)) for path in paths}
     count = _number_of_jobs(sum(sizes.values())) if jobs is None else jobs
@@ -50,7 +50,7 @@ def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jo
         yield from (_migrate(path, project, settings) for path in paths)
         return
     # Begin with the largest files, so that no process works alone on a large file at the end.
-    yield from _in_processes(sorted(paths, key=sizes.__getitem__, reverse=True), project, settings, count)
+    yield from _migrate_in_processes(sorted(paths, key=sizes.__getitem__, reverse=True), project, settings, count)
 
 
 def _number_of_jobs(size: int) -> int:
@@ -58,10 +58,10 @@ def _number_of_jobs(size: int) -> int:
     return min(usable, 1 + size // _WORTH_A_PROCESS)
 
 
-def _in_processes(paths: list[str], project: Project, settings: Settings, count: int) -> Iterator[FileResult]:
+def _migrate_in_processes(paths: list[str], project: Project, settings: Settings, count: int) -> Iterator[FileResult]:
     """Yield the results of all paths, in any order. If a file crashes its process, its result has a ``problem``."""
     pool = _pool(project, settings, count)
-    started = {pool.submit(_migrate_here, path): path for path in paths}
+    started = {pool.submit(_migrate_in_worker, path): path for path in paths}
     try:
         for future in as_completed(started):
             try:
@@ -77,25 +77,26 @@ def _rewrite_alone(path: str, project: Project, settings: Settings) -> FileResul
     """Rewrite one file in a separate process, because this file or another file crashed a process of the pool."""
     with _pool(project, settings, 1) as pool:
         try:
-            return pool.submit(_migrate_here, path).result()
+            return pool.submit(_migrate_in_worker, path).result()
         except BrokenProcessPool:
             return FileResult(path, project.text(path), problem="the process that read it died; please report it")
 
 
 def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecutor:
     # Fork if possible, so that the texts need not be sent to the workers. The only other thread of this process prints
-    # progress, and holds no lock during a fork. On macOS, whose libraries do not permit a fork, spawn is the default.
+    # progress, and holds no lock during a fork. The default on macOS is spawn, because libraries there do not permit a
+    # fork.
     methods = multiprocessing.get_all_start_methods()
     forks = "fork" in methods and methods[0] != "spawn"
     if forks:
-        project.load_styles()  # takes a tenth of a second: load them once, and not in every process
+        project.load_styles()  # loading takes a tenth of a second: do it once, not in every process
     context = multiprocessing.get_context("fork" if forks else "spawn")
-    return ProcessPoolExecutor(count, mp_context=context, initializer=_start, initargs=(project, settings))
+    return ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=(project, settings))
 
 
 @contextmanager
 def collect_garbage_rarely() -> Iterator[None]:
-    """Make garbage collection rare in a ``with`` block: a collection visits all nodes of all syntax trees."""
+    """Make garbage collections rare in a ``with`` block: each collection visits all nodes of all syntax trees."""
     before = gc.get_threshold()
     gc.set_threshold(*_RARELY)
     try:
@@ -104,7 +105,7 @@ def collect_garbage_rarely() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _start(project: Project, settings: Settings) -> None:
+def _start_worker(project: Project, settings: Settings) -> None:
     global _project, _settings
     gc.set_threshold(*_RARELY)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches the parent, which then ends this process
@@ -113,14 +114,14 @@ def _start(project: Project, settings: Settings) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this worker when its parent ends. A killed parent cannot end its workers, and they would wait for ever."""
+    """End this worker when its parent ends. Without this thread, the workers of a killed parent would wait for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])
         os._exit(1)
 
 
-def _migrate_here(path: str) -> FileResult:
+def _migrate_in_worker(path: str) -> FileResult:
     return _migrate(path, _project, _settings)
 
 

@@ -1,4 +1,4 @@
-"""All rules. Each rule has its own module; a :class:`~chirp_migrate.rules.base.Rule` in a new module is found there."""
+"""All rules. :func:`all_rules` finds each :class:`~chirp_migrate.rules.base.Rule` in a module ``chp….py``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def all_rules() -> tuple[Rule, ...]:
             continue
         module = importlib.import_module(f"{__name__}.{info.name}")
         for member in vars(module).values():
-            # In Python 3.10, isinstance(tuple[str], type) is true, but issubclass fails for it.
+            # In Python 3.10, isinstance(tuple[str], type) is true, but issubclass(tuple[str], Rule) raises an error.
             kind = isinstance(member, type) and issubclass(type(member), type)
             if kind and issubclass(member, Rule) and member.__module__ == module.__name__:
                 if member.code in rules:
@@ -49,7 +49,7 @@ def codes_matching(selector: str) -> frozenset[str]:
 
 
 def unknown_rule_message(selector: str) -> str:
-    """Return the error message for a selector that matches no rule; it names the rule with the most similar name."""
+    """Return the error message for a selector that matches no rule, with the most similar code or name of a rule."""
     names = {name.upper(): rule for rule in all_rules() for name in (rule.code, rule.name)}
     near = get_close_matches(selector.upper(), names, n=1)
     nearest = f"the nearest is {names[near[0]].code} ({names[near[0]].name}), " if near else ""
@@ -62,12 +62,12 @@ def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[st
     If selectors of both lists match a rule, the more specific selector decides, as in ruff: ``select CHP011, ignore
     CHP01`` runs CHP011. If they are equally specific, the rule does not run.
     """
-    wanted, unwanted = _weights(select), _weights(ignore)
+    wanted, unwanted = _specificity_by_code(select), _specificity_by_code(ignore)
     return frozenset(code for code, weight in wanted.items() if weight > unwanted.get(code, -1))
 
 
-def _weights(selectors: Iterable[str]) -> dict[str, int]:
-    """Return, for the code of each rule that a selector matches, how specific the most specific of these selectors is.
+def _specificity_by_code(selectors: Iterable[str]) -> dict[str, int]:
+    """Return a number for the code of each matched rule: how specific the most specific matching selector is.
 
     A longer prefix is more specific; ``ALL`` is the least specific selector.
     """

@@ -1,6 +1,6 @@
-"""The classes and functions that most rules need, so that a rule imports them from one module.
+"""The classes and functions that most rules import.
 
-They read the syntax tree and the names of a module, query its project, and build edits and findings.
+These functions read syntax trees and names, search the project, and build edits and findings.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class RuleMatch:
     """A problem that a rule found at one place in a module, and the edits that rewrite this place.
 
     Attributes:
-        offset: the place that reports show: an offset into the source text, in characters.
+        offset: the place of the problem in the source text, in characters from the start.
         message: what is wrong and what the rewrite does, or why the code is not rewritten and what the user can do.
         edits: replacements in the source text; empty if the rule reports the problem but does not rewrite the code.
         imports: the imports that the edits need.
@@ -54,11 +54,11 @@ class RuleMatch:
     together: frozenset[tuple[str, int]] = frozenset()
 
 
-#: A condition on a source text: a word that it contains, a pattern that matches somewhere, or a function to call on it.
+#: A condition on a source text: a word in the text, a pattern that matches in the text, or a function of the text.
 TextCondition = str | re.Pattern[str] | Callable[[str], bool]
 
 
-def _has(text: str, sign: TextCondition) -> bool:
+def _meets_condition(text: str, sign: TextCondition) -> bool:
     match sign:
         case str():
             return sign in text
@@ -85,8 +85,9 @@ class Rule(ABC):
         name: short kebab-case name.
         reason: one paragraph that explains why the rewritten code is better.
         safety: how a rewrite by this rule affects the training (see :class:`~chirp_migrate.plans.plan.Safety`).
-        trigger: words. The rule is skipped for a source text that contains none of them, and none of :meth:`names`.
-        beside: further conditions. The rule is skipped for a source text that does not meet all of them.
+        trigger: words such as ``DataLoader``. The rule skips a source text that contains none of these words, and no
+            word of :meth:`names`.
+        beside: further conditions on a source text. The rule skips a source text that fails one of these conditions.
         in_place: True if the rule only replaces expressions, and neither moves, creates nor changes definitions.
         follows: codes of other rules whose rewrites can create code that this rule finds; ``None`` stands for all
             rules. The rule checks a module again after rewrites by these rules.
@@ -113,7 +114,10 @@ class Rule(ABC):
 
     @property
     def summary(self) -> str:
-        """Return the summary of the rule: the first line of its module's docstring, or of ``reason`` without one."""
+        """Return the summary of the rule: the first line of its module's docstring.
+
+        If the module has no docstring, the result is the first line of ``reason``.
+        """
         docstring = inspect.getdoc(inspect.getmodule(type(self)))
         line = (docstring or self.reason).partition("\n")[0]
         text = re.sub(rf"^{self.code}: |\s*\(R-[^)]*\)", "", line)
@@ -127,20 +131,23 @@ class Rule(ABC):
     def names(self, project: Project) -> Set[str]:
         """Return more words for ``trigger`` that depend on the project, such as aliases of an imported class.
 
-        Only whole words of a source text count, whereas a word of ``trigger`` may be part of a longer word.
+        A source text must contain these words as whole words. A word of ``trigger`` may be part of a longer word.
         """
         return frozenset()
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the rule may find something in a module with this source text; if not, it is not parsed."""
+        """Return whether the rule may find something in a module, judged from its source text.
+
+        The tool parses a module only if at least one rule may find something in the module.
+        """
         named = any(word in text for word in self.trigger) or not words_of(text).isdisjoint(self.names(project))
-        return named and all(_has(text, sign) for sign in self.beside)
+        return named and all(_meets_condition(text, sign) for sign in self.beside)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether the rule may find something in a module, judged from its ``ast`` tree.
 
-        It is called for modules for which :meth:`concerns` returns True. LibCST, which is much slower than ``ast``,
-        parses a module only if a rule may find something in it.
+        The tool calls this method only for modules for which :meth:`concerns` returns True. LibCST is much slower than
+        ``ast``, so LibCST parses a module only if a rule may find something in the module.
         """
         return True
 

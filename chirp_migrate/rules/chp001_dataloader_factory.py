@@ -39,7 +39,7 @@ from chirp_migrate.rules.api import (
 from chirp_migrate.rules.chp013_non_blocking_transfer import gain_of_pinned_copies
 from chirp_migrate.rules.moving import is_moved_by_rule
 
-#: For each reason why a mention of `DataLoader` is not rewritten: the message.
+#: The message for each reason why a mention of `DataLoader` is not rewritten.
 _NOT_REWRITTEN = {
     "ambiguous-name": "not rewritten: `DataLoader` may be PyTorch's or {} here; import the two under different names, "
     "so that PyTorch's can be migrated",
@@ -56,7 +56,7 @@ _NOT_REWRITTEN = {
 
 
 class DataLoaderFactory(Rule):
-    """Rewrites a mention of `DataLoader` only if all of this holds:
+    """Rewrites a mention of `DataLoader` only if all these conditions hold:
 
     - `pytorch-class`: the name refers to PyTorch's `DataLoader`, also through imports of the project. No branch or
       `import *` can bind it to another object.
@@ -64,28 +64,30 @@ class DataLoaderFactory(Rule):
       in a variable, parameter default or attribute of `self`, and this file only calls the stored class.
     - `no-subclass`: the mention is not the base of a class.
     - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
-    - `known-parameters`: a call passes no parameter twice, and no more positional arguments than `DataLoader` takes.
-    - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. These count as
-      replacements: any kind of `patch` or `setattr`, also of the module's ``__dict__``; a string that ends in
-      `module.name`; an assignment to an attribute with that name, or to an attribute of `DataLoader`, except on
-      ``self``. If code sets attributes with computed names, a call with the name as keyword or string counts, too. A
-      `patch` of PyTorch's own module does not count, because it does not affect modules that have imported the class.
+    - `known-parameters`: a call passes no parameter twice, and at most as many positional arguments as `DataLoader`
+      takes.
+    - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. Any kind of
+      `patch` or `setattr` counts as a replacement, also of the module's ``__dict__``. A string that ends in
+      `module.name` counts as one, and so does an assignment to an attribute with that name, or to an attribute of
+      `DataLoader`, except on ``self``. If code sets attributes with computed names, a call with the name as keyword or
+      string counts, too. A `patch` of PyTorch's own module does not count, because it does not affect modules that have
+      imported the class.
     - `name-not-hidden`: no function, class or comprehension around the call binds the factory's name to another object.
       Other rules require the same for the names that they write.
 
     The rewritten code calls `create_loader`, which takes the arguments of `DataLoader`. If every loader of a file is
     clearly for training, validation or test, the rewritten code calls `create_training_loader`,
     `create_validation_loader` and `create_test_loader` instead. The names of the loader, its dataset and the enclosing
-    functions show what a loader is for. The rewrite keeps all arguments. A loader pins every batch if the call sets
-    `pin_memory`, and without this argument the batches that the factory allocates itself.
+    functions show what a loader is for. The rewrite keeps all arguments. If the call sets `pin_memory`, the loader pins
+    every batch. Without this argument, the loader pins only the batches that the factory allocates itself.
 
-    By default the rule only rewrites calls that gain something: docs/apply.md lists the gains. If the code stores the
-    class and calls it later, the rewrite gains something only if this file passes a dataset to that call which the
-    loader can read in batches.
+    By default the rule only rewrites calls that gain something. docs/apply.md lists the gains. If the code stores the
+    class and calls it later, the rewrite needs one more condition: a call in this file passes a dataset that the loader
+    can read in batches.
 
-    The new code reads a configuration only where the same function, or `__init__`, has provably called its `get` with
-    one key (and a number) before. No class of the project may define a `get` or `__getattr__`, or inherit from a
-    mapping, and no code may assign a `get`.
+    The new code calls `get` of a configuration only where the same function, or `__init__`, has provably called this
+    `get` with a key before. The earlier call may have a default: a number, None, True or False. No class of the project
+    may define a `get` or `__getattr__`, or inherit from a mapping, and no code may assign a `get`.
     """
 
     code = "CHP001"
@@ -93,7 +95,7 @@ class DataLoaderFactory(Rule):
     reason = (
         "A hand-written loader call fixes workers, pinning and prefetching for one machine, and reads sample by "
         "sample. The factory keeps every argument about data (batch size, order, sampler, collation, generator, "
-        "persistent_workers). It chooses the rest for the dataset and the machine at hand."
+        "persistent_workers). It chooses all other settings for the dataset and the machine at hand."
     )
     safety = Safety.SAFE
     trigger = ("DataLoader", FACTORY, *FACTORY_FUNCTIONS)
@@ -135,23 +137,23 @@ class DataLoaderFactory(Rule):
                     mentions.append((node, use_of_mention(module, project, node), " or ".join(sorted(foreign))))
         uses = [use for _, use, others in mentions if not others]
         # All loaders of a file are built in the same way: by `create_loader`, or by the methods for their roles.
-        by_role = "create_loader" not in made and all(_shows_role(module, use) for use in uses)
+        by_role = "create_loader" not in made and all(_has_known_role(module, use) for use in uses)
         for node, use, others in mentions:
-            yield from _proposal(module, project, node, use, others, by_role=by_role)
+            yield from _examine_mention(module, project, node, use, others, by_role=by_role)
 
 
-def _shows_role(module: Module, use: LoaderMentionUse) -> bool:
+def _has_known_role(module: Module, use: LoaderMentionUse) -> bool:
     """Return whether the code shows what a loader is for: training, validation or test.
 
     The result is also True for a mention of ``DataLoader`` that the rule does not rewrite.
     """
     if use.call is None:
         return bool(use.why == "named" or use.what)
-    values = _arguments(use.call)
+    values = _arguments_by_name(use.call)
     return values is None or ("dataset" in values and bool(loader_role(module, use.call, values)))
 
 
-def _arguments(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
+def _arguments_by_name(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
     """Return the arguments of a ``DataLoader`` call by parameter name.
 
     The result is empty if the call passes ``*`` or ``**``, and ``None`` if the arguments are invalid.
@@ -164,7 +166,7 @@ def _arguments(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
     return {name: call.args[position].value for name, position in places.items()}
 
 
-def _proposal(
+def _examine_mention(
     module: Module,
     project: Project,
     node: cst.Name | cst.Attribute,
@@ -178,22 +180,23 @@ def _proposal(
     if use.why == "named":
         return
     if others:
-        match = _not_rewritten(offset, "ambiguous-name", others)
+        match = _report_reason(offset, "ambiguous-name", others)
     elif use.call is not None:
-        match = _rewrite(module, project, use.call, by_role=by_role)
+        match = _rewrite_call(module, project, use.call, by_role=by_role)
         if match.edits:
             match = _add_gain(module, project, use.call, match)
     elif use.what:
         has_iteration = use.why == "subclass" and _overrides_iteration(module, node)
-        match = _not_rewritten(offset, use.why, use.what, reason="own-iteration" if has_iteration else use.why)
+        match = _report_reason(offset, use.why, use.what, reason="own-iteration" if has_iteration else use.why)
     else:
         message = "`DataLoader` as a callable: replaced by `create_loader`, which takes the same arguments"
         edit = Edit(*module.span(node), f"{FACTORY}.create_loader")
-        match = RuleMatch(offset, message, (edit,), gain=loader_gains(project).gain_of_value(module.path))
+        match = RuleMatch(offset, message, (edit,), gain=loader_gains(project).gain_of_stored_class(module.path))
     if match.edits and _is_replaced(module, project, node, root):
-        match = _not_rewritten(offset, "replaced", dotted_source(node) or root.value)
+        match = _report_reason(offset, "replaced", dotted_source(node) or root.value)
     elif match.edits:
-        # If a function imports the class, and the module itself does not import torch: import the factory there, too.
+        # If a function imports the class, and the module itself does not import torch, the function also imports the
+        # factory.
         needed = frozenset({runtime_import(FACTORY)})
         beside = local_import_edits(module, root, runtime_import(FACTORY), project.import_style)
         if beside is None or hidden_names(module, needed, match.edits):
@@ -204,7 +207,7 @@ def _proposal(
 
 
 def _add_gain(module: Module, project: Project, call: cst.Call, match: RuleMatch) -> RuleMatch:
-    """Return the rewrite with its gain. A loader may also gain something because its batches are copied faster."""
+    """Return the rewrite with its gain. One possible gain is that a loop copies the loader's batches faster."""
     gain = loader_gains(project).gain_of_call(module, call, partial(is_moved_by_rule, project))
     if gain.kind is GainKind.NOTHING:
         gain = gain_of_pinned_copies(module, project, call) or gain
@@ -225,18 +228,18 @@ def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribut
     )
 
 
-def _not_rewritten(offset: int, why: str, what: str = "", *, reason: str = "") -> RuleMatch:
+def _report_reason(offset: int, why: str, what: str = "", *, reason: str = "") -> RuleMatch:
     return RuleMatch(offset, _NOT_REWRITTEN[reason or why].format(what), why=why)
 
 
 def _overrides_iteration(module: Module, base: cst.CSTNode) -> bool:
-    """Return whether the class with a base defines its own ``__iter__``."""
+    """Return whether the class that inherits from ``base`` defines its own ``__iter__``."""
     owner = next((one for one in module.ancestors(base) if isinstance(one, cst.ClassDef)), None)
     methods = (one for one in owner.body.body if isinstance(one, cst.FunctionDef)) if owner is not None else ()
     return any(one.name.value == "__iter__" for one in methods)
 
 
-def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool) -> RuleMatch:
+def _rewrite_call(module: Module, project: Project, call: cst.Call, *, by_role: bool) -> RuleMatch:
     offset, change = module.span(call)[0], CallEdit(module, call, project.code_style)
     star = max((argument.star for argument in call.args), key=len, default="")
     if star:
@@ -246,9 +249,9 @@ def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool)
         return RuleMatch(offset, message, change.edits())
     places = argument_positions(call)
     if "dataset" not in places:
-        return _not_rewritten(offset, "no-dataset")
+        return _report_reason(offset, "no-dataset")
     if len(places) < len(call.args):
-        return _not_rewritten(offset, "too-many-arguments")
+        return _report_reason(offset, "too-many-arguments")
     values = {name: call.args[position].value for name, position in places.items()}
     role = loader_role(module, call, values) if by_role else ""
     method = f"create_{role}_loader" if role else "create_loader"

@@ -32,7 +32,7 @@ _DOES = {
 
 
 class WorkerSafeDatasetClass(Rule):
-    """Decorates a class at the top level of a module only if all of this holds:
+    """Decorates a class at the top level of a module only if all these conditions hold:
 
     - `plain-base`: the only base of the class is PyTorch's ``Dataset``, without class keywords.
     - `no-decorator`: the class has no decorator.
@@ -43,9 +43,9 @@ class WorkerSafeDatasetClass(Rule):
       ``async``, and take positional arguments without defaults.
     - `straight-line`: ``__getitem__`` and the methods that it calls consist of assignments to names, ``if`` and
       ``return``.
-    - `known-samples`: samples have one of three forms: ``((x - mean) / (std + number), y)`` for ``x, y =
-      dataset[indices[index]]``, with or without the number; ``(transform(x), y)`` for ``x, y = dataset[index]``, with
-      one transform or more; or ``samples[index]`` unchanged.
+    - `known-samples`: samples have one of three forms. The first is ``((x - mean) / (std + number), y)`` for ``x, y =
+      dataset[indices[index]]``, with or without the number. The second is ``(transform(x), y)`` for ``x, y =
+      dataset[index]``, with one transform or more. The third is ``samples[index]`` unchanged.
     - `samples-not-paths`: in ``samples[index]``, the list is not called ``paths``, ``files``, ``names``, ``urls`` or
       similar, and does not list a folder.
     - `own-state-only`: dataset, indices, mean, std, transforms, samples and the flags that switch transforms on are
@@ -56,7 +56,7 @@ class WorkerSafeDatasetClass(Rule):
     - `clear-names`: the only names that the methods use from outside the class are None, True, False, and ``torch`` if
       it certainly is the PyTorch module.
 
-    By default the rule does not decorate a class if no loader of the project reads its samples in batches.
+    By default the rule only decorates a class if a loader of the project may read its samples in batches.
     """
 
     code = "CHP002"
@@ -64,8 +64,8 @@ class WorkerSafeDatasetClass(Rule):
     reason = (
         "Standardising and augmenting one sample at a time costs more than reading it. A decorator names the "
         "attributes of a class that contain dataset, indices, statistics and transforms. Loaders then read whole "
-        "batches where the result is equal. The class itself does not change, and its own code reads everything "
-        "else."
+        "batches where the result is equal. The class itself does not change, and its own code reads all other "
+        "samples."
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)

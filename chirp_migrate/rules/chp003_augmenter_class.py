@@ -48,8 +48,9 @@ class WorkerSafeAugmenter(Rule):
     """Decorates a top-level class with the constructor parameters of `SpecAugment` or `GaussianNoise` only if:
 
     - `nn-module`: the only base of the class is PyTorch's `nn.Module`, and the class has no decorator or keyword. Or
-      the class has no base and augments grey images. Then read the conditions below with `__call__` for `forward`,
-      `np.array(image)` for `x.clone()`, and `Image.fromarray(x)` for the returned `x`.
+      the class has no base and augments grey images. For such a class, the conditions below apply to `__call__` instead
+      of `forward`, to `np.array(image)` instead of `x.clone()`, and to `Image.fromarray(x)` instead of the returned
+      `x`.
     - `plain-methods`: the class defines each method once, and contains nothing else.
     - `gate`: `forward` takes one sample, compares one `random.random()` with `self.p` in one `if` (the gate), and
       returns the sample unchanged if the gate is closed. Before the gate, the code only reads sizes and tests whether
@@ -66,16 +67,16 @@ class WorkerSafeAugmenter(Rule):
     - `width`: each mask draws `width = random.randint(0, min(parameter, size))` for its axis.
     - `start`: after the width, each mask draws `start = random.randint(0, size - width)`, optionally with `max(0, …)`,
       or only if `width > 0`.
-    - `stretch`: once `start` is drawn, each mask sets the range from `start` to `start + width`, in all rows or in all
-      columns, to `self.mask_value`, and does nothing else. In `x[:, a:b, :]` the `x` provably has three axes: the code
-      has unpacked its shape into three names.
+    - `stretch`: after the start, each mask sets the range from `start` to `start + width`, in all rows or in all
+      columns, to `self.mask_value`, and does nothing else. Code that writes `x[:, a:b, :]` has unpacked the shape of
+      `x` into three names, so `x` has three axes.
     - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may assign parts of it to names that it
       uses once.
     - `usual-names`: `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual modules and
       functions in all calls of the class.
 
-    By default the rule only decorates a class if a loader may apply it to batches: the project builds a loader outside
-    tests, and not all loaders that can contain the class gain nothing.
+    By default the rule only decorates a class if a loader may apply it to batches. This means that the project builds a
+    loader outside tests, and at least one loader that can contain the class gains something from its migration.
     """
 
     code = "CHP003"
@@ -84,8 +85,8 @@ class WorkerSafeAugmenter(Rule):
         "Masks and noise that are drawn sample by sample from the global generators are slow, and depend on which "
         "worker loads which sample. A decorator declares the augmentation, so that loaders apply it to whole "
         "batches, with the same distribution and with random numbers keyed by sample. A run then repeats with any "
-        "number of workers. Code that calls "
-        "an object of the class directly, not through a loader, runs the original method."
+        "number of workers. Code that calls an object of the class directly, not through a loader, runs the "
+        "original method."
     )
     safety = Safety.SAFE
     trigger = ("time_mask_param", "randn_like")
@@ -105,12 +106,12 @@ class WorkerSafeAugmenter(Rule):
         """Decorate the top-level classes that augment like a transform of ``chirpid_patch``."""
         for statement in module.tree.body:
             if isinstance(statement, cst.ClassDef):
-                match = _examine(module, project, statement)
+                match = _examine_class(module, project, statement)
                 if match is not None:
                     yield match
 
 
-def _examine(module: Module, project: Project, node: cst.ClassDef) -> RuleMatch | None:
+def _examine_class(module: Module, project: Project, node: cst.ClassDef) -> RuleMatch | None:
     if len(node.bases) > 1 or node.keywords or node.decorators or not isinstance(node.body, cst.IndentedBlock):
         return None
     if node.bases and not resolves_to(module, node.bases[0].value, NN_MODULE, project):
@@ -127,7 +128,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> RuleMatch 
         said: tuple[str, ...] = ()
         try:
             said = check(textwrap.dedent(module.source(node)))
-            problem = _names_problem(module, project, node)
+            problem = _why_names_may_differ(module, project, node)
         except UnknownAugmentation as reason:
             problem = str(reason)
         if problem is not None:
@@ -143,7 +144,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> RuleMatch 
     return None
 
 
-def _names_problem(module: Module, project: Project, node: cst.ClassDef) -> str | None:
+def _why_names_may_differ(module: Module, project: Project, node: cst.ClassDef) -> str | None:
     """Return why a name such as ``random``, ``torch`` or ``len`` may not refer to the usual module or function."""
     for call in find_nodes(node, cst.Call):
         spelled = module.source(call.func)

@@ -36,7 +36,7 @@ _MESSAGE = f"{_FOUND}: `{_SHIPPED}` builds the same list, at once where possible
 
 
 class MaterializedStandardization(Rule):
-    """Rewrites a list comprehension, or a loop that appends to a list, only if all of this holds:
+    """Rewrites a list comprehension, or a loop that appends to a list, only if all these conditions hold:
 
     - `standardised-samples`: the elements are ``((x - mean) / (std + number), y)``, with or without the number. Here
       ``x, y`` is ``dataset[i]`` for each ``i`` of a sequence, or each sample of a dataset.
@@ -49,8 +49,8 @@ class MaterializedStandardization(Rule):
     - `unused-in-loop`: no function inside a loop uses the list, and no code uses the list after an error in the loop.
     - `plain-names`: dataset, sequence, mean and std are names that the loop does not bind, and none is the name of the
       list.
-    - `names-have-values`: these names provably have values before the loop. Neither the body of a class nor another
-      function binds them.
+    - `names-have-values`: dataset, sequence, mean and std provably have values before the loop. Neither the body of a
+      class nor another function binds these names.
     - `nothing-else`: every expression becomes part of the element, and the code contains no call.
     - `loop-names-unused`: the variables of the loop belong to the enclosing function or module, and are provably not
       read outside of the loop.
@@ -69,7 +69,11 @@ class MaterializedStandardization(Rule):
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a comprehension, or a loop that ends with ``append``, iterates over a name and divides."""
-        loops = [loop for loop in outline.find(ast.For) if isinstance(loop.iter, ast.Name) and _appends(loop.body[-1])]
+        loops = [
+            loop
+            for loop in outline.find(ast.For)
+            if isinstance(loop.iter, ast.Name) and _is_append_statement(loop.body[-1])
+        ]
         makers = [one for one in outline.find(ast.ListComp) if isinstance(one.generators[0].iter, ast.Name)]
         code = (one for loop in (*loops, *makers) for one in outline.inside(loop))
         return any(isinstance(getattr(one, "op", 0), ast.Div) for one in code)
@@ -85,7 +89,7 @@ class MaterializedStandardization(Rule):
                 yield _rewrite_loop(module, project, loop, found)
 
 
-def _appends(statement: ast.stmt) -> bool:
+def _is_append_statement(statement: ast.stmt) -> bool:
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(), attr="append"), args=[_])):
             return True
@@ -100,7 +104,7 @@ def _call_text(module: Module, project: Project, node: cst.CSTNode, found: Stand
     start, end = module.span(node)
     indent = module.indentation(start)
     around = 0
-    if not before:  # a comprehension may have other code on its line, which the new line must fit
+    if not before:  # other code on the line of a comprehension takes columns, too
         around = start - module.line_start(start) - len(indent) + len(module.text[end : module.line_end(end)].rstrip())
     return call_text(module, project.code_style, f"{before}{_SHIPPED}", arguments, indent=indent, columns_taken=around)
 

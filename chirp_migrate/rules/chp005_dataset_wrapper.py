@@ -35,25 +35,27 @@ from chirp_migrate.rules.api import (
 )
 
 _SHIPPED = "WorkerSafeAugmentedDataset"
-#: Attributes that objects of the new class have, and objects of the class that it replaces do not have.
+#: Attributes that only objects of the new class have, and not objects of the replaced class.
 _ATTRIBUTES = ("dataset", "training", "transforms")
 
 
 class DatasetWrapper(Rule):
-    """Rewrites ``type("Name", (Dataset,), {...})`` that is called, or assigned to a name that is only called, only if:
+    """Rewrites a class ``type("Name", (Dataset,), {...})`` only if all these conditions hold:
 
     - `plain-type`: ``type`` and ``len`` are Python's own, the name is a string, and PyTorch's ``Dataset`` is the only
       base.
     - `inside-function`: the call is in a function, not in the body of a class.
-    - `called-without-arguments`: the class is called without arguments. If it is assigned to a name, the name refers to
-      the class on every path to the calls, no other code uses the name, and the line of the assignment can be removed.
+    - `called-without-arguments`: the code only calls the class, without arguments. If the code assigns the class to a
+      name, the name refers to the class on every path to the calls, and no other code uses the name. The rule can
+      remove the line of the assignment.
     - `known-members`: the members are ``__getitem__``, ``__len__`` and optionally an ``__init__`` that does nothing.
       All of them are lambdas without defaults.
     - `length-of-dataset`: ``__len__`` returns ``len(dataset)`` for the dataset that ``__getitem__`` reads.
-    - `known-samples`: samples are those of ``dataset[index]``, with one or more transforms applied to x, each once. A
-      flag called ``training``, ``train`` or ``is_training`` may switch all transforms on or off.
-    - `plain-switches`: a transform is applied unless it is None. Or it is always applied; then it is not a parameter
-      with the default None. The code does not compare the flag with None.
+    - `known-samples`: each sample is the value of ``dataset[index]``, with one or more transforms applied to x, each
+      once. A flag called ``training``, ``train`` or ``is_training`` may switch all transforms on or off.
+    - `plain-switches`: the code applies a transform if the transform is not None. Or the code always applies the
+      transform, and the transform is not a parameter with the default None. The code does not compare the flag with
+      None.
     - `straight-line`: a function that the lambdas call is a plain function, defined once next to them. It consists of
       assignments to names, ``if`` and ``return``, and none of its names hides a name from outside.
     - `nothing-else`: the value of every expression is used in the sample or in a condition, every sample is read once,
@@ -61,16 +63,18 @@ class DatasetWrapper(Rule):
     - `own-names-only`: dataset, transforms and flag are variables of the enclosing functions.
     - `bound-once`: these variables provably have their values before the call, and the same values whenever a sample is
       read.
-    - `not-probed`: no file of the project reads an attribute of the new object with `hasattr` or `getattr`, or in a
-      `try` statement that handles AttributeError, as code does that looks for a wrapped dataset. No file sets such an
-      attribute on an object other than `self`.
-    - `not-copied`: no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`, `AveragedModel`,
-      `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines estimators of scikit-learn, which are
-      cloned. If a file does, the dataset, and the loader that contains it, are only passed to a loader call, iterated
-      over, measured with `len`, or passed to a function of the project with only such uses, and they are not returned.
+    - `not-probed`: no file of the project reads an attribute `dataset`, `training` or `transforms` with `hasattr` or
+      `getattr`, or in a `try` statement that handles AttributeError. No file sets such an attribute on an object other
+      than `self`.
+    - `not-copied`: no file of the project copies objects deeply, or defines estimators of scikit-learn, which are
+      cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`, except of
+      `state_dict()` and `parameters()`. If a file contains such code, the project may only pass the dataset, and the
+      loader that contains it, to a loader call, iterate over them and measure them with `len`. It may also pass them to
+      a function of the project that uses them only in these ways, but it does not return them.
 
-    The new object has another class, with another name, and has the attributes `dataset`, `training` and `transforms`.
-    Its samples are tuples. If a sample is not a pair, reading it raises a ValueError, because it cannot be unpacked.
+    The class of the new object has another name, and the object has the attributes `dataset`, `training` and
+    `transforms`. Its samples are tuples. If a sample is not a pair, reading it raises a ValueError, because it cannot
+    be unpacked.
     """
 
     code = "CHP005"
@@ -89,16 +93,16 @@ class DatasetWrapper(Rule):
         return project.aliases("Dataset")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Replace calls that construct a dataset of such a class."""
+        """Replace the calls that create datasets of a class that ``type(...)`` creates."""
         for call in module.find(cst.Call):
             match [call.func, *(argument.value for argument in call.args)]:
                 case [cst.Name(value="type"), cst.SimpleString(), cst.Tuple(elements=bases), cst.Dict() as entries]:
-                    match = _made_by_type(module, project, call, [base.value for base in bases], entries)
+                    match = _examine_type_call(module, project, call, [base.value for base in bases], entries)
                     if match is not None:
                         yield match
 
 
-def _made_by_type(
+def _examine_type_call(
     module: Module, project: Project, node: cst.Call, bases: Sequence[cst.BaseExpression], entries: cst.Dict
 ) -> RuleMatch | None:
     parent = module.parents[node]
@@ -138,7 +142,9 @@ def _made_by_type(
     ):
         problem = "the project sets an attribute `dataset`, `training` or `transforms` of objects"
     if problem is None and any(may_be_deep_copied(module, project, place) for place in constructions):
-        problem = "a deep copy of an object that holds it would also copy the dataset and the transforms"
+        problem = (
+            "a deep copy of an object that contains the dataset would also copy the wrapped dataset and the transforms"
+        )
     if problem is not None:
         found = "this dataset class is made by type() from lambdas; write it as a class statement"
         return RuleMatch(offset, f"{found}. Not rewritten: {problem}")
@@ -151,7 +157,7 @@ def _made_by_type(
 
 
 def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[CapturedName] | None:
-    """Return the variables of enclosing functions that ``meaning`` uses; ``None`` if it uses any other expression."""
+    """Return the variables of enclosing functions that ``meaning`` uses; None if it contains other expressions."""
     found: list[CapturedName] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]
     for one in (meaning.dataset, *(stage.function for stage in meaning.stages), meaning.training):

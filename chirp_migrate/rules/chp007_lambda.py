@@ -44,54 +44,56 @@ from chirp_migrate.rules.unpicklable import (
     unpicklable_matches,
 )
 
-#: A comment that only permits assigning a lambda to a name.
+#: A comment that only makes linters accept a lambda that is assigned to a name.
 _NOQA = re.compile(r"#\s*noqa(:\s*E731)?")
 #: A statement that assigns a lambda to a name.
 _LAMBDA = re.compile(r"\w+\s*=\s*\(?\s*lambda\b")
 
-#: For the parameters and body lines of a lambda: the function that replaces it. Equal lambdas share a function.
+#: Maps the parameters and body lines of a lambda to the function that replaces the lambda. Equal lambdas share a
+#: function.
 _Made = dict[tuple[str, ...], Defined]
 
 
 class PicklableFunction(Rule):
-    """Rewrites a lambda that is passed to a loader, a dataset or a transform, only if all of this holds:
+    """Rewrites a lambda that is passed to a loader, dataset or transform, only if all these conditions hold:
 
-    - `place-independent`: the lambda contains no code whose result depends on its place: no call of `super`, `dir`,
-      `eval`, `exec`, `locals` or `vars`, no `__class__`, and no name that is private to the enclosing class. The
-      enclosing function does not call `dir`, `eval`, `exec`, `locals` or `vars` either. The module has no
+    - `place-independent`: the lambda contains no code whose result depends on its place. Such code is a call of
+      `super`, `dir`, `eval`, `exec`, `locals` or `vars`, `__class__`, or a name that is private to the enclosing class.
+      The enclosing function does not call `dir`, `eval`, `exec`, `locals` or `vars` either. The module has no
       `__getattr__`, and no name that Python normalises to another spelling.
-    - `no-local-helper`: the lambda uses no local function, class or other lambda, because these would have to move
-      first.
-    - `bound-once`: each captured name gets its value on every path to the lambda. It is not deleted, not rebound by an
-      inner function and not the name of an exception. An assignment in a `with` block counts only if its context
-      managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
-    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the lambda. The lambda,
-      and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored in a
-      variable for the following statements of the same block, returned, or passed to a function of the project with
-      only such uses. The variable of a comprehension is bound again by each iteration. No generator or function that
-      the lambda creates reads the name, unless the surrounding call consumes it.
+    - `no-local-helper`: the lambda uses no local function, class or other lambda, because such helpers would have to
+      move first.
+    - `bound-once`: each captured name gets its value on every path to the lambda. No code deletes the name, no inner
+      function binds it again, and it is not the name of an exception. An assignment in a `with` block counts only if
+      its context managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
+    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the lambda. The code
+      may pass the lambda, and the loader that holds it, to a loader call, iterate over them, measure them with `len`
+      and return them. It may also store them in a variable for the following statements of the same block, or pass them
+      to a function of the project that uses them only in these ways. Each iteration of a comprehension binds its
+      variable again. If the lambda creates a generator or function that reads the name, the surrounding call consumes
+      this generator or function.
     - `one-import`: if a captured name is imported, exactly one import statement binds it, and every path to the lambda
       runs it. In the imported module, one statement at the top level assigns the name. No file replaces the name in
       that module, or replaces a module in `sys.modules`.
     - `not-inspected`: no code uses an attribute of the lambda or passes it to `inspect`. The analysis traces the lambda
-      through all variables, attributes, containers and parameters that may hold it: no file of the project sets an
-      attribute on it, or passes it on in a way that cannot be traced. If no values are bound, no file uses it as a key
-      or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
+      through all variables, attributes, containers and parameters that may hold it. No file of the project sets an
+      attribute on it, or passes it on in a way that the analysis cannot trace. If no values are bound, no file uses it
+      as a key or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
       `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`, or checks
       for `MethodType`. If values are bound, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
       `.__globals__` or `.__module__` (except of a class), checks whether an object is a `partial`, or reads the class
       of the lambda (except for an error).
-    - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
-      `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines estimators of
-      scikit-learn, which are cloned. If a file does, the lambda has only the uses that `used-before-rebound` permits,
-      and is not returned.
+    - `not-copied`: if values are bound, no file of the project copies objects deeply, or defines estimators of
+      scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and
+      `pickle.dumps`, except of `state_dict()` and `parameters()`. If a file contains such code, the lambda has only the
+      uses that `used-before-rebound` permits, and is not returned.
     - `partial-available`: if values are bound, `partial` is `functools.partial` there.
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. Such a parameter may
       also be positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file
       reads these attributes, and the function has another parameter.
-    - `not-a-method`: if values are bound, the lambda is not in the body of a class, and not bound to an object. It is
-      not assigned to an attribute of a class, or of an object that may be a class: as a method, it would get an object
-      as its first argument.
+    - `not-a-method`: if values are bound, the lambda is not in the body of a class, and not bound to an object. No code
+      assigns it to an attribute of a class, or of an object that may be a class, because a method gets an object as its
+      first argument.
     - `class-not-inspected`: a lambda that uses `self` becomes a method. Then neither the class nor a base in the
       project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
       `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
@@ -107,9 +109,9 @@ class PicklableFunction(Rule):
     with these names by `hasattr` or `getattr`.
 
     A lambda that only calls a function of the project, with constants and captured values, becomes a `partial` of that
-    function, unless other code may replace the function, or a call passes a parameter of the lambda by keyword. A
-    lambda that the module assigns to a name becomes a function with this name, unless the name may get another value.
-    Any other lambda becomes a function whose name describes what the lambda does, or what it is for.
+    function. It does not if other code may replace the function, or if a call passes a parameter of the lambda by
+    keyword. A lambda that the module assigns to a name becomes a function with this name, unless the name may get
+    another value. Any other lambda becomes a function whose name describes what the lambda does, or what it is for.
 
     By default the rule moves a lambda only if a loader that holds it may have workers, or can read whole batches after
     the rewrite. If no such loader is known, the file, or a file that it imports, must contain a loader with workers, or
@@ -139,7 +141,7 @@ class PicklableFunction(Rule):
         return lambdas_may_escape(outline, project) or creates_unpicklable(outline, project, ReportedObjectKind.LAMBDA)
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Turn lambdas that reach a loader, a dataset or a transform into functions."""
+        """Turn lambdas that are passed to a loader, a dataset or a transform into functions."""
         destinations = module.once(WorkerFunctionPurposes, project)
         # Do not use the names that CHP012 uses for the local functions that it moves.
         local = [
@@ -150,7 +152,7 @@ class PicklableFunction(Rule):
         made: _Made = {}
         seen: list[cst.Lambda] = []
         for node in module.find(cst.Lambda):
-            wish = destinations.of(node)
+            wish = destinations.purpose_of(node)
             if wish is not None:
                 seen.append(node)
                 try:
@@ -161,7 +163,11 @@ class PicklableFunction(Rule):
         reported = [module.span(node)[0] for node in seen]
         for match in unpicklable_matches(module, project, ReportedObjectKind.LAMBDA, reported):
             nodes = (node for node in module.find(cst.Lambda) if module.span(node)[0] == match.offset)
-            found = (_as_function(module, project, node) for node in nodes if _is_constant(module, project, node))
+            found = (
+                _convert_to_function(module, project, node)
+                for node in nodes
+                if _is_assigned_once(module, project, node)
+            )
             yield next((one for one in found if one is not None), match)
 
 
@@ -170,7 +176,7 @@ def _propose_function(
 ) -> RuleMatch:
     """Return the finding for a lambda, with the edits that replace the lambda by a function.
 
-    Adds the name of the function to ``taken``, and the function to ``made``, where equal lambdas find it.
+    Adds the name of the function to ``taken``. Adds the function to ``made``, so that equal lambdas share it.
     """
     span, scope = module.span(node), module.scopes.scope_of(node)
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
@@ -180,18 +186,18 @@ def _propose_function(
     shipped = replacement_for_lambda(module, project, node)
     reads = [use for name in named for use in variable_reads(module, name, scope)]
     moved.check_indistinguishable([node, *reads], called, replaced=shipped is not None)
-    if shipped is None and _is_constant(module, project, node):
-        return _defined_in_place(module, project, node)
+    if shipped is None and _is_assigned_once(module, project, node):
+        return _define_in_place(module, project, node)
     left_over = move.remove_repeated_imports(module, span, moved.imports)
     if shipped is not None:
         message = f"a lambda that {shipped.does}: `{shipped.name}` does the same for whole batches"
         edits = move.join_removals([move.replace_expression(module, node, shipped.source), *left_over])
         gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=True)
         return RuleMatch(span[0], message, edits, frozenset({runtime_import(shipped.name)}), gain=gain)
-    bound = _existing_function(module, project, node, moved)
+    bound = _find_called_function(module, project, node, moved)
     if bound is not None:
         moved.check_indistinguishable([node, *reads], called, by_partial=True)
-        value, imports = moved.partial_of(*bound, around=_columns_beside(module, project, span))
+        value, imports = moved.partial_of(*bound, around=_columns_of_other_code(module, project, span))
         message = f"lambda cannot be pickled for workers: `{bound[0]}` with bound values"
         edits = move.join_removals([move.replace_expression(module, node, value), *left_over])
         return RuleMatch(span[0], message, edits, imports, gain=loader_gains(project).gain_of_held(module, span[0]))
@@ -201,15 +207,15 @@ def _propose_function(
     wishes = names_for_lambda(module, node, wish)
     name = moved.free_name(wishes, taken)
     inner = moved.indent + module.tree.default_indent
-    parameters, *lines = said = (moved.parameter_text(), *moved.import_lines, *_returned_lines(module, node, inner))
+    parameters, *lines = said = (moved.parameter_text(), *moved.import_lines, *_body_lines(module, node, inner))
     shared = None if moved.method else made.get(said) or _find_equal_function(module, project, node, wishes, said)
     if shared is None:
         head = f"{moved.indent}def {name}({parameters}):"
-        shared = name, moved.defined(module.newline.join([head, *(inner + line for line in lines)]))
+        shared = name, moved.definition_edits(module.newline.join([head, *(inner + line for line in lines)]))
         if moved.method is None:
             made[said] = shared
     name, place = shared
-    value, imports = moved.value(name, _columns_beside(module, project, span))
+    value, imports = moved.value(name, _columns_of_other_code(module, project, span))
     taken.add(moved.expression_for(name))
     what = f"the {'method' if moved.method else 'function'} `{name}`"
     message = f"lambda cannot be pickled for workers; replaced by {what}"
@@ -220,8 +226,8 @@ def _propose_function(
     return RuleMatch(span[0], message, edits, imports, gain=gain)
 
 
-def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> int:
-    """Return how many columns other code takes on the lines of a span; 0 if these lines are too long already."""
+def _columns_of_other_code(module: Module, project: Project, span: tuple[int, int]) -> int:
+    """Return how many columns other code takes on the lines of a span; 0 if one of these lines is already too long."""
     lines = module.text[module.line_start(span[0]) : module.line_end(span[1] - 1)].splitlines()
     if max(map(len, lines)) > project.code_style.longest_line(module.text):
         return 0
@@ -229,7 +235,7 @@ def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> 
     return len(beside.strip())
 
 
-def _existing_function(
+def _find_called_function(
     module: Module, project: Project, node: cst.Lambda, moved: MovedFunction
 ) -> tuple[str, list[str]] | None:
     """Return the function of the project that a lambda only calls, and the arguments that a ``partial`` must bind.
@@ -278,7 +284,7 @@ def _is_bindable(value: cst.BaseExpression, captives: Collection[str]) -> bool:
     return isinstance(value, constants) or is_name(value, "None", "True", "False", *captives)
 
 
-def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
+def _is_assigned_once(module: Module, project: Project, node: cst.Lambda) -> bool:
     """Return whether a top-level statement assigns a lambda to a name, and no other code binds this name."""
     match module.parents[node]:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]) as statement:
@@ -290,7 +296,7 @@ def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
     return False
 
 
-def _as_function(module: Module, project: Project, node: cst.Lambda) -> RuleMatch | None:
+def _convert_to_function(module: Module, project: Project, node: cst.Lambda) -> RuleMatch | None:
     """Return the finding for ``name = lambda …`` at module level, with the edits that define a function ``name``.
 
     The result is ``None`` if other code may notice the difference between the lambda and the function.
@@ -303,10 +309,10 @@ def _as_function(module: Module, project: Project, node: cst.Lambda) -> RuleMatc
         moved.check_indistinguishable([node, *reads], named)
     except NotMovable:
         return None
-    return _defined_in_place(module, project, node)
+    return _define_in_place(module, project, node)
 
 
-def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> RuleMatch:
+def _define_in_place(module: Module, project: Project, node: cst.Lambda) -> RuleMatch:
     """Return the finding with the edits that rewrite ``name = lambda x: …`` as ``def name(x): …``.
 
     The edits also put two blank lines around the function.
@@ -316,7 +322,7 @@ def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Rul
     start, end = module.span(statement)
     inner, newline = module.tree.default_indent, module.newline
     lines = [f"def {name}({module.source(node.params).strip()}):"]
-    lines += [inner + line for line in _returned_lines(module, node, inner)]
+    lines += [inner + line for line in _body_lines(module, node, inner)]
     rest = module.text[end : module.line_end(end - 1)]
     if _NOQA.fullmatch(rest.strip()):
         end += len(rest.rstrip())
@@ -327,25 +333,30 @@ def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Rul
     if module.path.endswith(".ipynb"):
         return RuleMatch(module.span(node)[0], message, tuple(edits), gain=gain)
     if above > 0:
-        edits.insert(0, Edit(above, above, newline * max(0, 2 - _blank_lines(reversed(_lines(module, 0, above))))))
+        edits.insert(
+            0,
+            Edit(
+                above, above, newline * max(0, 2 - _count_leading_blanks(reversed(_lines_in_range(module, 0, above))))
+            ),
+        )
     below = module.line_end(end - 1)
-    following = next((line for line in _lines(module, below, len(module.text)) if line.strip()), "")
+    following = next((line for line in _lines_in_range(module, below, len(module.text)) if line.strip()), "")
     if following and not following.startswith(("def ", "class ", "async ", "@")) and not _LAMBDA.match(following):
-        blank = _blank_lines(_lines(module, below, len(module.text)))
+        blank = _count_leading_blanks(_lines_in_range(module, below, len(module.text)))
         edits.append(Edit(below, below, newline * max(0, 2 - blank)))
     kept = tuple(one for one in edits if one.replacement)
     return RuleMatch(module.span(node)[0], message, kept, gain=gain)
 
 
-def _lines(module: Module, start: int, end: int) -> list[str]:
+def _lines_in_range(module: Module, start: int, end: int) -> list[str]:
     return module.text[start:end].splitlines()
 
 
-def _blank_lines(lines: Iterable[str]) -> int:
+def _count_leading_blanks(lines: Iterable[str]) -> int:
     return sum(1 for _ in takewhile(lambda line: not line.strip(), lines))
 
 
-def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
+def _body_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
     """Return the lines of the function's body: the comments in front of the lambda's body, and a ``return``."""
     comments = [line.strip() for line in module.tree.code_for_node(node.colon).splitlines()[:-1]]
     comments = [line.lstrip(": ") for line in comments if "#" in line]

@@ -17,12 +17,12 @@ _TRAINING_KEYS = frozenset(
 _AUGMENTATION = ("spec_augment", "gaussian_noise")
 
 
-def _names_keys(text: str) -> bool:
+def _contains_training_keys(text: str) -> bool:
     return sum(key in text for key in _TRAINING_KEYS) >= 3
 
 
 class ConfigDefaults(Rule):
-    """Adds missing keys to a dictionary with default settings only if all of this holds:
+    """Adds missing keys to a dictionary with default settings only if all these conditions hold:
 
     - `config-read`: a file of the project contains `config.get(` and builds a loader.
     - `default-config`: the dictionary is written as `{…}` and assigned to one name, `default_config` (also in
@@ -31,15 +31,16 @@ class ConfigDefaults(Rule):
     - `plain-keys`: the dictionary contains no `**`.
     - `read-with-default`: the project uses the added key only as the key of a dictionary, and in `.get(key, value)`
       with the same value.
-    - `only-looked-up`: the project uses every object called `…config` only to look up keys, to test it, to copy or
-      merge it, and to pass it on under such a name. The functions that it is passed to belong to the project, have
-      such a parameter, and have no decorator that may show it. No code prints, saves, compares or unpacks it, or reads
-      variables with `locals`, `globals`, `eval` or frames. If an object stores it, no code reads all attributes of an
-      object, or saves an object other than a dictionary or list, and this object holds no command-line arguments. If a
-      module stores it, no code lists names of a module. No class declares it as a field.
+    - `only-looked-up`: code uses an object called `…config` only to look up keys, to test it, to copy or merge it, and
+      to pass it on under such a name. If a function gets such an object, the function belongs to the project, has a
+      parameter called `…config`, and has no decorator that may print arguments. No code prints, saves, compares or
+      unpacks a configuration, or reads variables with `locals`, `globals`, `eval` or frames. If an attribute stores a
+      configuration, no code reads all attributes of an object, or saves an object other than a dictionary or list. The
+      object with this attribute does not contain command-line arguments. If a module stores a configuration, no code
+      lists the names of a module. No class declares a configuration as a field.
 
-    The rule adds the missing ones of these keys: `optimize_dataloaders`, `benchmark_performance`, and each augmentation
-    flag that is a parameter of the enclosing function or that the project reads with `config.get`.
+    The rule adds the following keys if they are missing: `optimize_dataloaders`, `benchmark_performance`, and each
+    augmentation flag that is a parameter of the enclosing function or that the project reads with `config.get`.
     """
 
     code = "CHP008"
@@ -51,7 +52,7 @@ class ConfigDefaults(Rule):
     )
     safety = Safety.SAFE
     trigger = ("default_config", "DEFAULT_CONFIG")
-    beside = (_names_keys,)
+    beside = (_contains_training_keys,)
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Add missing keys to the dictionaries with default settings, if the project reads settings for its loaders."""
@@ -68,7 +69,7 @@ class ConfigDefaults(Rule):
 
 
 def _is_read_otherwise(project: Project, key: str, default: str) -> bool:
-    """Return whether code uses a key other than in ``.get(key, default)`` and as a key of a dictionary."""
+    """Return whether code uses a key in any way other than ``.get(key, default)`` and ``{key: …}``."""
     own = re.escape(default)
     return project.search(rf"""\.get\(\s*(['"]){key}\1(?!\s*,\s*{own}\s*\))|(?<!get\()['"]{key}['"](?!\s*:)""", key)
 

@@ -15,12 +15,13 @@ _WRAPPER = "create_augmented_dataset_wrapper"
 
 
 class WireAugmentation(Rule):
-    """Rewrites a call of `create_training_loader` only if all of this holds:
+    """Rewrites a call of `create_training_loader` only if all these conditions hold:
 
     - `runtime-factory`: the called function is the method of the runtime's `OptimalDataLoaderFactory`.
     - `wrapper-unused`: the module imports `create_augmented_dataset_wrapper` at its top level and does not mention it
       again.
-    - `wrapper-visible`: no other object in the module has that name, neither at the call nor at the top level.
+    - `wrapper-visible`: the name `create_augmented_dataset_wrapper` refers to no other object, neither at the call nor
+      at the top level of the module.
     - `known-flags`: the wrapper is a function of the project. It has the parameters `use_spec_augment` and
       `use_gaussian_noise`, or else the parameter `training`, after its first parameter. All further parameters have
       defaults.
@@ -31,8 +32,9 @@ class WireAugmentation(Rule):
     code = "CHP009"
     name = "wire-augmentation"
     reason = (
-        "The configuration has flags for augmentation and the module imports the wrapper, but never calls it. Runs "
-        "that enable augmentation train without it. The call changes what such runs learn, so it needs --unsafe."
+        "The configuration has flags for augmentation, and the module imports the wrapper but never calls it. Runs "
+        "that enable augmentation train without augmentation. The call changes what such runs learn, so the rewrite "
+        "needs --unsafe."
     )
     safety = Safety.BEHAVIOUR
     trigger = (_WRAPPER,)

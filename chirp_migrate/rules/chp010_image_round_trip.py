@@ -21,28 +21,29 @@ _CONSTRUCTION = re.compile(
 
 
 class ImageRoundTrip(Rule):
-    """Rewrites a top-level class whose `__getitem__` contains `fromarray` and `255`, only if all of this holds:
+    """Rewrites a top-level class whose `__getitem__` contains `fromarray` and `255`, only if all these conditions hold:
 
     - `torch-dataset`: the only base of the class is PyTorch's `Dataset`, and its only decorator, if any, is
       `augments_images`.
     - `base-read`: `__init__` stores a dataset in an attribute that `__getitem__` reads as `self.attribute[`.
     - `known-masks`: `__init__` stores an object in an attribute that `__getitem__` calls as `self.attribute(`. A call
-      of a class of the project creates this object, optionally followed by `if name else None`. The `__init__` of that
-      class has only parameters of `SpecAugment`.
+      of a class of the project creates this object, optionally followed by `if name else None`. The `__init__` of this
+      class has only parameters that `SpecAugment` has, too.
     - `one-at-a-time`: each statement that stores the dataset, the training flag or the augmentation stores only one
       attribute.
     - `not-reassigned`: if the attribute of the dataset or flag is not called `dataset`, `base_dataset` or `training`,
       only `__init__` assigns it.
     - `own-values`: the stored values are not computed from `self`.
-    - `stored-first`: in `__init__`, no statement above these statements reads an attribute of `self`.
+    - `stored-first`: in `__init__`, no statement above the statements that store these values reads an attribute of
+      `self`.
     """
 
     code = "CHP010"
     name = "image-round-trip"
     reason = (
-        "Turning each spectrogram into an 8-bit image and back stretches it to its own range and quantises it. The "
-        "model then trains on other values than it is validated on. Masks on the tensor avoid that. They change what "
-        "the model sees, so the rewrite needs --unsafe."
+        "The class converts each spectrogram to an 8-bit image and back, which stretches it to its own range and "
+        "quantises it. The model then trains on other values than it is validated on. Masks on the tensor avoid "
+        "this conversion. They change what the model sees, so the rewrite needs --unsafe."
     )
     safety = Safety.BEHAVIOUR
     trigger = ("fromarray",)
@@ -92,7 +93,7 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
 
 
 def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:
-    """Return the edit that removes the class decorator of CHP002, or that keeps CHP002 from adding it now.
+    """Return the edit that removes the class decorator of CHP002, or keeps CHP002 from adding the decorator now.
 
     The edit replaces the text up to and including ``class``. CHP002 would edit the same text, and edits must not
     overlap.
@@ -103,7 +104,7 @@ def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:
 
 
 def _mask_construction(module: Module, project: Project, augmenter: AttributeStore | None) -> re.Match[str] | None:
-    """Return the match of the call that creates the image augmenter; None if the call is not of a known form."""
+    """Return the match of the call that creates the image augmenter; None if the call has no known form."""
     made = _CONSTRUCTION.fullmatch(augmenter.value) if augmenter is not None else None
     if made is None:
         return None

@@ -43,20 +43,20 @@ _GONE_THROUGH = re.compile(
 
 
 class LabelScan(Rule):
-    """Rewrites a loop or comprehension only if all of this holds:
+    """Rewrites a loop or comprehension only if all these conditions hold:
 
     - `known-dataset`: the loop reads an object that was created, annotated, named or passed to a loader as a dataset.
       If the object is an attribute, no property computes it.
     - `only-labels`: the loop uses only the second item of each sample, and its variable for nothing else.
     - `read-once`: each iteration reads one sample, once.
-    - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. Neither is
-      directly in the body of a class.
+    - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. The
+      comprehension or loop is not directly in the body of a class.
     - `read-in-each-iteration`: no condition decides whether a sample is read.
-    - `read-first`: before an iteration reads a sample by its index, it only uses names that no code assigns again, or
-      counts.
-    - `only-computes`: all other code of an iteration, and the code that computes the indices, has no side effects: it
-      uses operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of PyTorch
-      and NumPy.
+    - `read-first`: before an iteration reads a sample by its index, the iteration only counts, or uses names that no
+      code assigns again.
+    - `only-computes`: all other code of an iteration, and the code that computes the indices, has no side effects. Such
+      code uses operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of
+      PyTorch and NumPy.
     - `consumed-at-once`: a generator expression is the argument of a call that consumes all of it, such as ``list`` or
       ``sum``.
     - `only-collects`: a loop only assigns, counts and appends.
@@ -65,10 +65,11 @@ class LabelScan(Rule):
     - `same-dataset`: reading a sample does not replace the dataset. The dataset is a local variable, a parameter, or a
       name of the module that no function declares ``global`` and no other file assigns. If the dataset is an attribute,
       only ``self.NAME = …`` in an ``__init__`` sets it, in all files, and no ``setattr`` or ``__dict__`` does. The code
-      that computes the indices does not replace the dataset either, because it uses known functions only.
-    - `no-handler`: around a loop there is no ``try``, and no ``with`` except PyTorch's, tqdm's and ``open``.
-    - `names-unused-later`: no code, in this module or another, reads names that the rewritten loop no longer binds, and
-      the function does not call ``locals``, ``eval`` or similar functions.
+      that computes the indices only calls known functions, so it does not replace the dataset either.
+    - `no-handler`: no ``try`` contains the loop, and no ``with`` contains it except ``open`` and those of PyTorch and
+      tqdm.
+    - `names-unused-later`: no code of the project reads names that the rewritten loop no longer binds, and the
+      enclosing function does not call ``locals``, ``eval`` or similar functions.
     """
 
     code = "CHP011"
@@ -107,25 +108,27 @@ class LabelScan(Rule):
                 assert isinstance(node, Comprehension)
                 scan = read_label_comprehension(module, project, is_dataset, node)
             if scan is not None:
-                yield _proposal(module, node, scan)
+                yield _make_match(module, node, scan)
 
 
-def _proposal(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> RuleMatch:
-    offset, called = module.span(node)[0], _runtime_function(module, node, scan)
+def _make_match(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> RuleMatch:
+    offset, called = module.span(node)[0], _choose_runtime_function(module, node, scan)
     if scan.problem is not None:
         indices = "" if scan.index is None else ", indices"
         advice = f"loop over `{_ITERATE}({module.source(scan.dataset).strip()}{indices})` instead"
         return RuleMatch(offset, f"{_FOUND}; {advice}. Not rewritten: {scan.problem}")
     message = f"{_FOUND}: `{called}` reads labels alone"
-    return RuleMatch(offset, message, tuple(_edits(module, node, scan, called)), frozenset({runtime_import(called)}))
+    return RuleMatch(
+        offset, message, tuple(_edits_for_scan(module, node, scan, called)), frozenset({runtime_import(called)})
+    )
 
 
-def _runtime_function(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> str:
-    """Return the function that replaces the code: ``read_labels``, or ``iterate_labels`` to read labels one by one."""
-    return _READ if isinstance(node, cst.ListComp) and _is_whole(module, node, scan) else _ITERATE
+def _choose_runtime_function(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> str:
+    """Return the function that replaces the code: ``read_labels``, or ``iterate_labels`` (one label at a time)."""
+    return _READ if isinstance(node, cst.ListComp) and _yields_plain_labels(module, node, scan) else _ITERATE
 
 
-def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: ScannedSamples) -> bool:
+def _yields_plain_labels(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: ScannedSamples) -> bool:
     """Return whether a comprehension only yields the unchanged labels, and contains no comment.
 
     A single call can then replace the whole comprehension.
@@ -134,16 +137,16 @@ def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: Scann
     return as_they_are and scan.iterable is node.for_in.iter and "#" not in module.source(node)
 
 
-def _edits(module: Module, node: cst.CSTNode, scan: ScannedSamples, called: str) -> Iterator[Edit]:
+def _edits_for_scan(module: Module, node: cst.CSTNode, scan: ScannedSamples, called: str) -> Iterator[Edit]:
     """Yield the edits that make the loop iterate over labels."""
     arguments = scan.arguments(module)
-    if scan.unpack is (scan.index is not None):  # the code unpacks samples otherwise than the default of the function
+    if scan.unpack is (scan.index is not None):  # the function's default for `unpack` does not fit this code
         arguments += f", unpack={scan.unpack}"
     call = f"{called}({arguments})"
-    if isinstance(node, cst.ListComp | cst.GeneratorExp) and _is_whole(module, node, scan):
+    if isinstance(node, cst.ListComp | cst.GeneratorExp) and _yields_plain_labels(module, node, scan):
         yield Edit(*span_with_parentheses(module, node), call)
         return
-    label = scan.label or _free_label(module.enclosing_scope(node) if isinstance(node, cst.For) else node)
+    label = scan.label or _unused_label_name(module.enclosing_scope(node) if isinstance(node, cst.For) else node)
     yield Edit(*span_with_parentheses(module, scan.target), label)
     yield Edit(*span_with_parentheses(module, scan.iterable), call)
     yield from (Edit(*module.span(read), label) for read in scan.reads)
@@ -154,7 +157,7 @@ def _edits(module: Module, node: cst.CSTNode, scan: ScannedSamples, called: str)
         yield Edit(start, line_end - len(comment), "") if comment else Edit(module.line_start(start), line_end, "")
 
 
-def _free_label(code: cst.CSTNode) -> str:
+def _unused_label_name(code: cst.CSTNode) -> str:
     """Return the name ``label``, or ``label_2``, ``label_3``, … if the code already uses that name."""
     taken = names_in_code(code)
     return next(name for name in chain(("label",), map("label_{}".format, count(2))) if name not in taken)

@@ -40,48 +40,49 @@ from chirp_migrate.rules.unpicklable import (
     words_in_unpicklable_code,
 )
 
-#: Decorators that behave the same anywhere. Workers find the decorated function by its name.
+#: Decorators with the same effect at any place in a module. Workers find a function with such a decorator by its name.
 _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
 
-#: For the text of a local function: the moved function. Equal local functions share it.
+#: Maps the text of a local function to the moved function. Equal local functions share a moved function.
 _Made = dict[str, Defined]
 
 
 class LocalFunction(Rule):
-    """Rewrites a local function that is passed to a loader, a dataset or a transform, only if all of this holds:
+    """Rewrites a local function that is passed to a loader, dataset or transform, only if all these conditions hold:
 
-    - `place-independent`: the function contains no code whose result depends on its place: no `nonlocal` name of an
-      enclosing function, no call of `super`, `dir`, `eval`, `exec`, `locals` or `vars`, no `__class__`, and no name
-      that is private to the enclosing class. The enclosing function does not call `dir`, `eval`, `exec`, `locals` or
-      `vars` either. The module has no `__getattr__`, and no name that Python normalises to another spelling. A function
-      to which values are bound is not an attribute of a class.
+    - `place-independent`: the function contains no code whose result depends on its place. Such code is a `nonlocal`
+      name of an enclosing function, a call of `super`, `dir`, `eval`, `exec`, `locals` or `vars`, `__class__`, or a
+      name that is private to the enclosing class. The enclosing function does not call `dir`, `eval`, `exec`, `locals`
+      or `vars` either. The module has no `__getattr__`, and no name that Python normalises to another spelling. A
+      function to which values are bound is not an attribute of a class.
     - `plain-definition`: the function has no decorator except `torch.no_grad`, `torch.enable_grad` and
-      `torch.inference_mode`, and no type parameters. Its name is not deleted.
-    - `no-local-helper`: the function uses no other local function, class or lambda, because these would have to move
-      first.
-    - `bound-once`: each captured name gets its value on every path to the function. It is not deleted, not rebound by
-      an inner function and not the name of an exception. An assignment in a `with` block counts only if its context
-      managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
-    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The
-      function, and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored
-      in a variable for the following statements of the same block, returned, or passed to a function of the project
-      with only such uses. The variable of a comprehension is bound again by each iteration. No generator or function
-      that the function creates reads the name, unless the surrounding call consumes it.
+      `torch.inference_mode`, and no type parameters. No code deletes its name.
+    - `no-local-helper`: the function uses no other local function, class or lambda, because such helpers would have to
+      move first.
+    - `bound-once`: each captured name gets its value on every path to the function. No code deletes the name, no inner
+      function binds it again, and it is not the name of an exception. An assignment in a `with` block counts only if
+      its context managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
+    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The code
+      may pass the function, and the loader that holds it, to a loader call, iterate over them, measure them with `len`
+      and return them. It may also store them in a variable for the following statements of the same block, or pass them
+      to a function of the project that uses them only in these ways. Each iteration of a comprehension binds its
+      variable again. If the function creates a generator or another function that reads the name, the surrounding call
+      consumes it.
     - `one-import`: if a captured name is imported, exactly one import statement binds it, and every path to the
       function runs it. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
     - `not-inspected`: no code uses an attribute of the function or passes it to `inspect`. The analysis traces the
-      function through all variables, attributes, containers and parameters that may hold it: no file of the project
-      sets an attribute on it, or passes it on in a way that cannot be traced. If no values are bound, no file uses it
-      as a key or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
-      `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`, or checks
-      for `MethodType`. If values are bound, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
-      `.__globals__` or `.__module__` (except of a class), checks whether an object is a `partial`, reads the class of
-      the function (except for an error), or makes a method of it.
-    - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
-      `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines estimators of
-      scikit-learn, which are cloned. If a file does, the function has only the uses that `used-before-rebound` permits,
-      and is not returned.
+      function through all variables, attributes, containers and parameters that may hold it. No file of the project
+      sets an attribute on it, or passes it on in a way that the analysis cannot trace. If no values are bound, no file
+      uses it as a key or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`,
+      `__code__`, `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`,
+      or checks for `MethodType`. If values are bound, no file contains `.__doc__`, `.__annotations__`,
+      `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a class), checks whether an object is a `partial`,
+      reads the class of the function (except for an error), or makes a method of it.
+    - `not-copied`: if values are bound, no file of the project copies objects deeply, or defines estimators of
+      scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and
+      `pickle.dumps`, except of `state_dict()` and `parameters()`. If a file contains such code, the function has only
+      the uses that `used-before-rebound` permits, and is not returned.
     - `partial-available`: if values are bound, `partial` is `functools.partial` there, and the function does not call
       itself.
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. Such a parameter may
@@ -95,8 +96,8 @@ class LocalFunction(Rule):
       `Class.method`. Otherwise the method could get any object as its `self`. A class may call a method of its base.
     - `no-computed-names`: if the function becomes a method, no code sets an attribute of the class under a computed
       name. Such an attribute could hide the method.
-    - `known-annotations`: the module defines every name in the annotations of the function above the new place of the
-      function, or does not evaluate annotations.
+    - `known-annotations`: the module does not evaluate annotations. Or it defines every name in the function's
+      annotations above the new place of the function.
 
     By default the rule moves a function only if a loader that holds it may have workers. If no such loader is known,
     the file, or a file that it imports, must contain a loader with workers, or must set a number of workers. For code
@@ -106,9 +107,9 @@ class LocalFunction(Rule):
     code = "CHP012"
     name = "local-function"
     reason = (
-        "Worker processes look a function up by its name in a module. A local function has no such name, so a loader "
-        "or dataset that holds one cannot be pickled. At module level it has one, and functools.partial binds the "
-        "captured values."
+        "Worker processes look a function up by its name in a module. A local function has no such name, so a "
+        "loader or dataset with a local function cannot be pickled. A module-level function can be pickled, and "
+        "functools.partial binds the captured values."
     )
     safety = Safety.SAFE
     stops_workers = True
@@ -133,7 +134,7 @@ class LocalFunction(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Move local functions that reach a loader, a dataset or a transform."""
+        """Move local functions that are passed to a loader, a dataset or a transform."""
         destinations = module.once(WorkerFunctionPurposes, project)
         taken: set[str] = set()
         made: _Made = {}
@@ -143,7 +144,7 @@ class LocalFunction(Rule):
             if purpose is not None:
                 seen.append(node)
                 try:
-                    yield _edits_of_move(module, project, node, purpose, taken, made)
+                    yield _move_function(module, project, node, purpose, taken, made)
                 except NotMovable as reason:
                     found = f"local function `{node.name.value}` cannot be pickled for workers"
                     yield RuleMatch(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
@@ -163,13 +164,13 @@ def _text_of_definition(module: Module, node: cst.FunctionDef) -> str:
     return dedent(module.text[start:end])
 
 
-def _edits_of_move(
+def _move_function(
     module: Module, project: Project, node: cst.FunctionDef, purpose: str, taken: set[str], made: _Made
 ) -> RuleMatch:
     """Return the finding with the edits that move the function.
 
-    Adds the new name to ``taken``, and the name and the edits that define the function to ``made``, where equal
-    functions find them.
+    Adds the new name to ``taken``. Adds the name, and the edits that define the function, to ``made``, so that equal
+    functions share them.
 
     Raises:
         NotMovable: the function cannot be moved; the message gives the reason.
@@ -182,14 +183,14 @@ def _edits_of_move(
     movability.check_annotations(module, node, moved.place)
     moved.check_callers(uses)
     moved.check_indistinguishable(uses, {title, purpose})
-    goes = _is_plain(module, node, uses) and not moved.is_changed
+    goes = _is_only_definition(module, node, uses) and not moved.is_changed
     if moved.is_recursive and not goes:
         raise NotMovable("it calls itself by a name that is local to the function")
     defaults = [module.source(one) for one in moved.bound]
     # Equal functions share a moved function only if both keep, or both lose, their local name.
     said = "\n".join([str(goes), _text_of_definition(module, node), *defaults, *moved.captives, *moved.import_lines])
     shared = made.get(said) if moved.method is None and not moved.is_recursive else None
-    name = _name(moved, node, goes, taken) if shared is None else shared[0]
+    name = _choose_name(moved, node, goes, taken) if shared is None else shared[0]
     start, end = move.definition_range(module, node)
     renamed = [Edit(*module.span(use), name) for use in uses if goes and name != title]
     inside = [
@@ -199,7 +200,7 @@ def _edits_of_move(
         *(edit for edit in renamed if start <= edit.start < end),
     ]
     text = move.moved_source(module, project, (start, end), moved.indent, inside)
-    place = moved.defined(text) if shared is None else shared[1]
+    place = moved.definition_edits(text) if shared is None else shared[1]
     if moved.method is None:
         made[said] = name, place
     value, imports = moved.value(name, len(f"{title} = "))
@@ -230,14 +231,14 @@ def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterabl
         raise NotMovable("its name is deleted")
 
 
-def _is_plain(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> bool:
+def _is_only_definition(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> bool:
     """Return whether only this definition binds the name, directly in the function's body and above all uses."""
     scope, start = module.scopes.scope_of(node), module.span(node)[0]
     is_only = len(scope.bindings[node.name.value]) == 1 and module.parents[module.parents[node]] is scope.node
     return is_only and all(module.span(use)[0] > start for use in uses)
 
 
-def _name(moved: MovedFunction, node: cst.FunctionDef, goes: bool, taken: set[str]) -> str:
+def _choose_name(moved: MovedFunction, node: cst.FunctionDef, goes: bool, taken: set[str]) -> str:
     module, title = moved.module, node.name.value
     said = _text_of_definition(module, node)
     same = (function for function in module.find(cst.FunctionDef) if function.name.value == title)

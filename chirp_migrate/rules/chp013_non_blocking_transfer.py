@@ -53,14 +53,14 @@ _TRANSFORMERS = r"(?m)^[ \t\f]*(import|from)\s+transformers\b"
 
 
 class NonBlockingTransfer(Rule):
-    """Rewrites a statement only if all of this holds for each of its ``.to(…)`` and ``.cuda(…)``:
+    """Rewrites a statement only if each of its calls ``.to(…)`` and ``.cuda(…)`` meets all these conditions:
 
     - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader. The
       loader builds its batches itself.
-    - `pinning-loader`: not every call that builds the loader sets ``pin_memory=False``. If no such call is known, some
-      code of the project builds loaders.
-    - `not-on-device`: the samples are not on a device already. Not every dataset of the loop is created from tensors
-      that code has moved to a device.
+    - `pinning-loader`: at least one call that builds the loader does not set ``pin_memory=False``. If no call that
+      builds this loader is known, some other code of the project builds loaders.
+    - `not-on-device`: the samples are not on a device already. At least one dataset of the loop is not created from
+      tensors that code has moved to a device.
     - `unchanged-batch`: the copied object is the batch from the loader, or a part of the batch that the code reads by
       position, key or attribute. It is not a computed value.
     - `to-accelerator`: the device is CUDA or XPU, or has the name of a device and is not provably the CPU or MPS.
@@ -76,14 +76,15 @@ class NonBlockingTransfer(Rule):
       (``x.to.assert_called_with(…)``), or replaces the ``to`` or ``cuda`` of tensors.
     - `no-batch-encoding`: the copied object is a part of a batch, or no file of the project imports transformers.
 
-    By default the rule adds the argument only where it has an effect: a loader of the loop provably pins its batches
-    (by ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with ``"cuda"``, or because its samples are
-    in memory and the factory allocates the batches), the rewrite of the loader gains something, and the loop does not
-    wait for the copy at once. ``--all-loaders`` adds it everywhere. A review accepts or refuses the copies together
-    with the call that builds their loader.
+    By default the rule adds the argument only where the argument has an effect. A loader of the loop must provably pin
+    its batches, the rewrite of the loader must gain something, and the loop must not wait for the copy at once. A
+    loader provably pins its batches by ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with
+    ``"cuda"``, or because its samples are in memory and the factory allocates the batches. With ``--all-loaders`` the
+    rule adds the argument everywhere. A review accepts or refuses the copies together with the call that builds their
+    loader.
 
     If a tuple assignment gets too long, the rule writes one assignment for each name, unless one of these assignments
-    reads a name that another one changes.
+    reads a name that another assignment changes.
     """
 
     code = "CHP013"
@@ -103,7 +104,7 @@ class NonBlockingTransfer(Rule):
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Add ``non_blocking=True`` to copies of batches in the body of a loop."""
         for loop, loaders in loader_loops(module, project):
-            if all(_pins(project, loader) for _, loader in loaders):
+            if all(_may_pin_batches(project, loader) for _, loader in loaders):
                 yield from _check_loop(module, project, loop, loaders)
 
 
@@ -117,7 +118,7 @@ def _check_loop(
         match call.func:
             case cst.Attribute(value=moved, attr=cst.Name(value="to" | "cuda" as method)):
                 path = batch.value(moved)
-                if path is not None and _goes_to_a_device(module, call, method):
+                if path is not None and _copies_to_accelerator(module, call, method):
                     problem = _why_unsafe(module, project, call, path, collated) or batch.why_written_after(call, path)
                     statements.setdefault(innermost_statement(module, call), []).append((call, problem))
     if statements and (
@@ -135,14 +136,14 @@ def _check_loop(
             message = (
                 f"`{shown}`: synchronous host-to-device copy; `non_blocking=True` lets it overlap with computation"
             )
-            edits = tuple(edit for call, _ in transfers for edit in _argument(module, call))
+            edits = tuple(edit for call, _ in transfers for edit in _insert_non_blocking(module, call))
             edits = split_tuple_assignment(module, project.code_style, statement, edits) or edits
-            gain, together = _gain(module, project, loop, loaders, [call for call, _ in transfers])
+            gain, together = _gain_of_copies(module, project, loop, loaders, [call for call, _ in transfers])
             yield RuleMatch(offset, message, edits, gain=gain, together=together)
 
 
 def gain_of_pinned_copies(module: Module, project: Project, call: cst.Call) -> Gain | None:
-    """Return the gain of rewriting ``call`` if this makes the loader pin batches that a loop copies without blocking.
+    """Return the gain of rewriting ``call`` if the new loader pins batches that a loop copies without blocking.
 
     The result is None if no loop provably copies the batches of this loader.
     """
@@ -160,7 +161,7 @@ def gain_of_pinned_copies(module: Module, project: Project, call: cst.Call) -> G
     return None
 
 
-def _gain(
+def _gain_of_copies(
     module: Module,
     project: Project,
     loop: cst.For,
@@ -168,7 +169,7 @@ def _gain(
     transfers: list[cst.Call],
 ) -> tuple[Gain, frozenset[tuple[str, int]]]:
     """Return the gain of the copies in one statement, and file and line of the calls that build the loaders."""
-    pinned = loader_gains(project).pinned_in(module, loop, partial(is_moved_by_rule, project))
+    pinned = loader_gains(project).pinning_calls(module, loop, partial(is_moved_by_rule, project))
     if not pinned:
         return Gain(GainKind.NOTHING, "the loader may not pin its batches, or is not rewritten"), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
@@ -178,17 +179,17 @@ def _gain(
     return Gain(GainKind.PINNED, "the loader pins its batches", path, line), frozenset(places)
 
 
-def _pins(project: Project, loader: LoaderValue) -> bool:
+def _may_pin_batches(project: Project, loader: LoaderValue) -> bool:
     """Return whether a loader may pin its batches: not every call that builds it sets ``pin_memory=False``."""
     if not loader.calls:
         return project.holds(_MAKES_LOADERS)
     return not all(is_name(keyword_arguments(call).get("pin_memory"), "False") for _, call in loader.calls)
 
 
-def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
+def _insert_non_blocking(module: Module, call: cst.Call) -> Iterator[Edit]:
     start, end = module.span(call.args[-1] if call.args else call)
     rest = re.match(r"[ \t]*,[ \t]*#[^\r\n]*", module.text[end : module.line_end(end)])
-    if call.args and rest is not None:  # keep the comment of the last argument on its line: add a new line below it
+    if call.args and rest is not None:  # a comment follows the last argument: add the new argument below it
         after = end + rest.end()
         yield Edit(after, after, f"{module.newline}{module.indentation(start)}non_blocking=True,")
         return
@@ -197,7 +198,7 @@ def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
     yield from change.edits()
 
 
-def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
+def _copies_to_accelerator(module: Module, call: cst.Call, method: str) -> bool:
     """Return whether a call of ``to`` or ``cuda`` copies to CUDA or XPU, and has only arguments that the rule knows."""
     names = keyword_arguments(call).keys()
     if any(one.star for one in call.args) or not names <= {"device", "dtype", "memory_format", "copy"}:

@@ -1,4 +1,4 @@
-"""CHP014: call `set_epoch`, so that a distributed sampler changes its order (opt-in without a guard)."""
+"""CHP014: call `set_epoch`, so that a distributed sampler shuffles each epoch in another order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NO_PASS = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|str)")
 
 
 class SetEpoch(Rule):
-    """Rewrites a loop that counts (`range`, `trange`) and uses a loader, only if all of this holds:
+    """Rewrites a loop that counts (`range`, `trange`) and uses a loader, only if all these conditions hold:
 
     - `shuffling-sampler`: a call that builds the loader has a `DistributedSampler` that shuffles.
     - `known-sampler`: the sampler has a name in the loop, or the loader provably has this sampler and no other. If the
@@ -45,11 +45,12 @@ class SetEpoch(Rule):
       checks the class with `isinstance`.
     - `iterates-each-time`: each iteration iterates over the loader, or passes it to a call other than `len`, `print` or
       similar.
-    - `set-epoch-not-called`: no code of the same function calls `set_epoch`, no other code of the module calls it on
-      this sampler or loader, and no function of the project that the loop calls does so.
+    - `set-epoch-not-called`: no code of the same function calls `set_epoch`, and no other code of the module calls
+      `set_epoch` on this sampler or loader. The loop calls no function of the project that calls `set_epoch`.
     - `kept-sampler`: at least one enclosing loop that counts does not build the sampler again in each iteration.
-    - `one-counter`: only one such loop has `epoch` in its variable's name, or there is only one such loop.
-    - `named-epoch`: the variable of this loop is a plain name with a letter in it.
+    - `one-counter`: exactly one enclosing loop that counts has `epoch` in its variable's name. Or only one enclosing
+      loop counts.
+    - `named-epoch`: the variable of this loop is a plain name that contains a letter.
     - `body-on-own-lines`: if the new code must check the class of the sampler, the body of the loop is not on the line
       of the `for`.
 
@@ -110,15 +111,15 @@ def _loader_passes(
     inside = {node for loop in epochs for node in nodes_in_scope(loop.body) if isinstance(node, cst.For | cst.Call)}
     for node in sorted(inside, key=lambda one: module.span(one)[0]):
         if isinstance(node, cst.For):
-            yield from ((node, part) for part in _parts(node.iter))
+            yield from ((node, part) for part in _nested_arguments(node.iter))
         elif not any(_NO_PASS.fullmatch(name) for name in project.resolved_names(module, node.func)):
             yield from ((node, one.value) for one in node.args if isinstance(one.value, cst.Name | cst.Attribute))
 
 
-def _parts(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+def _nested_arguments(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     yield node
     for argument in node.args if isinstance(node, cst.Call) else ():
-        yield from _parts(argument.value)
+        yield from _nested_arguments(argument.value)
 
 
 def _propose_set_epoch(module: Module, around: list[cst.For], sampler: DistributedSampler) -> RuleMatch:

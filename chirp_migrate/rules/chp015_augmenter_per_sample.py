@@ -44,9 +44,9 @@ class AugmenterPerSample(Rule):
     name = "augmenter-per-sample"
     reason = (
         "A transform that is created inside `__getitem__` checks its arguments, computes windows and filter banks, "
-        "and sets up its module for every sample. Created once in `__init__`, it saves that time. The rule does not "
-        "rewrite the code: a subclass, an old pickle or a test may not run this `__init__`, and the arguments of the "
-        "transform may change later."
+        "and sets up its module for every sample. A transform that is created once in `__init__` saves that time. "
+        "The rule does not rewrite the code: a subclass, an old pickle or a test may not run this `__init__`, and "
+        "the arguments of the transform may change later."
     )
     safety = Safety.ADVICE
     trigger = ("Dataset", "__getitem__", "ugment", "torchvision", "torchaudio")
@@ -69,20 +69,20 @@ class AugmenterPerSample(Rule):
         """Report the calls that create a transform from values that do not depend on the sample."""
         for definition in module.find(cst.ClassDef):
             if all(resolves_to(module, base.value, _BASE, project) for base in definition.bases):
-                for call in _transforms_made(module, project, definition):
+                for call in _find_created_transforms(module, project, definition):
                     shown = module.source(call.func).strip()
                     message = f"`{shown}` is created again for every sample; create it once in `__init__`"
                     yield RuleMatch(module.span(call)[0], message)
 
 
-def _transforms_made(module: Module, project: Project, definition: cst.ClassDef) -> Iterator[cst.Call]:
+def _find_created_transforms(module: Module, project: Project, definition: cst.ClassDef) -> Iterator[cst.Call]:
     """Yield the outermost calls that create a transform in methods that run for each sample.
 
     Calls that use a local variable of the method are omitted: the transform may depend on the sample.
     """
     methods = methods_of(definition)
     running = [name for name in methods if _ENTRY.fullmatch(name)]
-    for name in running:  # the loop appends the methods that these call on ``self``
+    for name in running:  # the loop appends methods that the listed methods call on ``self``
         for call in find_in_scope(methods[name], cst.Call):
             match call.func:
                 case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=called)):
@@ -90,7 +90,7 @@ def _transforms_made(module: Module, project: Project, definition: cst.ClassDef)
                         running.append(called)
     for method in (methods[name] for name in running):
         local = module.scopes.names_bound(method) - {"self"}
-        found = {call for call in find_in_scope(method.body, cst.Call) if _makes_transform(module, project, call)}
+        found = {call for call in find_in_scope(method.body, cst.Call) if _creates_transform(module, project, call)}
         for call in sorted(found, key=lambda one: module.span(one)[0]):
             around = takewhile(lambda one, method=method: one is not method, module.ancestors(call))  # type: ignore[misc]
             names = {name.value for name in find_nodes(call, cst.Name)}
@@ -98,7 +98,7 @@ def _transforms_made(module: Module, project: Project, definition: cst.ClassDef)
                 yield call
 
 
-def _makes_transform(module: Module, project: Project, call: cst.Call) -> bool:
+def _creates_transform(module: Module, project: Project, call: cst.Call) -> bool:
     """Return whether a call creates a transform of a library, or a module (``nn.Module``) of the project."""
     if not isinstance(call.func, cst.Name | cst.Attribute):
         return False

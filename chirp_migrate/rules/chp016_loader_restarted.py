@@ -31,9 +31,9 @@ class LoaderRestarted(Rule):
     code = "CHP016"
     name = "loader-restarted-in-loop"
     reason = (
-        "`next(iter(loader))` begins a new epoch each time. The loader starts its workers again, they load several "
-        "batches, and all but the first are discarded. Each iteration sees only the beginning of an epoch, which "
-        "without shuffling is always the same batch."
+        "`next(iter(loader))` begins a new epoch each time. The loader starts its workers again, the workers load "
+        "several batches, and all but the first batch are discarded. Each iteration sees only the beginning of an "
+        "epoch. Without shuffling, this is always the same batch."
     )
     safety = Safety.ADVICE
     trigger = ("next",)
@@ -82,7 +82,7 @@ def _innermost_loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _is_bound_in(loop: cst.CSTNode, loader: cst.CSTNode) -> bool:
-    """Return whether the loop binds a name of the expression ``loader``, so that each iteration may have its own."""
+    """Return whether the loop binds a name of the expression ``loader``. Each iteration may then use another loader."""
     targets = (target for node in (loop, *nodes_in_scope(loop)) if (target := bound_target(node)) is not None)
     bound = {name for target in targets for name in names_in_code(target)}
     return not names_in_code(loader).isdisjoint(bound - {"self"})

@@ -31,14 +31,14 @@ from chirp_migrate.rules.api import (
 _HELD = re.compile(
     r"default_rng|RandomState|check_random_state|\bRandom\b|(random|torch)\.Generator|\bGenerator\s*(\(|as\b)"
 )
-#: Every match of the pattern contains one of these words; searching for words is much faster.
+#: Every match of the pattern contains one of these words. A search for words is much faster than for a pattern.
 _HELD_WORDS = ("default_rng", "check_random_state", "Random", "Generator")
 #: Names of functions that probably seed workers, although their module passes them to no loader.
 _SEEDS_WORKERS = re.compile(r"worker_init|init_worker|worker_seed|seed_worker", re.IGNORECASE)
 _REMEDY = "Use the global generators, or seed one in the worker: `torch.utils.data.get_worker_info().seed`"
 
 
-def _makes_generators(text: str) -> bool:
+def _may_create_generators(text: str) -> bool:
     """Return whether a text may create generator objects, or seed workers."""
     if "seed" in text and ("worker_init_fn" in text or "get_state" in text):
         return True
@@ -49,16 +49,16 @@ class CopiedGenerator(Rule):
     code = "CHP017"
     name = "copied-generator"
     reason = (
-        "PyTorch (1.9 and later) seeds the global generators of random, torch and NumPy in each worker and epoch. It "
-        "does not seed other generator objects: all workers get copies in the same state and draw the same numbers. "
-        "The same happens if a worker_init_fn seeds the global generators with a constant. "
-        "`np.random.get_state()[1][0]` is a constant, too: after PyTorch has seeded NumPy, which it does by an array, "
-        "this value is always 2147483648."
+        "PyTorch (1.9 and later) seeds the global generators of random, torch and NumPy in each worker and epoch. "
+        "It does not seed other generator objects: all workers get copies in the same state and draw the same "
+        "numbers. The same happens if a worker_init_fn seeds the global generators with a constant. "
+        "`np.random.get_state()[1][0]` is a constant, too: PyTorch seeds NumPy with an array, and then this value "
+        "is always 2147483648."
     )
     safety = Safety.ADVICE
     finds_bugs = True
     trigger = ("__getitem__", "__iter__", "worker_init_fn", "get_state", *DATASET_WORDS)
-    beside = (_makes_generators,)
+    beside = (_may_create_generators,)
     follows = frozenset({"CHP001"})
 
     def names(self, project: Project) -> Set[str]:
@@ -90,17 +90,17 @@ class CopiedGenerator(Rule):
         for argument in module.find(cst.Arg):
             if is_name(argument.keyword, "worker_init_fn"):
                 for seed in repeated_seeds(module, argument.value):
-                    if seed.call not in found and not (seed.by_worker and _may_persist(module, argument)):
-                        found[seed.call] = _seeds_alike(module, seed)
+                    if seed.call not in found and not (seed.by_worker and _may_keep_workers(module, argument)):
+                        found[seed.call] = _report_repeated_seed(module, seed)
         for function in module.find(cst.FunctionDef) if "get_state" in module.text else ():
             if _SEEDS_WORKERS.search(function.name.value):
                 for seed in repeated_seeds(module, function):
                     if seed.state is not None:
-                        found.setdefault(seed.call, _seeds_alike(module, seed))
+                        found.setdefault(seed.call, _report_repeated_seed(module, seed))
         yield from found.values()
 
 
-def _may_persist(module: Module, argument: cst.Arg) -> bool:
+def _may_keep_workers(module: Module, argument: cst.Arg) -> bool:
     """Return whether the call with an argument may build a loader whose workers live for several epochs."""
     call = module.parents[argument]
     others = call.args if isinstance(call, cst.Call) else ()
@@ -109,7 +109,7 @@ def _may_persist(module: Module, argument: cst.Arg) -> bool:
     return kept_on or any(one.star == "**" for one in others)
 
 
-def _seeds_alike(module: Module, seed: RepeatedSeed) -> RuleMatch:
+def _report_repeated_seed(module: Module, seed: RepeatedSeed) -> RuleMatch:
     names, called = module.qualified_names(seed.call.func), module.source(seed.call.func).strip()
     bound = " % 2**32" if any(name.startswith("numpy.") for name in names) else ""
     remedy = f"`{called}(torch.initial_seed(){bound})`"

@@ -44,8 +44,8 @@ class UnpicklableState(Rule):
     code = "CHP018"
     name = "unpicklable-state"
     reason = (
-        "A worker process gets the dataset pickled, or as a forked copy. Open files, connections and locks support "
-        "neither: pickling them fails, and a forked worker shares what must not be shared."
+        "A worker process gets the dataset pickled, or as a forked copy. Open files, connections and locks cannot "
+        "be pickled, and a forked worker must not share them with other processes."
     )
     safety = Safety.ADVICE
     finds_bugs = True
@@ -59,11 +59,11 @@ class UnpicklableState(Rule):
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text may contain a dataset, or may create such an object for a dataset elsewhere."""
+        """Return whether the text may contain a dataset, or create an open file or similar for any dataset."""
         return super().concerns(text, project) or may_create_unpicklable(text, project, ReportedObjectKind.STATE)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a class may be a dataset, or code creates such an object for a dataset elsewhere."""
+        """Return whether a class may be a dataset, or code creates an open file or similar for any dataset."""
         return bool(outline.once(possible_dataset_classes, project)) or creates_unpicklable(
             outline, project, ReportedObjectKind.STATE
         )
@@ -76,7 +76,7 @@ class UnpicklableState(Rule):
 
         for attribute, value, _ in pickled_attribute_values(module, project, is_on_cuda):
             owner = module.enclosing_class(value)
-            if owner is not None and find_unpicklable_objects(project).is_idle(module.path, owner.name.value):
+            if owner is not None and find_unpicklable_objects(project).has_no_workers(module.path, owner.name.value):
                 continue
             what = f"`self.{attribute}` (CUDA tensors made in `__init__`)"
             yield RuleMatch(

@@ -37,8 +37,9 @@ class ForkAfterCuda(Rule):
     code = "CHP019"
     name = "fork-after-cuda"
     reason = (
-        "A process forked from one that has used CUDA cannot use it: PyTorch raises `Cannot re-initialize CUDA in "
-        "forked subprocess`. Samples belong on the CPU in workers; batches go to the GPU in the training loop."
+        "If a process has used CUDA, the processes that it forks cannot use CUDA: PyTorch raises `Cannot "
+        "re-initialize CUDA in forked subprocess`. Samples belong on the CPU in workers; batches go to the GPU in "
+        "the training loop."
     )
     safety = Safety.ADVICE
     finds_bugs = True
@@ -72,14 +73,14 @@ class ForkAfterCuda(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report code that selects ``fork`` although CUDA is in use, and datasets that create samples on the GPU."""
-        yield from _forks(module)
+        yield from _find_forks_after_cuda(module)
         for state in dataset_classes(module, project):
             yield from _samples_on_gpu(state)
 
 
 def _samples_on_gpu(state: DatasetClass) -> Iterator[RuleMatch]:
     module = state.module
-    for method in state.sampling:
+    for method in state.sampling_methods:
         if method.module is not module or method.owner not in (state.node, module.tree):
             continue
         calls = find_nodes(method.function, cst.Call)
@@ -87,18 +88,18 @@ def _samples_on_gpu(state: DatasetClass) -> Iterator[RuleMatch]:
         if moving is not None:
             yield RuleMatch(
                 module.span(moving)[0],
-                f"`{_short(module, moving)}` moves samples to the GPU in `{method.function.name.value}`: forked "
-                "workers cannot use CUDA. Return CPU tensors; move batches in the training loop",
+                f"`{_shorten_source(module, moving)}` moves samples to the GPU in `{method.function.name.value}`: "
+                "forked workers cannot use CUDA. Return CPU tensors; move batches in the training loop",
             )
 
 
-def _forks(module: Module) -> Iterator[RuleMatch]:
+def _find_forks_after_cuda(module: Module) -> Iterator[RuleMatch]:
     for call in module.find(cst.Call):
         first = call.args[0].value if call.args else None
         if _is_fork(module, first) and module.qualified_names(call.func) & _STARTS:
             used = next(calls_initializing_cuda(module, module.tree, nested=True), None)
             if used is not None:
-                yield _forking(module, call, used)
+                yield _report_fork(module, call, used)
         context = keyword_arguments(call).get("multiprocessing_context")
         scope = module.enclosing_function(call) or module.tree
         if context is not None and any(_is_fork(module, one) for one in contained_expressions(module, scope, context)):
@@ -107,7 +108,7 @@ def _forks(module: Module) -> Iterator[RuleMatch]:
                 None,
             )
             if used is not None:
-                yield _forking(module, context, used)
+                yield _report_fork(module, context, used)
 
 
 def _is_fork(module: Module, node: cst.BaseExpression | None) -> bool:
@@ -119,15 +120,15 @@ def _is_fork(module: Module, node: cst.BaseExpression | None) -> bool:
     return False
 
 
-def _forking(module: Module, asked: cst.CSTNode, used: cst.Call) -> RuleMatch:
+def _report_fork(module: Module, asked: cst.CSTNode, used: cst.Call) -> RuleMatch:
     line = module.position(module.span(used)[0])[0]
     return RuleMatch(
         module.span(asked)[0],
-        f"workers are forked after CUDA was used (`{_short(module, used)}`, line {line}): these workers "
+        f"workers are forked after CUDA was used (`{_shorten_source(module, used)}`, line {line}): these workers "
         'cannot use CUDA, and may hang. Use "forkserver" or "spawn", with a picklable dataset',
     )
 
 
-def _short(module: Module, call: cst.Call) -> str:
+def _shorten_source(module: Module, call: cst.Call) -> str:
     text = one_line_source(module, call)
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -59,7 +59,7 @@ def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> boo
             return False
         if _EVALUATION.search(said):
             return True
-    return shuffle is not None and not loader.open and not _is_iterable(module, project, loader)
+    return shuffle is not None and not loader.open and not _may_be_iterable_dataset(module, project, loader)
 
 
 def _names_around(module: Module, loader: LoaderCall) -> list[str]:
@@ -83,7 +83,7 @@ def _names_around(module: Module, loader: LoaderCall) -> list[str]:
     return [re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", one) for one in (" ".join(names), function)]
 
 
-def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
+def _may_be_iterable_dataset(module: Module, project: Project, loader: LoaderCall) -> bool:
     """Return whether the dataset is an ``IterableDataset``, which cannot be shuffled, or the call names no dataset."""
     dataset = loader.arguments.get("dataset")
     if dataset is None:

@@ -49,7 +49,7 @@ class PickledMemoryMap(Rule):
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the attributes of datasets that are memory maps, unless the dataset defines its own pickling."""
         for attribute, value, _ in pickled_attribute_values(
-            module, project, lambda one: _is_map(module, project, one) or None
+            module, project, lambda one: _is_memory_map(module, project, one) or None
         ):
             yield RuleMatch(
                 module.span(value)[0],
@@ -58,7 +58,7 @@ class PickledMemoryMap(Rule):
             )
 
 
-def _is_map(module: Module, project: Project, value: cst.BaseExpression) -> bool:
+def _is_memory_map(module: Module, project: Project, value: cst.BaseExpression) -> bool:
     match value:
         case cst.Call() if project.resolved_names(module, value.func) == {"numpy.load"}:
             return not is_name(keyword_arguments(value).get("mmap_mode", _NONE), "None")

@@ -11,7 +11,7 @@ from chirp_migrate.analysis.loaders.custom_loading import STREAMS, THREADS, WORK
 from chirp_migrate.rules.api import CALL, GAP, Module, Project, Rule, RuleMatch, Safety, join_texts
 
 _WHAT = {WORKERS: "a worker pool", THREADS: "a prefetch thread", STREAMS: "CUDA streams"}
-#: For each kind of hand-written code: the arguments of a loader that do the same.
+#: The arguments of a loader that replace each kind of hand-written code.
 _INSTEAD = {WORKERS: ("num_workers",), THREADS: ("prefetch_factor",), STREAMS: ("pin_memory", "device")}
 _POOL = re.compile(r"PoolExecutor\b|\b(Thread)?Pool\b")
 _HANDED = re.compile(rf"\.{GAP}(submit|i?map(_unordered|_async)?|starmap(_async)?|apply(_async)?){CALL}")
@@ -22,7 +22,7 @@ _MOVED = re.compile(rf"\.{GAP}(to|cuda){CALL}")
 _DATA = re.compile(r"oader|ataset|(\b|_)d[sl]\b")
 
 
-def _has_machinery(text: str) -> bool:
+def _may_load_by_hand(text: str) -> bool:
     return (
         (_POOL.search(text) is not None and _HANDED.search(text) is not None)
         or (_STARTED.search(text) is not None and _PUT.search(text) is not None)
@@ -36,7 +36,7 @@ class CustomLoadingCode(Rule):
     reason = (
         "PyTorch's DataLoader already has what such code builds by hand: workers that seed themselves, use shared "
         "memory and end with the loader; batches that are loaded ahead in order; pinned memory and copies that do "
-        "not block. Hand-written code has to get all of that right again. docs/migration-notes.md lists the "
+        "not block. Hand-written code must solve the same problems again. docs/migration-notes.md lists the "
         "replacement of each attribute and each hand-written pattern."
     )
     safety = Safety.ADVICE
@@ -54,7 +54,7 @@ class CustomLoadingCode(Rule):
         "Stream(",
         "Stream as",
     )
-    beside = ("torch", _DATA, _has_machinery)
+    beside = ("torch", _DATA, _may_load_by_hand)
     follows = frozenset()
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
@@ -72,7 +72,7 @@ class CustomLoadingCode(Rule):
 
 
 def _describe_machinery(module: Module, kind: str, first: cst.Call | cst.Arg) -> str:
-    """Return the name of a kind of hand-written loading code, with the line of its first use."""
+    """Return words for a kind of hand-written loading code, with the line of its first use."""
     name = module.source(first.func if isinstance(first, cst.Call) else first.value)
     what = "a prefetch process" if name.endswith("Process") else _WHAT[kind]
     return f"{what} (line {module.position(module.span(first)[0])[0]})"

@@ -26,12 +26,11 @@ class DeviceResident(Rule):
     name = "device-resident"
     reason = (
         "A loop that moves each batch to the device copies the same samples in every epoch. With `device=`, the "
-        "factory's loader uploads a dataset once if it fits into the memory of the device, and gathers, standardises "
-        "and augments its batches there. It copies batches of any other dataset from pinned memory, ahead of the "
-        "computation. "
-        "The `.to(device)` of the loop then has nothing to move. The rule does not rewrite the code: other loops "
-        "over the same loader may need its batches on the CPU, the samples take memory of the device, and noise on "
-        "the device has the same distribution, but may have other values."
+        "factory's loader uploads a dataset once if it fits into the memory of the device, and gathers, "
+        "standardises and augments its batches there. The loader copies batches of any other dataset from pinned "
+        "memory, ahead of the computation. The `.to(device)` of the loop then has nothing to move. The rule does "
+        "not rewrite the code: other loops over the same loader may need its batches on the CPU, the samples take "
+        "memory of the device, and noise on the device has the same distribution, but may have other values."
     )
     safety = Safety.ADVICE
     verbose_only = True
@@ -40,7 +39,7 @@ class DeviceResident(Rule):
     follows = frozenset()
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Report the loops over loaders that move parts of their batches to one device, where they are not yet."""
+        """Report loops that copy parts of each batch to one device, unless the data is on a device already."""
         for there in device_loops(module, project):
             devices = list(dict.fromkeys(quote_sources(module, device) for device in there.moves.values()))
             if (

@@ -56,7 +56,9 @@ class CopiesInLoop(Rule):
         """Report copies to the CPU if the loop only appends them to a list, or iterates over the values of a copy."""
         for there in device_loops(module, project):
             copies = [
-                wait.node for wait in there.waits() if not wait.is_number and _can_wait(module, there.loop, wait.node)
+                wait.node
+                for wait in there.waits()
+                if not wait.is_number and _can_copy_after_loop(module, there.loop, wait.node)
             ]
             if copies:
                 message = (
@@ -66,8 +68,8 @@ class CopiesInLoop(Rule):
                 yield RuleMatch(module.span(copies[0])[0], message)
 
 
-def _can_wait(module: Module, loop: cst.For, copy: cst.CSTNode) -> bool:
-    """Return whether a step does not need a copy as a whole: it collects the copy, or iterates over its values."""
+def _can_copy_after_loop(module: Module, loop: cst.For, copy: cst.CSTNode) -> bool:
+    """Return whether the loop can copy later: a step only appends the copy to a list, or iterates over its values."""
     if _is_collected(module, copy):
         return True
     match next_step_of_value(module, copy):

@@ -67,7 +67,7 @@ class CacheEmptiedInLoop(Rule):
         Each loop has at most one finding of each kind. Calls in ``except`` blocks are omitted.
         """
         for loop, loaders in loader_loops(module, project):
-            if all(_gives_single(loader) for _, loader in loaders):
+            if all(_yields_single_samples(loader) for _, loader in loaders):
                 continue
             calls = [node for node in find_in_scope(loop.body, cst.Call) if runs_in_every_iteration(module, loop, node)]
             calls.sort(key=lambda one: module.span(one)[0])
@@ -81,7 +81,7 @@ class CacheEmptiedInLoop(Rule):
                     "and the next step allocates the memory again: call it once after the loop, or remove it; if "
                     "memory is short, use smaller batches",
                 )
-            if waiting and not _is_timed(module, project, loop):
+            if waiting and not _reads_clock(module, project, loop):
                 yield RuleMatch(
                     module.span(waiting[0])[0],
                     f"calling {quote_sources(module, *waiting)} after each batch forces a GPU sync that this loop "
@@ -89,14 +89,14 @@ class CacheEmptiedInLoop(Rule):
                 )
 
 
-def _is_timed(module: Module, project: Project, loop: cst.For) -> bool:
+def _reads_clock(module: Module, project: Project, loop: cst.For) -> bool:
     """Return whether the function around a loop reads a clock."""
     calls = find_in_scope(module.enclosing_function(loop) or module.tree, cst.Call)
     return any(_CLOCKS.fullmatch(name) for call in calls for name in project.resolved_names(module, call.func))
 
 
-def _gives_single(loader: LoaderValue) -> bool:
-    """Return whether a loader yields one sample at a time: all calls that may build it omit the batch size or set 1."""
+def _yields_single_samples(loader: LoaderValue) -> bool:
+    """Return whether a loader yields one sample at a time: no call that builds it sets a batch size other than 1."""
     calls = [call for _, call in loader.calls]
     if any(one.star or is_name(one.keyword, "batch_sampler") for call in calls for one in call.args):
         return False

@@ -27,16 +27,16 @@ _AUGMENTS = ("time_mask_param", "randn_like")
 
 
 class ComposedTransforms(Rule):
-    """Decorates a top-level class, in a project with its own masks or noise, only if all of this holds:
+    """Decorates a top-level class, in a project with its own masks or noise, only if all these conditions hold:
 
-    - `no-base`: it has no base except `object`, and no decorator, keyword or type parameter.
-    - `methods-only`: its body defines each method once, and contains nothing else.
+    - `no-base`: the class has no base except `object`, and no decorator, keyword or type parameter.
+    - `methods-only`: the body of the class defines each method once, and contains nothing else.
     - `only-passes-on`: `__call__` has no decorator, is not `async`, and has one parameter besides `self`, without a
-      default. It returns `self.attribute(x)`, or sets `x = each(x)` in one loop over `self.attribute` and returns `x`.
-      The attribute is not a method of the class.
+      default. `__call__` returns `self.attribute(x)`. Or it sets `x = each(x)` in one loop over `self.attribute` and
+      returns `x`. The attribute is not a method of the class.
 
-    By default the rule only decorates a class if a loader may apply it to batches: the project builds a loader outside
-    tests, and not all loaders that can contain the class gain nothing.
+    By default the rule only decorates a class if a loader may apply it to batches. This means that the project builds a
+    loader outside tests, and at least one loader that can contain the class gains something from its migration.
     """
 
     code = "CHP028"
@@ -51,7 +51,7 @@ class ComposedTransforms(Rule):
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text may define ``__call__``, and the project has its own masks or noise."""
-        return super().concerns(text, project) and _augments(project)
+        return super().concerns(text, project) and _has_own_augmentation(project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a top-level class without a base may pass the argument of its ``__call__`` on."""
@@ -59,13 +59,13 @@ class ComposedTransforms(Rule):
             isinstance(statement, ast.ClassDef)
             and all(last_name(base) == "object" for base in statement.bases)
             and not (statement.keywords or statement.decorator_list)
-            and _may_hand_on(methods_of_class(statement).get("__call__"))
+            and _may_delegate(methods_of_class(statement).get("__call__"))
             for statement in outline.tree.body
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Decorate top-level classes whose ``__call__`` only calls one transform, or several transforms in turn."""
-        for node in module.tree.body if _augments(project) else ():
+        for node in module.tree.body if _has_own_augmentation(project) else ():
             if not isinstance(node, cst.ClassDef) or (found := read_delegation(module, node)) is None:
                 continue
             decorator = "composes_transforms" if found.composes else "applies_transform"
@@ -77,18 +77,18 @@ class ComposedTransforms(Rule):
             yield RuleMatch(module.span(node.name)[0], message, (edit,), imports, gain=gain)
 
 
-def _augments(project: Project) -> bool:
+def _has_own_augmentation(project: Project) -> bool:
     """Return whether a project has its own masks or noise."""
     return any(project.search(rf"\b{word}\b", word) for word in _AUGMENTS)
 
 
-def _may_hand_on(call: ast.FunctionDef | ast.AsyncFunctionDef | None) -> bool:
-    """Return whether ``__call__`` takes one argument, and its body is one or two statements that end with a return."""
+def _may_delegate(call: ast.FunctionDef | ast.AsyncFunctionDef | None) -> bool:
+    """Return whether ``__call__`` takes one argument, and consists of a ``return`` after at most one statement."""
     if call is None or len(call.args.args) != 2:
         return False
-    steps = [statement for statement in call.body if not _is_text(statement)]
+    steps = [statement for statement in call.body if not _is_string_statement(statement)]
     return len(steps) in (1, 2) and isinstance(steps[-1], ast.Return)
 
 
-def _is_text(statement: ast.stmt) -> bool:
+def _is_string_statement(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant | ast.JoinedStr)

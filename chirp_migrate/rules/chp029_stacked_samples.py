@@ -93,13 +93,13 @@ class StackedSamples(Rule):
             scan = read_stacked_samples(module, stands_for_dataset, call)
             if scan is None or isinstance(module.enclosing_scope(call), cst.ClassDef):
                 continue
-            yield _proposal(module, project, call, scan)
+            yield _make_match(module, project, call, scan)
 
 
-def _proposal(module: Module, project: Project, call: cst.Call, scan: ScannedSamples) -> RuleMatch:
+def _make_match(module: Module, project: Project, call: cst.Call, scan: ScannedSamples) -> RuleMatch:
     offset, problem = module.span(call)[0], why_not_readable_before_loop(module, project, scan)
     computed = scan.index is not None and not isinstance(scan.index, cst.Name)
-    if problem is None and computed and not _is_at_hand(module, scan.iterable):
+    if problem is None and computed and not _exists_before_loop(module, scan.iterable):
         problem = f"`{module.source(scan.iterable).strip()}` may be computed while samples are read"
     if problem is None and "#" in module.source(call):
         problem = "the rewrite would lose a comment in this code"
@@ -111,15 +111,15 @@ def _proposal(module: Module, project: Project, call: cst.Call, scan: ScannedSam
     return RuleMatch(offset, message, (edit,), frozenset({runtime_import(_RUNTIME)}))
 
 
-def _is_at_hand(module: Module, iterable: cst.BaseExpression) -> bool:
+def _exists_before_loop(module: Module, iterable: cst.BaseExpression) -> bool:
     """Return whether all items of an iterable provably exist before the first iteration."""
     if isinstance(iterable, cst.Name):
         owner = module.scopes.lookup(iterable.value, iterable)
         values = assigned_values_and_annotations(module, owner[0].node, iterable.value)[0] if owner is not None else []
         every = owner is not None and len(values) == len(owner[1])
-        return every and all(origin.part is None and _is_made(module, origin.value) for origin in values)
-    return _is_made(module, iterable)
+        return every and all(origin.part is None and _is_complete_collection(module, origin.value) for origin in values)
+    return _is_complete_collection(module, iterable)
 
 
-def _is_made(module: Module, value: cst.BaseExpression) -> bool:
+def _is_complete_collection(module: Module, value: cst.BaseExpression) -> bool:
     return isinstance(value, _DISPLAYS) or is_call_of(module, value, _MAKES_ALL)

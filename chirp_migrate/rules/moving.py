@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chirp_migrate.analysis.objects.things import CreationPlace
+from chirp_migrate.analysis.objects.abstract_objects import CreationPlace
 from chirp_migrate.rules.api import Module, Project
 from chirp_migrate.rules.chp006_local_dataset_class import LocalDatasetClass
 from chirp_migrate.rules.chp007_lambda import PicklableFunction
@@ -18,7 +18,7 @@ def is_moved_by_rule(project: Project, place: CreationPlace) -> bool:
 
 
 def _unmoved_lines(module: Module, project: Project) -> frozenset[int]:
-    """Return the lines of the lambdas, functions and classes that these rules report but do not rewrite."""
+    """Return the lines of the lambdas, functions and classes that the three rules report but do not rewrite."""
     rules = LocalDatasetClass(), PicklableFunction(), LocalFunction()
     found = (one for rule in rules for one in rule.check(module, project))
     return frozenset(module.position(one.offset)[0] for one in found if not one.edits)

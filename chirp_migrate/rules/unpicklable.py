@@ -27,7 +27,7 @@ _OPENING = re.compile(r"[\s(]*")
 
 
 def words_in_unpicklable_code(project: Project, kind: ReportedObjectKind) -> frozenset[str]:
-    """Return words such that every file that creates an unpicklable object of a kind contains one of them."""
+    """Return words of which every file that creates an unpicklable object of a kind contains at least one."""
     return find_unpicklable_objects(project).words(kind)
 
 
@@ -43,29 +43,29 @@ def has_word(text: str, words: Set[str]) -> bool:
 
 def creates_unpicklable(outline: Outline, project: Project, kind: ReportedObjectKind) -> bool:
     """Return whether a module creates an unpicklable object of a kind."""
-    return bool(find_unpicklable_objects(project).in_file(outline.path, kind))
+    return bool(find_unpicklable_objects(project).objects_in_file(outline.path, kind))
 
 
 def unpicklable_matches(
     module: Module, project: Project, kind: ReportedObjectKind, reported_offsets: Iterable[int] = ()
 ) -> Iterator[RuleMatch]:
     """Yield a finding for each unpicklable object of a kind, except at ``reported_offsets``."""
-    known = {_bare(module, offset) for offset in reported_offsets}
-    for offset, found in find_unpicklable_objects(project).places(module, kind):
-        if _bare(module, offset) not in known:
-            yield RuleMatch(offset, _message(found))
+    known = {_skip_opening_brackets(module, offset) for offset in reported_offsets}
+    for offset, found in find_unpicklable_objects(project).remaining_objects(module, kind):
+        if _skip_opening_brackets(module, offset) not in known:
+            yield RuleMatch(offset, _message_for_object(found))
 
 
-def _bare(module: Module, offset: int) -> int:
+def _skip_opening_brackets(module: Module, offset: int) -> int:
     """Return the first offset after any spaces and opening brackets.
 
-    Two offsets of the same expression are then equal, whether or not one of them includes its brackets.
+    So the offset of an expression is the same with and without the brackets around it.
     """
     match = _OPENING.match(module.text, offset)
     return match.end() if match else offset
 
 
-def _message(found: UnpicklableObject) -> str:
+def _message_for_object(found: UnpicklableObject) -> str:
     node = found.place.node
     name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else ""
     match found.sort:

@@ -1,4 +1,4 @@
 """Parse a project's modules: trees, spans, scopes, qualified names, names across files, and the project's code style.
 
-Of the packages of this project, this package may import only ``source`` and ``plans``. No code in it is about PyTorch.
+From this repository, the package may import only ``source`` and ``plans``. It contains no code about PyTorch.
 """

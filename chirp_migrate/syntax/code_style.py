@@ -30,14 +30,15 @@ else:
 __all__ = ["CodeStyle", "ruff_table"]
 
 _RUFF_FILES = (".ruff.toml", "ruff.toml", "pyproject.toml")
-#: Files and their sections with settings of yapf and flake8, in the format of configparser.
+#: Files with settings of yapf and flake8 in the format of configparser, each with the section of the settings.
 _YAPF = ((".style.yapf", "style"), ("setup.cfg", "yapf"))
 _FLAKE8 = ((".flake8", "flake8"), ("setup.cfg", "flake8"), ("tox.ini", "flake8"), ("setup.cfg", "pycodestyle"))
 #: Line lengths of yapf's styles that permit longer lines than PEP 8.
 _YAPF_LENGTHS = {"google": 80, "yapf": 80, "facebook": 80}
 _PEP8, _BLACK, _WIDEST = 79, 88, 120
 _INDENT = 4
-#: Text of comments such as ``# chirp: ignore``, which apply to their line. A statement with it is not reformatted.
+#: Text of comments such as ``# chirp: ignore``, which apply to their line. Statements with this text are not
+#: reformatted.
 _OWN_COMMENT = "chirp:"
 
 
@@ -47,13 +48,13 @@ class CodeStyle:
 
     Attributes:
         root: folder of the project. Settings are read from this folder and the folders above it, up to the top of the
-            git work tree. None: no settings are read.
+            git work tree. None means that no settings are read.
     """
 
     root: Path | None = None
 
     def load(self) -> None:
-        """Import black and read the settings now, not when the first statement is written."""
+        """Import black and read the settings now, not before the first statement is formatted."""
         import black  # noqa: F401
 
         _ = self._settings
@@ -61,7 +62,7 @@ class CodeStyle:
     def longest_line(self, text: str) -> int:
         """Return the largest permitted line length, in columns, for a file with this text.
 
-        Without a setting, it is the length of the file's longest line: at least 88, at most 120.
+        Without a setting, the limit is the length of the file's longest line, but at least 88 and at most 120.
         """
         if self.configured_length is not None:
             return self.configured_length
@@ -72,14 +73,14 @@ class CodeStyle:
         """Return the largest line length of the project's settings, in columns; None without such a setting."""
         return self._settings.get("line_length")
 
-    def is_kept(self, code: str, text: str) -> bool:
+    def has_black_layout(self, code: str, text: str) -> bool:
         """Return whether code is in black's layout.
 
-        A single line does not count as black's layout if the file's calls that span several lines have another layout.
+        A single line does not count if calls in the file that span several lines have another layout than black's.
 
         Args:
-            code: lines of a file: whole statements, or the head of a block.
-            text: the text of that file.
+            code: lines of a file, either whole statements or the header of a block.
+            text: the text of the file.
         """
         if "\n" not in code.strip("\r\n") and self.closes_behind_arguments(text):
             return False
@@ -96,14 +97,14 @@ class CodeStyle:
         """Return ``after`` in black's layout if ``before`` is in black's layout; else ``after`` unchanged.
 
         Args:
-            before: lines of ``text``: whole statements of one block, or the head of a block.
-            after: the lines that replace them.
+            before: lines of ``text``, either whole statements of one block or the header of a block.
+            after: the lines that replace ``before``.
             text: the text of the file that contains ``before``.
         """
-        if not after.strip() or not self.is_kept(before, text):
+        if not after.strip() or not self.has_black_layout(before, text):
             return after
-        if self.configured_length is None and _fits(after, self.longest_line(text)):
-            return after  # black would break the line only because of the comment at its end
+        if self.configured_length is None and _fits_without_comment(after, self.longest_line(text)):
+            return after  # only the comment at its end makes the line too long for black
         return self._lay_out_by_black(after, text) or after
 
     @cached_property
@@ -129,15 +130,18 @@ class CodeStyle:
         opens = lines.rstrip().endswith(":")
         inside = f"{' ' * _INDENT * (depth + 1)}pass\n" if opens else ""
         try:
-            written = black.format_str(f"{around}{lines}{inside}", mode=self._mode(longest))
+            written = black.format_str(f"{around}{lines}{inside}", mode=self._black_mode(longest))
             if self._settings.get("trailing_commas") and (ended := _with_trailing_commas(written)) != written:
-                written = black.format_str(ended, mode=self._mode(longest))
-        except (ValueError, AssertionError):  # black cannot parse a clause such as `else:`, or text that is not Python
+                written = black.format_str(ended, mode=self._black_mode(longest))
+        except (
+            ValueError,
+            AssertionError,
+        ):  # black parses neither a clause such as `else:` nor text that is not Python
             return None
         found = written.split("\n")[depth : -2 if opens else -1]
         return "".join(f"{line}{newline}" for line in found) if lines.endswith("\n") else newline.join(found)
 
-    def _mode(self, longest: int) -> black.Mode:
+    def _black_mode(self, longest: int) -> black.Mode:
         import black
 
         apart = ("line_length", "trailing_commas")
@@ -146,12 +150,12 @@ class CodeStyle:
 
     @cached_property
     def _settings(self) -> Mapping[str, Any]:
-        """Return options for ``black.Mode``, and ``trailing_commas``: whether a linter requires trailing commas.
+        """Return the options for ``black.Mode``, and ``trailing_commas``, which is True if a linter requires them.
 
-        Options that the project's settings do not have are missing.
+        Options without a setting in the project are missing.
         """
-        for folder in _folders(self.root):
-            for found in (_black_settings(folder), _ruff_settings(folder), _lengths_elsewhere(folder)):
+        for folder in _folders_upwards(self.root):
+            for found in (_black_settings(folder), _ruff_settings(folder), _length_of_other_tools(folder)):
                 if found:
                     return found
         return {}
@@ -176,25 +180,25 @@ def _closes_behind_arguments(text: str) -> bool:
         if line > (call.func.end_lineno or 0) and last[0] == last[1]:  # the last argument is on one line
             is_below = not lines[line - 1].encode()[: column - 1].strip()
             ends[given[0].lineno > (call.func.end_lineno or 0), is_below] += 1
-    # Calls whose arguments begin on a new line decide; without such calls, the other calls decide.
+    # Only calls whose arguments begin on a new line count. Without such calls, all calls count.
     hangs = bool(ends[True, True] + ends[True, False])
     return ends[hangs, False] > ends[hangs, True]
 
 
-def _fits(line: str, length: int) -> bool:
-    """Return whether ``line`` is one line with a comment at its end, and fits into ``length`` without the comment."""
+def _fits_without_comment(line: str, length: int) -> bool:
+    """Return whether ``line`` is a single line with a comment at its end, and fits into ``length`` without it."""
     code, mark, _ = line.rstrip().rpartition("  # ")
     return bool(mark) and "\n" not in code and len(code) <= length
 
 
 def ruff_table(root: Path) -> tuple[Path, Mapping[str, Any]] | None:
-    """Return ruff's settings for ``root``, and the folder that contains them; None if there are none.
+    """Return the folder that contains ruff's settings for ``root``, and the settings; None without settings.
 
     Raises:
         ValueError: a file with settings is not TOML.
         OSError: a file with settings cannot be read.
     """
-    for folder in _folders(root):
+    for folder in _folders_upwards(root):
         table = _ruff_in(folder, _toml)
         if table is not None:
             return folder, table
@@ -202,7 +206,7 @@ def ruff_table(root: Path) -> tuple[Path, Mapping[str, Any]] | None:
 
 
 def _ruff_in(folder: Path, read: Callable[[Path], Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return ruff's settings in a folder; None if it has none."""
+    """Return ruff's settings in a folder; None if the folder has no settings."""
     for name in _RUFF_FILES:
         content = read(folder / name)
         table = _table(content, "ruff") if name == "pyproject.toml" else content or None
@@ -211,7 +215,7 @@ def _ruff_in(folder: Path, read: Callable[[Path], Mapping[str, Any]]) -> Mapping
     return None
 
 
-def _folders(root: Path | None) -> Iterator[Path]:
+def _folders_upwards(root: Path | None) -> Iterator[Path]:
     """Yield ``root`` and the folders above it, up to the top of the work tree."""
     for folder in (root, *root.parents) if root is not None else ():
         yield folder
@@ -224,7 +228,7 @@ def _black_settings(folder: Path) -> Mapping[str, Any]:
     if table is None:
         return {}
     return {
-        "line_length": _number(table.get("line-length", table.get("line_length")), _BLACK),
+        "line_length": _parse_number(table.get("line-length", table.get("line_length")), _BLACK),
         "string_normalization": not table.get("skip-string-normalization"),
         "magic_trailing_comma": not table.get("skip-magic-trailing-comma"),
         "preview": bool(table.get("preview")),
@@ -237,15 +241,15 @@ def _ruff_settings(folder: Path) -> Mapping[str, Any]:
         return {}
     layout = table.get("format", {})
     return {
-        "line_length": _number(table.get("line-length"), _BLACK),
+        "line_length": _parse_number(table.get("line-length"), _BLACK),
         "string_normalization": bool(layout) and layout.get("quote-style", "double") == "double",
         "magic_trailing_comma": not layout.get("skip-magic-trailing-comma"),
-        "trailing_commas": _selects(table, "COM812"),
+        "trailing_commas": _selects_rule(table, "COM812"),
     }
 
 
-def _selects(ruff: Mapping[str, Any], code: str) -> bool:
-    """Return whether ruff's settings select its rule ``code``: the longest prefix of the code in them decides."""
+def _selects_rule(ruff: Mapping[str, Any], code: str) -> bool:
+    """Return whether ruff's settings select its rule ``code``; the longest prefix of ``code`` takes precedence."""
     lint = {**ruff, **ruff.get("lint", {})}
     selected = [*lint.get("select", ()), *lint.get("extend-select", ())]
     best = max((len(one) for one in selected if code.startswith(one)), default=0 if "ALL" in selected else -1)
@@ -266,14 +270,14 @@ def _with_trailing_commas(code: str) -> str:
     return b"\n".join(lines).decode()
 
 
-def _lengths_elsewhere(folder: Path) -> Mapping[str, Any]:
-    """Return the line length that yapf's settings permit; without such settings, the length of flake8's settings."""
+def _length_of_other_tools(folder: Path) -> Mapping[str, Any]:
+    """Return the line length of yapf's settings, or else of flake8's settings; empty without both."""
     tables = [_table(_readable_toml(folder / "pyproject.toml"), "yapf"), *_sections(folder, _YAPF)]
     for yapf in filter(None, tables):
         based_on = str(yapf.get("based_on_style", "pep8")).strip()
-        return {"line_length": _number(yapf.get("column_limit"), _YAPF_LENGTHS.get(based_on, _PEP8))}
+        return {"line_length": _parse_number(yapf.get("column_limit"), _YAPF_LENGTHS.get(based_on, _PEP8))}
     for flake8 in _sections(folder, _FLAKE8):
-        return {"line_length": _number(flake8.get("max-line-length", flake8.get("max_line_length")), _PEP8)}
+        return {"line_length": _parse_number(flake8.get("max-line-length", flake8.get("max_line_length")), _PEP8)}
     return {}
 
 
@@ -283,7 +287,7 @@ def _sections(folder: Path, places: tuple[tuple[str, str], ...]) -> Iterator[Map
         try:
             parser.read_string(read_file(folder / name).decode("utf-8"))
         except (OSError, ValueError, configparser.Error):
-            continue  # the tool itself could not read it either
+            continue  # yapf or flake8 could not read the file either
         if parser.has_section(section):
             yield dict(parser.items(section))
 
@@ -309,6 +313,6 @@ def _table(content: Mapping[str, Any], tool: str) -> Mapping[str, Any] | None:
     return found
 
 
-def _number(value: object, otherwise: int) -> int:
+def _parse_number(value: object, otherwise: int) -> int:
     found = re.match(r"\s*(\d+)\s*(?:[#;]|$)", str(value))
     return int(found.group(1)) if found else otherwise

@@ -14,7 +14,7 @@ _READER = re.compile(r"(?m)^[ \t]+(?:def|cpdef)\b[^(\n]*\b__getitem__[ \t]*\(")
 
 
 def compiled_class_has_getitem(text: str, class_name: str) -> bool:
-    """Return whether a compiled class has a ``__getitem__``, so that loaders read single samples from its objects.
+    """Return whether a compiled class has a ``__getitem__``, with which loaders read single samples.
 
     A method that the class inherits from a class in the same file counts.
 

@@ -1,15 +1,16 @@
-"""Regular expressions for the text between two words of code, for searches in unparsed text.
+"""Regular expressions for searches in unparsed code: they match the text between two words of code.
 
 The searched text may be anything, so the cost of a search must be linear in the length of the text. For this reason,
-the number of comments in a gap is limited. Some patterns extend up to a bracket that may be missing. They end at the
-next place in the text where the pattern could begin again.
+the number of comments in a gap is limited. Some patterns extend up to a bracket that may be missing. Such a pattern
+ends at the next place in the text where it could begin again.
 """
 
 from __future__ import annotations
 
 __all__ = ["CALL", "GAP", "LINE", "TO_BASE", "TO_STRING_OF_SETATTR"]
 
-#: A whole comment, to the end of its line. If parts of comments could match, n characters `#` would match in 2**n ways.
+#: A whole comment, to the end of its line. If a part of a comment could match, `n` characters `#` would match in 2**n
+#: ways.
 _COMMENT = r"#[^\r\n]{0,500}(?![^\r\n])"
 #: Any blanks, line ends, backslashes at line ends, parentheses and comments.
 GAP = rf"[\s\\()]*(?:{_COMMENT}[\s\\()]*){{0,20}}"

@@ -1,7 +1,7 @@
 """Place and write imports as the project's own tool would, with isort and the project's settings.
 
-If the project sorts imports with ruff, ruff's settings are translated to isort's. Without settings, isort's profile for
-black applies.
+If the project sorts imports with ruff, the module translates ruff's settings to isort's settings. Without settings,
+isort's profile for black applies.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ class ImportStyle:
 
     Attributes:
         root: folder of the project. Settings are read from this folder and the folders above it, up to the top of the
-            git work tree. None: no settings are read.
-        is_vendored: whether ``root`` contains a copy of the runtime (``chirpid_patch``), which then counts as a package
-            of the project.
+            git work tree. None means that no settings are read.
+        is_vendored: whether ``root`` contains a copy of the runtime (``chirpid_patch``). The copy then counts as a
+            package of the project.
     """
 
     root: Path | None = None
     is_vendored: bool = False
 
     def load(self) -> None:
-        """Import isort and read the settings now, not when the first import is written."""
+        """Import isort and read the settings now, not before the first import is written."""
         _ = self._read
 
     @property
@@ -76,7 +76,7 @@ class ImportStyle:
 
     @cached_property
     def is_configured(self) -> bool:
-        """Return whether the project sorts imports: it has isort's settings, ruff's rule, or another sorting tool."""
+        """Return whether the project sorts imports: by isort's settings, by ruff's rule, or by another tool."""
         if self.root is None:
             return False
         if _has_settings(self.config):
@@ -92,20 +92,20 @@ class ImportStyle:
 
     @property
     def problem(self) -> str:
-        """Return why the project's settings cannot be used; "" if they can."""
+        """Return why the project's settings cannot be used; "" if there is no problem."""
         return self._read[1]
 
     @cached_property
     def _read(self) -> tuple[list[isort.Config], str]:
-        """Return isort's possible configurations, the preferred one first, and why another one cannot be used."""
+        """Return isort's usable configurations, the preferred first, and why a configuration cannot be used."""
         import isort  # the import takes a sixth of a second, and only commands that rewrite need isort
         from isort.exceptions import ISortError
 
         if self.root is None:
-            # Otherwise isort would treat modules in the working directory as the project's own.
+            # Without these paths, isort would treat modules in the working directory as the project's own.
             nowhere = Path(os.devnull)
             return [isort.Config(profile="black", directory=str(nowhere), src_paths=(nowhere,))], ""
-        plain, found, problem = _plain(self.root), [], ""
+        plain, found, problem = _default_options(self.root), [], ""
         try:
             own = isort.Config(settings_path=str(self.root))
             found += [own] if _has_settings(own) else []
@@ -133,7 +133,7 @@ class ImportStyle:
         the present order of ``imports`` decides which settings apply.
 
         Args:
-            imports: text of consecutive import statements, with the newline of the last one.
+            imports: text of consecutive import statements, including the last newline.
             line: text of another import statement.
         """
         newline = "\r\n" if "\r\n" in imports else "\n"
@@ -153,12 +153,12 @@ class ImportStyle:
                 return None
         return edits
 
-    def written(self, line: str) -> str:
-        """Return an import as isort would write it: wrapped if too long, names sorted, without a newline."""
+    def format_import(self, line: str) -> str:
+        """Return an import as isort would write it: with sorted names, wrapped if too long, without a newline."""
         return _sort_imports(line, self.config).strip()
 
-    def rewritten(self, before: str, after: str) -> str:
-        """Return the import ``after`` as isort would write it if isort would not change ``before``; else unchanged."""
+    def reformat_import(self, before: str, after: str) -> str:
+        """Return the import ``after`` in isort's layout if ``before`` is in isort's layout, else unchanged."""
         newline = "\r\n" if "\r\n" in before else "\n"
         old, new = (text.replace(newline, "\n") for text in (before, after))
         for config in self._read[0]:
@@ -195,14 +195,14 @@ def _sort_imports(imports: str, config: isort.Config) -> str:
     return isort.code(imports, config=config)
 
 
-def _plain(root: Path) -> dict[str, Any]:
+def _default_options(root: Path) -> dict[str, Any]:
     plain = {"profile": "black", "directory": str(root), "src_paths": (root / "src", root)}
     length = CodeStyle(root).configured_length
     return plain if length is None else {**plain, "line_length": length}
 
 
 def _ruff_options(root: Path) -> dict[str, Any]:
-    """Return ruff's settings for ``root`` under isort's names; empty if there are none."""
+    """Return ruff's settings for ``root`` under isort's names; empty without settings."""
     found = ruff_table(root)
     if found is None:
         return {}
@@ -214,7 +214,7 @@ def _ruff_options(root: Path) -> dict[str, Any]:
     options |= {f"known_{name}": modules for name, modules in custom.items()}
     options["sections"] = [_SECTIONS.get(name, name.upper()) for name in sorting.get("section-order", _SECTIONS)]
     options["no_lines_before"] = [_SECTIONS.get(name, name.upper()) for name in options.get("no_lines_before", ())]
-    # Ruff treats the package of the importing module as the project's own, wherever ``src`` points.
+    # Ruff treats the package of the importing module as the project's own, whatever the setting ``src``.
     packages = [file.parent.name for place in ("", "src") for file in (folder / place).glob("*/__init__.py")]
     options["known_first_party"] = [*options.get("known_first_party", ()), *packages]
     options["src_paths"] = tuple(folder / one for one in table.get("src", (".", "src")))

@@ -1,6 +1,6 @@
 """Find the names that a module binds at its top level.
 
-The search uses ``ast``, which is faster than LibCST and sufficient to resolve a name.
+The search uses ``ast``, which is faster than LibCST, and sufficient to resolve names.
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ def absolute_name(name: str, package: str) -> str:
 
 
 def qualified_member_name(source: str, name: str) -> str:
-    """Return the qualified name of a member of a module; the module's name may have leading dots."""
+    """Return the qualified name of a member of the module ``source``, whose name may have leading dots."""
     return f"{source}{name}" if source.endswith(".") else f"{source}.{name}"
 
 
 @dataclass(frozen=True)
 class ImportTable:
-    """The names that a module's scope has: bound by a statement at the top level, or by a function with ``global``.
+    """The names in a module's scope, which top-level statements bind, or functions with a ``global`` statement.
 
     Attributes:
         imports: for each imported name, its possible qualified names. Relative names are made absolute.
-        stars: absolute names of the modules from which ``from … import *`` imports.
-        later_stars: for each name that is bound above such a star import, the modules of the star imports below it.
+        stars: absolute names of the modules that ``from … import *`` statements import from.
+        later_stars: for each name that is bound above an ``import *``, the modules of all ``import *`` below the
+            binding.
         classes: for each class, the dotted names of its bases ("" for a base that is no dotted name).
         functions: names of the functions.
         values: names that are bound in any other way, such as by an assignment.
-        exported: the names in ``__all__``; None if the module assigns no single literal list or tuple to it.
+        exported: the names in ``__all__``; None if the module does not assign a single literal list or tuple to
+            ``__all__``.
         parameters: for each function and class at the top level, the names of its parameters in order.
     """
 
@@ -58,7 +60,7 @@ class ImportTable:
 
         Args:
             tree: the module.
-            package: dotted name of the package that its relative imports start from.
+            package: dotted name of the package in which the module's relative imports start.
             has_globals: whether a function may contain ``global``.
         """
         table = cls()
@@ -70,7 +72,7 @@ class ImportTable:
                         name = alias.asname or alias.name.partition(".")[0]
                         table.imports.setdefault(name, set()).add(alias.name if alias.asname else name)
                 case ast.ImportFrom():
-                    table._take(node, package)
+                    table._add_import(node, package)
                 case ast.ClassDef():
                     table.classes[node.name] = [_dotted_name(base) for base in node.bases]
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -96,7 +98,7 @@ class ImportTable:
                     table.parameters.setdefault(statement.name, _parameters(statement))
         return replace(table, exported=exported)
 
-    def _take(self, node: ast.ImportFrom, package: str) -> None:
+    def _add_import(self, node: ast.ImportFrom, package: str) -> None:
         source = absolute_name("." * node.level + (node.module or ""), package)
         for alias in node.names:
             if alias.name == "*":
@@ -124,7 +126,7 @@ class ImportTable:
         return name in self.classes or name in self.functions or name in self.values
 
     def exports(self, name: str) -> bool:
-        """Return whether ``import *`` from this module would import ``name``, if the module has that name."""
+        """Return whether an ``import *`` from this module would import ``name``, if the module binds ``name``."""
         return name in self.exported if self.exported is not None else not name.startswith("_")
 
 
@@ -146,7 +148,7 @@ def _dotted_name(node: ast.expr) -> str:
 
 
 def _literals(display: ast.List | ast.Tuple) -> set[str] | None:
-    """Return the strings of a literal list; ``None`` if it contains anything else."""
+    """Return the strings of a literal list; ``None`` if the list contains anything but strings."""
     values = [one.value if isinstance(one, ast.Constant) else None for one in display.elts]
     return {one for one in values if isinstance(one, str)} if all(isinstance(one, str) for one in values) else None
 

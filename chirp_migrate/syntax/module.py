@@ -1,7 +1,7 @@
 """Parse a Python module with LibCST, and find the exact spans and the qualified names of its nodes.
 
-LibCST is only used for reading: no code changes the tree. Spans are code-point offsets into the decoded text, so that
-rules can return :class:`~chirp_migrate.plans.plan.Edit` objects for the original source.
+No code changes the tree. Spans are code-point offsets into the decoded text, so rules can return
+:class:`~chirp_migrate.plans.plan.Edit` objects for the original source.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _T = TypeVar("_T")
 _LAYOUT = re.compile(
     r"whitespace|leading_lines|lines_after|header|footer|[lr]par|[lr]bracket|[lr]brace|comma|equal|semicolon|indent"
 )
-#: Types of those fields of LibCST nodes that contain no nodes.
+#: Types of the fields of LibCST nodes that contain no nodes.
 _TEXTS = (str, str | None, bool)
 
-#: Values that code assigns to a name if the import of the name failed (``DataLoader = None``).
+#: Values that code assigns to a name after a failed import of the name (``DataLoader = None``).
 _PLACEHOLDERS = frozenset({"None", "object", "Any"})
 
 
@@ -57,14 +57,14 @@ _NO_CODE = frozenset(
     {"id", "attr", "ctx", "op", "ops", "kind", "level", "module", "conversion", "simple", "type_comment"}
 )
 CODE_FIELDS = _CodeFields()
-#: Largest depth of a tree, in levels of ``ast`` nodes, at which every analysis can recurse over it.
+#: Largest depth of a tree, in levels of ``ast`` nodes, for which every analysis can recurse over the tree.
 _DEEPEST = 600
-#: Only in a tree with at most this many levels is a recursion error a defect of this program.
+#: Largest depth of a tree, in levels, for which a recursion error is a defect of this program.
 _DEEP = 100
 
 
 class UnparsableModule(Exception):
-    """Raised for a text that cannot be parsed as Python; the message has the reason."""
+    """Raised for a text that cannot be parsed as Python. The message is the reason."""
 
 
 def is_deeply_nested(text: str) -> bool:
@@ -88,18 +88,17 @@ def _is_deeper(tree: ast.AST, limit: int) -> bool:
 
 @lru_cache(maxsize=4)
 def syntax_tree(text: str) -> ast.Module:
-    """Parse ``text`` with Python's own parser (top-level ``await`` allowed, for notebooks).
+    """Parse ``text`` with Python's own parser, which also accepts top-level ``await``, as in notebooks.
 
-    Callers must not change the tree.
-
-    Text that is nested too deeply is refused, because LibCST would recurse over it without a limit.
+    Callers must not change the tree. Text that is nested too deeply is refused, because LibCST would recurse over the
+    text without a limit.
 
     Raises:
         UnparsableModule: the text is not Python of the running version.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # such as "invalid escape sequence", which concerns only the user's code
+            warnings.simplefilter("ignore")  # warnings such as "invalid escape sequence" are about the user's code
             tree = compile(text, "<module>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
             if _is_deeper(tree, _DEEPEST):
                 raise RecursionError
@@ -159,23 +158,23 @@ class Module:
         return found
 
     def drop_cache(self) -> None:
-        """Drop all cached results and stop caching: the results refer to this module and would keep it in memory."""
+        """Drop all cached results, which refer to this module and would keep it in memory, and stop caching."""
         self._analyses.clear()
         self._keeps = False
 
     @property
     def name(self) -> str:
-        """Return the dotted module name as the backend imports it from its root (``utils.training_engine``)."""
+        """Return the module's dotted name for imports from the backend's root (``utils.training_engine``)."""
         return module_name(self.path)
 
     @property
     def package(self) -> str:
-        """Return the dotted name of the package that relative imports of this module start from."""
+        """Return the dotted name of the package in which relative imports of this module start."""
         return package_name(self.path)
 
     @cached_property
     def newline(self) -> str:
-        """Return the newline at the end of the module's first line; a line feed if the module has one line only."""
+        """Return the newline at the end of the module's first line; a line feed if no line has a newline."""
         found = _NEWLINE.search(self.text)
         return found.group() if found else "\n"
 
@@ -215,7 +214,7 @@ class Module:
         return [node for kind in types for node in by_type.get(kind, ())]  # type: ignore[misc]
 
     def named(self, name: str) -> list[cst.Name]:
-        """Return every occurrence of a name, in order of the text: variables, attributes, keywords and definitions."""
+        """Return all occurrences of a name in order of the text: variables, attributes, keywords and definitions."""
         return self._by_name.get(name, [])
 
     @cached_property
@@ -232,14 +231,16 @@ class Module:
 
     @cached_property
     def _statement_offsets(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
-        """Return three offsets of each statement: start with its decorators, start without decorators, and end.
+        """Return three offsets of each statement: the start with decorators, the start without them, and the end.
 
         The offsets come from ``ast``. An ``elif`` part does not count as a statement.
         """
         read = zip(self._index[2], _nested_statements(syntax_tree(self.text).body), strict=True)
-        return {node: self._place(same) for node, same in read if not isinstance(self.parents[node], cst.If)}
+        return {
+            node: self._offsets_of_statement(same) for node, same in read if not isinstance(self.parents[node], cst.If)
+        }
 
-    def _place(self, same: ast.stmt) -> tuple[int, int, int]:
+    def _offsets_of_statement(self, same: ast.stmt) -> tuple[int, int, int]:
         start = self.offset(same.lineno, same.col_offset)
         end = self.offset(same.end_lineno or 0, same.end_col_offset or 0)
         decorators: list[ast.expr] = getattr(same, "decorator_list", [])
@@ -252,7 +253,7 @@ class Module:
         return type(node) is cst.SimpleStatementLine or node in self._statement_offsets
 
     def _span_from_ast(self, node: cst.CSTNode) -> tuple[int, int] | None:
-        """Return the span of a statement or block; None if it ends with a semicolon, and for other nodes."""
+        """Return the span of a statement or block; None for other nodes, and if a semicolon ends the statement."""
         first, last = (node.body[0], node.body[-1]) if isinstance(node, cst.IndentedBlock) else (node, node)
         start, end = (
             self._statement_offsets.get(_small_statement(first, 0)),
@@ -261,7 +262,7 @@ class Module:
         return None if start is None or end is None or self.text[end[2] - 1] == ";" else (start[1], end[2])
 
     def _spans_by_codegen(self, node: cst.CSTNode) -> Mapping[cst.CSTNode, tuple[int, int]]:
-        """Return the spans of all nodes in the statement around ``node``, or in the head of that statement.
+        """Return the spans of all nodes in the statement around ``node``, or in the header of this statement.
 
         LibCST generates the code of the statement. The positions of the nodes in the generated code give the spans.
         """
@@ -277,7 +278,7 @@ class Module:
         return node_spans(self.tree, self.text)
 
     def offset(self, line: int, units: int) -> int:
-        """Return the offset in the text of a position from ``ast``: a line, and a column in bytes (``units``)."""
+        """Return the offset in the text of a position from ``ast``: a line, and a column in UTF-8 bytes (``units``)."""
         start = self.line_starts[line - 1]
         before = self.text[start : start + units]
         return start + (units if before.isascii() else len(before.encode()[:units].decode()))
@@ -287,7 +288,7 @@ class Module:
         return self._statement_offsets[_small_statement(statement, 0)][0]
 
     def statements_at(self, offsets: Iterable[int]) -> list[Statement]:
-        """Return, for each offset, the last top-level statement that starts at the offset or before it."""
+        """Return the last top-level statement at or before each offset, without duplicates, in order of the text."""
         starts = [self.statement_start(statement) for statement in self.tree.body]
         places = {bisect_right(starts, offset) - 1 for offset in offsets} - {-1}
         return [self.tree.body[place] for place in sorted(places)]
@@ -339,15 +340,15 @@ class Module:
         """Return the possible qualified names of ``node``; callers must not change the set.
 
         Relative imports are made absolute. A name that this module defines gets the module's own dotted name as a
-        prefix. For a name that only ``import *`` can have bound, the result has one qualified name for every module
-        that the name may come from.
+        prefix. If only an ``import *`` can have bound the name, the result has one qualified name for each module with
+        such an import.
         """
         if node not in self._qualified:
             self._qualified[node] = self._names_for(node)
         return self._qualified[node]
 
     def _names_for(self, node: cst.CSTNode) -> set[str]:
-        path = _path(node)
+        path = _dotted_path(node)
         if path is None:
             return set()
         name, _, rest = path.partition(".")
@@ -378,11 +379,11 @@ class Module:
 
     @property
     def _stars(self) -> list[tuple[str, cst.ImportFrom]]:
-        return [star for star in self.scopes.stars if not _never_loads(star[0])]
+        return [star for star in self.scopes.stars if not _lacks_loading_names(star[0])]
 
     def names_from_later_stars(self, node: cst.CSTNode) -> set[str]:
-        """Return the qualified names that ``node`` has if an ``import *`` below its bindings rebinds the name."""
-        path = _path(node)
+        """Return the qualified names that ``node`` gets if an ``import *`` below its bindings rebinds the name."""
+        path = _dotted_path(node)
         if path is None or not self.scopes.stars:
             return set()
         found = self.scopes.lookup(path.partition(".")[0], node)
@@ -397,18 +398,18 @@ class Module:
         return absolute_name(name, self.package)
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """Yield the parents of ``node``, from the nearest one to the module."""
+        """Yield the ancestors of ``node``, from its parent to the module."""
         current = self.parents.get(node)
         while current is not None:
             yield current
             current = self.parents.get(current)
 
     def enclosing_function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
-        """Return the innermost function definition around ``node``; None if there is none."""
+        """Return the innermost function definition around ``node``; None outside of functions."""
         return next((a for a in self.ancestors(node) if isinstance(a, cst.FunctionDef)), None)
 
     def enclosing_class(self, node: cst.CSTNode) -> cst.ClassDef | None:
-        """Return the innermost class definition around ``node``; None if there is none."""
+        """Return the innermost class definition around ``node``; None outside of classes."""
         return next((a for a in self.ancestors(node) if isinstance(a, cst.ClassDef)), None)
 
     def enclosing_scope(self, node: cst.CSTNode) -> cst.CSTNode:
@@ -427,7 +428,7 @@ class Module:
 
 
 def _small_statement(statement: cst.CSTNode, place: int) -> cst.CSTNode:
-    """For a line of statements, return the statement at index ``place``; for any other node, the node itself."""
+    """Return the statement at index ``place`` of a line of statements; for any other node, return the node itself."""
     return statement.body[place] if isinstance(statement, cst.SimpleStatementLine) else statement
 
 
@@ -453,14 +454,15 @@ def module_name(path: str) -> str:
 
 @cache
 def package_name(path: str) -> str:
-    """Return the dotted name of the package that relative imports of the module at ``path`` start from."""
+    """Return the dotted name of the package in which relative imports of the module at ``path`` start."""
     return ".".join(PurePosixPath(path).parent.parts)
 
 
-def _path(node: cst.CSTNode) -> str | None:
-    """Return the dotted path of a name or attribute, and the name of a definition; ``None`` for other nodes.
+def _dotted_path(node: cst.CSTNode) -> str | None:
+    """Return the dotted path of a name or attribute, or the name of a definition; ``None`` for other nodes.
 
-    For a call, the result is the dotted path of the called function; for a subscript, that of the subscripted value.
+    For a call, the result is the dotted path of the called function. For a subscript, it is the dotted path of the
+    subscripted value.
     """
     if isinstance(node, cst.Call):
         node = node.func
@@ -475,7 +477,7 @@ def _path(node: cst.CSTNode) -> str | None:
     return ".".join([node.value, *reversed(parts)]) if isinstance(node, cst.Name) else None
 
 
-def _never_loads(source: str) -> bool:
+def _lacks_loading_names(source: str) -> bool:
     """Return whether ``import *`` from a module binds no class or function for data loading."""
     first = source.partition(".")[0]
     return first in sys.stdlib_module_names or source in ("torch", "torch.nn", "torch.nn.functional", "numpy")
@@ -483,7 +485,7 @@ def _never_loads(source: str) -> bool:
 
 @cache
 def _code_fields(kind: type[cst.CSTNode]) -> Callable[[cst.CSTNode], tuple[Any, ...]]:
-    """Return a function that reads those fields of a node that contain code, in order of the text."""
+    """Return a function that reads the fields of a node that contain code, in order of the text."""
     names = [one.name for one in fields(kind) if not _LAYOUT.search(one.name) and one.type not in _TEXTS]
     if not names:
         return lambda node: ()
@@ -497,7 +499,7 @@ def _is_statement(kind: type[cst.CSTNode]) -> bool:
 
 
 class _NodeTypes(dict[type, bool]):
-    """Cache whether a type is a type of LibCST nodes, because ``isinstance`` with an abstract class is slow."""
+    """Cache whether objects of a type are LibCST nodes, because ``isinstance`` with an abstract class is slow."""
 
     def __missing__(self, kind: type) -> bool:
         self[kind] = issubclass(kind, cst.CSTNode)

@@ -1,7 +1,7 @@
-"""Parse a module with Python's own ``ast``, to decide which rules need a tree by LibCST.
+"""Parse a module with Python's own ``ast``, to decide which rules need the slower tree by LibCST.
 
-Parsing with LibCST takes ten times as long. The functions here may return too many possible meanings of a name, but
-never too few.
+Parsing with LibCST takes ten times as long. The functions in this module may return too many possible meanings of a
+name, but never too few.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _NodeIndex:
 
 @lru_cache(maxsize=2)
 def _nodes_of(text: str) -> _NodeIndex:
-    """Return the nodes of a text, cached, because the text before and the text after a rewrite are used repeatedly."""
+    """Return the nodes of a text, cached, because a rewrite uses the texts before and after it repeatedly."""
     return _NodeIndex(text)
 
 
@@ -102,7 +102,7 @@ class Outline:
 
     @property
     def name(self) -> str:
-        """Return the dotted module name as the backend imports it from its root."""
+        """Return the module's dotted name for imports from the backend's root."""
         return module_name(self.path)
 
     @property
@@ -120,14 +120,14 @@ class Outline:
         return max(depths.values())
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield the parents of ``node``, from the nearest one to the module."""
+        """Yield the ancestors of ``node``, from its parent to the module."""
         while (parent := self.parents.get(node)) is not None:
             yield parent
             node = parent
 
     @cached_property
     def imports(self) -> dict[str, set[str]]:
-        """Return the possible qualified names of each imported name; under "*", the modules of ``import *``."""
+        """Return the possible qualified names of each imported name. The key "*" has the modules of ``import *``."""
         found: dict[str, set[str]] = defaultdict(set)
         package = package_name(self.path)
         for plain in self.find(ast.Import):
@@ -142,7 +142,7 @@ class Outline:
         return found
 
     def possible_names(self, node: ast.AST) -> set[str]:
-        """Return a superset of the possible qualified names of an expression; re-exports are not followed."""
+        """Return a superset of the possible qualified names of an expression, without following re-exports."""
         path = dotted_name(node)
         if path is None:
             return set()
@@ -164,7 +164,8 @@ class Outline:
 def dotted_name(node: ast.AST) -> str | None:
     """Return the dotted path of a name or attribute; ``None`` for other expressions.
 
-    For a call, the result is the dotted path of the called function; for a subscript, that of the subscripted value.
+    For a call, the result is the dotted path of the called function. For a subscript, it is the dotted path of the
+    subscripted value.
     """
     if isinstance(node, ast.Call):
         node = node.func

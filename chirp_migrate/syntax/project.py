@@ -1,4 +1,4 @@
-"""Look up names across all modules of the backend: which module defines a name, and which modules import it."""
+"""Look up names across all modules of the backend: find the module that defines a name, and modules that import it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _Asked = ParamSpec("_Asked")
 
 #: Largest total length, in code points, of the files whose trees are cached. A tree takes 300 bytes per code point.
 _CODE_KEPT = 200_000
-#: Largest number of cached results of one kind of name lookup. A result takes some 300 bytes.
+#: Largest number of cached results of one kind of name lookup. A result takes about 300 bytes.
 _ANSWERS_KEPT = 20_000
-#: Largest number of re-exports to follow (this also ends cycles of imports).
+#: Largest number of re-exports to follow. The limit also ends cycles of imports.
 _REEXPORT_LIMIT = 8
 #: Largest number of lookups to resolve one name.
 _LOOKUP_LIMIT = 200
@@ -41,8 +41,8 @@ _LOOKUP_LIMIT = 200
 _NO_TABLE = ImportTable()
 #: Libraries whose classes and functions the rules identify by qualified name.
 _LIBRARIES = frozenset({"numpy", "pandas", "PIL", "sklearn", "torch", "torchaudio", "torchvision", "tqdm"})
-#: Top-level names that an import finds outside the project, unless a file next to the script or a module at the root
-#: has the name.
+#: Top-level names that an import normally finds outside the project. The exceptions are a file of that name next to the
+#: script, and a module of that name at the root.
 _ELSEWHERE = (sys.stdlib_module_names | _LIBRARIES) - {"test"}
 #: Names for data loading that ``from torch.utils.data import *`` binds.
 _TORCH_DATA = re.compile(
@@ -61,7 +61,7 @@ _LONGEST_NAME = 200
 _CAPITAL = re.compile(r"[A-Z]")
 #: The header of a class, with its bases.
 _CLASS = re.compile(r"class\b(?<!\wclass)[\s\\]+(\w+)[\s\\]*\(([^)]*)")
-#: Parts of the bases in that header: square brackets, and words that may name a base.
+#: Parts of the bases in the header of a class: square brackets, and words that may name a base.
 _BASES = re.compile(r"[\[\]]|\w+")
 #: The gap between two words of a statement. ``_BEHIND`` is the gap after a word that may be in brackets or quotes.
 _GAP = r"[\s\\]*"
@@ -84,10 +84,10 @@ class Project:
 
     Args:
         texts: decoded source by posix path relative to the root.
-        notebooks: raw text of each notebook by path. Notebooks that are not in ``texts`` are only searched for imports.
+        notebooks: raw text of each notebook by path. A notebook that is not in ``texts`` is only searched for imports.
         name: dotted name of the root if the root is itself a package, else "".
-        import_style: how the project sorts imports; None: as isort sorts without settings.
-        code_style: how the project lays out code; None: each file keeps its own layout.
+        import_style: how the project sorts imports; None means isort's order without settings.
+        code_style: how the project lays out code; None means that each file keeps its own layout.
         settings: texts of configuration files (YAML, JSON, TOML, INI, gin) and Cython sources by path. Configuration
             files are only searched for names, and Cython sources for names and compiled classes.
     """
@@ -108,7 +108,7 @@ class Project:
         self._raw_notebooks = dict(notebooks or {})
         self._notebooks = {path: text for path, text in self._raw_notebooks.items() if path not in texts}
         self._name = name
-        self._modules: dict[str, Module | None] = {}  # the modules used last, the newest at the end
+        self._modules: dict[str, Module | None] = {}  # recently used modules, the latest at the end
         self._in_work = ""
         self._tables: dict[str, ImportTable | None] = {}
         self._held: dict[str, bool] = {}
@@ -120,17 +120,17 @@ class Project:
         self._on_path: dict[str, list[list[str]]] = {}  # words after each `sys.path` in a file, the last first
         self._named: dict[str, set[str]] = {}  # results of `aliases`
         self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
-        self._taken: dict[str, dict[str, set[str]]] = {}  # results of `_readers`
+        self._taken: dict[str, dict[str, set[str]]] = {}  # results of `_importing_files`
 
     @cached_property
     def _paths(self) -> dict[str, str]:
-        """Return the path of each module by its dotted names: from the root, and as part of the root's package."""
+        """Return the path of each module by its dotted name from the root, and by its name in the root's package."""
         named = {f"{self._name}.{module_name(path)}".rstrip("."): path for path in self._texts if self._name}
         return {**named, **{module_name(path): path for path in self._texts}}
 
     @cached_property
     def _below(self) -> dict[str, set[str]]:
-        """Return the names of modules as seen from the root, by their name as seen from a folder below the root.
+        """Return the dotted names of modules from the root, by their dotted names from a folder below the root.
 
         The module ``backend/utils/common.py`` may have the name ``utils.common`` in scripts in the folder ``backend``.
         """
@@ -150,7 +150,7 @@ class Project:
 
     @cached_property
     def _within(self) -> dict[tuple[str, str], set[str]]:
-        """Return the names of modules as seen from the root, by folder name and name as seen from the folder."""
+        """Return the dotted names of modules from the root, by a folder's name and the dotted name from this folder."""
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
         for name in map(module_name, self._texts):
             parts = name.split(".")
@@ -187,7 +187,7 @@ class Project:
         return self._texts[path]
 
     def has_file(self, path: str) -> bool:
-        """Return whether there is a readable file at ``path``."""
+        """Return whether the backend has a readable file at ``path``."""
         return path in self._texts
 
     def texts(self, word: str) -> Iterator[str]:
@@ -199,20 +199,20 @@ class Project:
         return self._words.paths_containing(*words)
 
     def update(self, path: str, text: str) -> None:
-        """Replace the text of one file; later analyses of other modules see the rewritten module."""
+        """Replace the text of one file. Later analyses of other modules use the new text."""
         before = self._texts[path]
         if before == text:
             return
         self._texts[path] = text
         self._words.changed(path, before)
-        self._forget(path)
+        self._drop_module(path)
         self._tables.pop(path, None)
         self._origins.clear()
         self._once.clear()
         # The names that other files import from a module do not depend on its text.
         self._taken = {path: self._taken[path]} if path in self._taken else {}
 
-    def _forget(self, path: str) -> None:
+    def _drop_module(self, path: str) -> None:
         module = self._modules.pop(path, None)
         if module is not None:
             module.drop_cache()
@@ -222,7 +222,8 @@ class Project:
 
         Args:
             path: path of a file of the backend.
-            in_work: whether rules are analysing this module; it stays parsed until the next such module.
+            in_work: whether rules analyse this module now. The module then stays parsed until the next call with
+                ``in_work``.
 
         Raises:
             UnparsableModule: the text is not Python.
@@ -234,14 +235,14 @@ class Project:
             for one in [one for one in self._modules if one not in (path, self._in_work)]:
                 if sum(len(self._texts[kept]) for kept in self._modules) <= _CODE_KEPT:
                     break
-                self._forget(one)
+                self._drop_module(one)
         module = self._modules[path] = self._modules.pop(path)
         if module is None:
             raise UnparsableModule("could not be read before")
         return module
 
     def table(self, path: str) -> ImportTable | None:
-        """Return the names that the module at ``path`` binds at its top level; ``None`` if it cannot be read."""
+        """Return the names that the module at ``path`` binds at its top level; ``None`` if the text is not Python."""
         if path not in self._tables:
             text = self._texts[path]
             try:
@@ -256,9 +257,9 @@ class Project:
         """Follow re-exports through modules of the backend, and return the qualified name of the definition.
 
         ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` if ``utils/common.py`` imports the class
-        from there. For a name that the backend defines, the result is the dotted name of the defining module from the
-        root, and the name. If a library has the same name as the module's top-level package, the result begins with a
-        dot. A name from outside the backend, or with several possible meanings, is returned unchanged.
+        from PyTorch. For a name that the backend defines, the result starts with the dotted name of the defining module
+        from the root. If a library has the same name as the module's top-level package, the result begins with a dot. A
+        name from outside the backend, or with several possible meanings, is returned unchanged.
         """
         known = self._origins.get(qualified)
         return _cache_answer(self._origins, qualified, self._origin(qualified)) if known is None else known
@@ -284,7 +285,7 @@ class Project:
             if path is None or table is None:
                 return qualified
             if table.defines(name):
-                return f"{_own_name(path)}.{name}" if owner else qualified
+                return f"{_name_from_root(path)}.{name}" if owner else qualified
             targets = self._imported_meanings(table, name)
             if len(targets) != 1 or qualified in targets:
                 return qualified
@@ -296,7 +297,7 @@ class Project:
         return name in text or "*" in text
 
     def _imported_meanings(self, table: ImportTable, name: str) -> set[str]:
-        """Return the possible qualified names of an imported name; several if a later ``import *`` may rebind it."""
+        """Return the possible qualified names of an imported name. A later ``import *`` may add further names."""
         bound = table.imports.get(name, set())
         stars = table.later_stars.get(name, ()) if bound else table.stars
         return bound | {f"{source}.{name}" for source in stars if self._star_may_give(source, name)}
@@ -312,8 +313,8 @@ class Project:
         inside = qualified_member_name(module.name, name)
         return found | ({inside} if module.path.endswith("__init__.py") and inside in self._packages else set())
 
-    def means_otherwise(self, besides: str, name: str, qualified: str) -> bool:
-        """Return whether any file but ``besides`` binds ``name`` at its top level to anything but ``qualified``."""
+    def binds_other_object(self, besides: str, name: str, qualified: str) -> bool:
+        """Return whether the top level of a file other than ``besides`` binds ``name``, but not to ``qualified``."""
         tables = (self.table(path) or _NO_TABLE for path in self.paths_containing(name) if path != besides)
         return any(
             table.defines(name) or any(self.resolve(one) != qualified for one in table.imports.get(name, ()))
@@ -337,7 +338,7 @@ class Project:
         return ("globals" in text or "setattr" in text or table.defines("__getattr__")) and name in words_of(text)
 
     def _star_may_give(self, source: str, name: str) -> bool:
-        """Return whether ``from source import *`` may bind ``name``; modules outside the backend may bind any name."""
+        """Return whether ``from source import *`` may bind ``name``. A module outside the backend may bind any name."""
         for one in self._star_sources(source, name):
             path = self._paths.get(one)
             table = self.table(path) if path is not None else _NO_TABLE
@@ -361,7 +362,7 @@ class Project:
             seen.update(new)
 
     def resolved_names(self, module: Module, node: cst.CSTNode) -> set[str]:
-        """Return the possible qualified names of ``node``, after following re-exports and ``import *``."""
+        """Return the possible qualified names of ``node``, with re-exports and ``import *`` resolved."""
         names = module.qualified_names(node)
         if module.scopes.stars:
             names = {name for name in names if self._is_possible(module, name)}
@@ -375,7 +376,7 @@ class Project:
         return {self.resolve(one) for name in names for one in self._from_root(outline.path, name)}
 
     def possible_class(self, outline: Outline, node: ast.AST) -> bool:
-        """Return whether an expression may be a class: of the backend, or any with a capital letter in its name."""
+        """Return whether an expression may be a class of the backend, or has a name with a capital letter."""
         names = self.possible_names(outline, node)
         return any(_CAPITAL.search(one.rpartition(".")[2]) or self.is_class(one) for one in names)
 
@@ -402,7 +403,7 @@ class Project:
         return True
 
     def _from_root(self, path: str, name: str) -> set[str]:
-        """Convert a qualified name in the file at ``path`` to its possible names as seen from the root."""
+        """Convert a qualified name in the file at ``path`` to its possible dotted names from the root."""
         owner = name
         while owner := owner.rpartition(".")[0]:
             modules = self._meant.get((owner, path))
@@ -416,7 +417,7 @@ class Project:
         """Find the modules of the backend to which an import of ``name`` in the file at ``path`` may refer.
 
         Returns:
-            The path of each module, with the rest of ``name`` that names a member of the module ("" for the module
+            The path of each module, with the part of ``name`` that names a member of the module ("" for the module
             itself).
         """
         known = self._located.get((path, name))
@@ -434,15 +435,15 @@ class Project:
         return found
 
     def _possible_modules(self, name: str, path: str) -> set[str]:
-        """Return the names from the root of the modules that an import of ``name`` in the file at ``path`` may mean.
+        """Return the dotted names, from the root, of modules that ``import name`` in the file at ``path`` may find.
 
-        Scripts import modules from their own folder, or from a folder that they put on ``sys.path``; packages import
-        from the folders that contain them. An import does not mean a module in any other folder: a library may have
-        that name.
+        Scripts import modules from their own folder, or from a folder that they put on ``sys.path``. Packages import
+        from the folders that contain them. The result has no modules in any other folder, because a library may have
+        the same name.
         """
         folder = package_name(path)
         folders = list(accumulate(folder.split("."), "{}.{}".format)) if folder else []
-        # Imports start from folders that are no packages; only a script also imports from its own folder in a package.
+        # Imports start from folders that are not packages. Only a script also imports from its own folder in a package.
         around = folders[-1:] if _is_elsewhere(name) else folders
         outside = (f"{one}.{name}" for one in reversed(around) if one not in self._paths)
         found = {next((one for one in outside if one in self._paths), ""), name if name in self._paths else ""} - {""}
@@ -461,7 +462,7 @@ class Project:
         Folders are compared by their last name only.
         """
         if path not in self._on_path:
-            # A file that cannot be read has no known changes.
+            # A file that cannot be read has no known changes of `sys.path`.
             changes = _PATH_CHANGE.findall(self._texts.get(path, ""))
             self._on_path[path] = [_FOLDER.findall(change)[::-1] for change in changes]
         found: set[str] = set()
@@ -469,10 +470,10 @@ class Project:
             found |= next((self._within[word, name] for word in words if (word, name) in self._within), set())
         return found
 
-    def _binder(self, qualified: str) -> tuple[str, str, ImportTable]:
-        """Return the last part of a qualified name, and path and import table of the module that may bind the name.
+    def _find_binding_module(self, qualified: str) -> tuple[str, str, ImportTable]:
+        """Return the last part of a qualified name, and the path and import table of the module that may bind it.
 
-        The table is empty if there is no such module.
+        The table is empty if no module of the backend may bind the name.
         """
         owner, _, name = self.resolve(qualified).rpartition(".")
         path = self._paths.get(owner.lstrip("."))
@@ -481,15 +482,15 @@ class Project:
 
     def defines(self, qualified: str) -> bool:
         """Return whether a module of the backend defines a qualified name at its top level."""
-        name, _, table = self._binder(qualified)
+        name, _, table = self._find_binding_module(qualified)
         return table.defines(name)
 
     def base_classes(self, qualified: str) -> set[str] | None:
-        """Return the possible bases of a top-level class of the backend; ``None`` if there is no such class.
+        """Return the possible bases of a top-level class of the backend; ``None`` if the class does not exist.
 
         The bases come from the import table, so the lookup does not need LibCST.
         """
-        name, path, table = self._binder(qualified)
+        name, path, table = self._find_binding_module(qualified)
         if name not in table.classes:
             return None
         names: set[str] = set()
@@ -502,28 +503,28 @@ class Project:
         return {self.resolve(one) for one in names}
 
     def is_class(self, qualified: str) -> bool:
-        """Return whether ``qualified`` names a top-level class of the backend; this lookup does not need LibCST."""
-        name, _, table = self._binder(qualified)
+        """Return whether ``qualified`` names a top-level class of the backend. The lookup does not need LibCST."""
+        name, _, table = self._find_binding_module(qualified)
         return name in table.classes
 
     def class_definition(self, qualified: str) -> tuple[Module, cst.ClassDef] | None:
-        """Return module and definition of the top-level class ``qualified`` of the backend; None if there is none."""
+        """Return module and definition of the backend's top-level class ``qualified``; None if it does not exist."""
         return self._definition(qualified, cst.ClassDef)
 
     def function_definition(self, qualified: str) -> tuple[Module, cst.FunctionDef] | None:
         """Return module and definition of the top-level function ``qualified`` of the backend.
 
-        The result is None if there is no such function.
+        The result is None if the function does not exist.
         """
         return self._definition(qualified, cst.FunctionDef)
 
     def parameter_names(self, qualified: str) -> tuple[str, ...]:
         """Return the parameter names of a top-level function or class of the backend; empty for any other name."""
-        name, _, table = self._binder(qualified)
+        name, _, table = self._find_binding_module(qualified)
         return table.parameters.get(name, ())
 
     def _definition(self, qualified: str, kind: type[_Definition]) -> tuple[Module, _Definition] | None:
-        name, path, table = self._binder(qualified)
+        name, path, table = self._find_binding_module(qualified)
         if name not in table.classes and name not in table.functions:
             return None
         try:
@@ -537,7 +538,7 @@ class Project:
     def aliases(self, name: str) -> set[str]:
         """Return other names under which modules of the backend import ``name``, cached.
 
-        The result includes names under which other modules import these aliases.
+        Some modules import an alias under a further name. The result includes such names.
         """
         if name not in self._named:
             pending, found = [name], {name}
@@ -550,7 +551,7 @@ class Project:
 
     @cached_property
     def _aliases(self) -> dict[str, set[str]]:
-        """Return the aliases of each imported name; names are compared by the spelling of their last part only."""
+        """Return the aliases of each imported name. Only the spelling of the last part of a name counts."""
         found: dict[str, set[str]] = defaultdict(set)
         for text in self._texts.values():
             for match in _AS.finditer(text):
@@ -559,11 +560,11 @@ class Project:
         return found
 
     def descendants(self, *bases: str) -> frozenset[str]:
-        """Return the names of classes that inherit, also indirectly, from a class with one of ``bases`` in its name.
+        """Return names of classes that inherit, maybe indirectly, from a class with one of ``bases`` in its name.
 
-        Names are compared by spelling only. The result includes aliases under which files import these classes and
-        ``bases``, because a file that imports a class does not show the bases of the class. The result is computed at
-        the first call, and is not updated.
+        Names are compared by spelling only. A file that imports a class does not show the bases of the class. So the
+        result also includes aliases under which files import these classes and ``bases``. The first call computes the
+        result, and later calls do not update it.
         """
         if bases not in self._heirs:
             inheriting: dict[str, set[str]] = defaultdict(set)
@@ -584,8 +585,8 @@ class Project:
 
         Args:
             pattern: the expression.
-            words: every match contains one of these whole words, so only files with one of them are searched. Without
-                words, all files are searched.
+            words: whole words of which every match contains at least one. Only files with one of the words are
+                searched. Without words, all files are searched.
         """
         return any(self.matching(re.compile(pattern), *words))
 
@@ -607,14 +608,14 @@ class Project:
     def holds(self, pattern: str, *words: str) -> bool:
         """Return whether a pattern matches in the project.
 
-        The result is cached, so the pattern must not match text that a rewrite adds.
+        The result is cached, and rewrites do not update it. So the pattern must not match text that a rewrite adds.
         """
         if pattern not in self._held:
             self._held[pattern] = self.search(pattern, *words)
         return self._held[pattern]
 
     def captured_groups(self, pattern: str, *words: str) -> frozenset[str]:
-        """Return all texts that the pattern's only group captures in any file, cached (see :meth:`holds`)."""
+        """Return all texts that the only group of a pattern captures in any file, cached (see :meth:`holds`)."""
         if pattern not in self._captured:
             searched = re.compile(pattern)
             texts = (self._texts[path] for path in self.paths_containing(*words))
@@ -631,11 +632,11 @@ class Project:
         return any(pattern.search(text) for text in self._settings.values())
 
     def is_compiled(self, module: str) -> bool:
-        """Return whether a module is compiled from a Cython source; ``module`` is its dotted name from the root."""
+        """Return whether a Cython source of the backend defines ``module``, a dotted name from the root."""
         return _source_of(module) in self._settings
 
     def reads_compiled(self, qualified: str) -> bool:
-        """Return whether a qualified name is the name of a compiled class that has a ``__getitem__``."""
+        """Return whether a qualified name names a compiled class with a ``__getitem__``."""
         module, _, name = qualified.rpartition(".")
         return self.is_compiled(module) and extension_modules.compiled_class_has_getitem(
             self._settings[_source_of(module)], name
@@ -644,11 +645,12 @@ class Project:
     def imported_elsewhere(self, module: Module, name: str) -> bool:
         """Return whether another file or notebook of the backend may import or read ``name`` from ``module``.
 
-        A star import counts as an import of every name that the text of the importing file contains. It also counts
-        if the importing file may look up names dynamically, as with ``getattr``, or if other files import the name from
-        it. The result may be True by mistake: any attribute of a module with the same name counts.
+        An ``import *`` counts as an import of every name that the text of the importing file contains. It also counts
+        if the importing file may read computed names, as with ``globals()``, or if other files import the name from the
+        importing file. The result may be True by mistake, because an attribute counts even if it belongs to another
+        module of the same name.
         """
-        return self._is_taken(module.path, name, {module.path}) or self._is_run_with(module.path, name)
+        return self._may_be_imported(module.path, name, {module.path}) or self._is_run_with(module.path, name)
 
     def _is_run_with(self, path: str, name: str) -> bool:
         """Return whether a file or notebook with the word ``name`` may run ``path`` in its own namespace."""
@@ -661,29 +663,29 @@ class Project:
             for other, text in chain(held, self._raw_notebooks.items())
         )
 
-    def _is_taken(self, path: str, name: str, seen: set[str]) -> bool:
-        """Return the result of :meth:`imported_elsewhere` for the module at ``path``; ``seen`` gets all importers."""
-        readers = self._readers(path)
+    def _may_be_imported(self, path: str, name: str, seen: set[str]) -> bool:
+        """Return :meth:`imported_elsewhere` for the module at ``path``. Adds all importing files to ``seen``."""
+        readers = self._importing_files(path)
         if name in readers:
             return True
         importers = readers.get("*", set()) - seen
         seen |= importers
         word = re.compile(rf"\b{re.escape(name)}\b|{_READS_COMPUTED_NAMES}")
         return any(
-            word.search(self._texts.get(one) or self._notebooks.get(one, "")) or self._is_taken(one, name, seen)
+            word.search(self._texts.get(one) or self._notebooks.get(one, "")) or self._may_be_imported(one, name, seen)
             for one in importers
         )
 
-    def _readers(self, path: str) -> dict[str, set[str]]:
-        """Return, for each word that other files take from a module, the paths of these files."""
+    def _importing_files(self, path: str) -> dict[str, set[str]]:
+        """Return the words that other files import or read from a module, each with the paths of these files."""
         if path not in self._taken:
             found: dict[str, set[str]] = defaultdict(set)
-            for reader, word in self._words_taken(path):
+            for reader, word in self._imported_words(path):
                 found[word].add(reader)
             self._taken[path] = dict(found)
         return self._taken[path]
 
-    def _words_taken(self, path: str) -> Iterator[tuple[str, str]]:
+    def _imported_words(self, path: str) -> Iterator[tuple[str, str]]:
         """Yield the words that other files import from a module, and the module's attributes that they read.
 
         Each word comes with the path of the file.
@@ -697,12 +699,12 @@ class Project:
             for statement in imports.finditer(text):
                 if _may_name(_BLANK.sub("", statement.group(1)), full):
                     yield from ((reader, word) for word in _names_imported(text, statement.end()))
-            for name in {last, *_names_given(last, text)}:
+            for name in {last, *_module_aliases(last, text)}:
                 yield from ((reader, word) for word in _attributes_of(name, text))
         if path.endswith("__init__.py"):
-            yield from self._words_taken_inside(path)
+            yield from self._words_imported_inside(path)
 
-    def _words_taken_inside(self, package: str) -> Iterator[tuple[str, str]]:
+    def _words_imported_inside(self, package: str) -> Iterator[tuple[str, str]]:
         """Yield the words that modules inside a package import from the package with relative imports.
 
         Each word comes with the path of the module.
@@ -734,7 +736,7 @@ class Project:
 
     @cached_property
     def _replaced_names(self) -> frozenset[tuple[str, str]]:
-        """Return the patched names: pairs of the module's last name ("" for any module) and the name itself."""
+        """Return the patched names, each with the last part of its module's name; "" stands for any module."""
         texts = chain(self._texts.values(), self._notebooks.values())
         return frozenset(
             one
@@ -744,7 +746,7 @@ class Project:
         )
 
     def reads_variable(self, name: str) -> bool:
-        """Return whether any code may read a variable of this name: in its module, or in a module that imports it."""
+        """Return whether any code of the project may read a variable called ``name``."""
         return self.once(Project._reads_variable, name)
 
     def _reads_variable(self, name: str) -> bool:
@@ -752,17 +754,17 @@ class Project:
         return any(name in text and reads_variable(text, name) for text in texts)
 
     def mentions(self, attribute: str, besides: str) -> bool:
-        """Return whether ``.attribute`` occurs in any file other than the one at path ``besides``."""
+        """Return whether ``.attribute`` occurs in any file but the file at ``besides``."""
         pattern = re.compile(rf"\.\s*{re.escape(attribute)}\b")
         return any(pattern.search(text) for _, text in self._other_texts(besides, attribute))
 
     def named_elsewhere(self, name: str, besides: str) -> bool:
-        """Return whether any other file, notebook or configuration file contains a name as a whole word."""
+        """Return whether a file, notebook or configuration file other than ``besides`` has ``name`` as a whole word."""
         word = re.compile(rf"\b{re.escape(name)}\b")
         return any(word.search(text) for _, text in self._other_texts(besides, name)) or self.settings_match(word)
 
     def _other_texts(self, besides: str, word: str) -> Iterator[tuple[str, str]]:
-        """Yield path and text of other files that have a whole word, and of notebooks that contain it anywhere."""
+        """Yield path and text of other files with ``word`` as a whole word, and of notebooks that contain ``word``."""
         paths = self.paths_containing(word) if word else iter(self._texts)
         held = ((path, self._texts[path]) for path in paths if path != besides)
         books = ((path, text) for path, text in self._notebooks.items() if path != besides and word in text)
@@ -770,7 +772,7 @@ class Project:
 
 
 def is_test_file(path: str) -> bool:
-    """Return whether a file belongs to the project's tests, according to pytest's names or the folder ``tests``."""
+    """Return whether a file belongs to the project's tests, by pytest's naming or by the folder ``tests``."""
     return _TEST.fullmatch(path) is not None
 
 
@@ -804,12 +806,12 @@ def _bases(named: str) -> Iterator[str]:
 
 
 def _names_imported(text: str, start: int) -> list[str]:
-    """Return the words that ``from … import`` imports; ``start`` is the offset after ``import``."""
+    """Return the words after ``from … import``; ``start`` is the offset after ``import``."""
     clause = _IMPORTED.match(text, start)
     return re.findall(r"\w+|\*", clause.group()) if clause is not None else []
 
 
-def _names_given(module: str, text: str) -> Iterator[str]:
+def _module_aliases(module: str, text: str) -> Iterator[str]:
     """Yield names under which a text may use a module, other than the last part of the module's name."""
     word = rf"{re.escape(module)}\b(?<!\w{re.escape(module)})"
     yield from re.findall(rf"{word}{_GAP}\bas\b{_GAP}(\w+)", text)
@@ -830,8 +832,8 @@ def _attributes_of(name: str, text: str) -> Iterator[str]:
     yield from (first or second for first, second in re.findall(after, text))
 
 
-def _own_name(path: str) -> str:
-    """Return the dotted name of the module at ``path``, with a dot in front if a library has that name."""
+def _name_from_root(path: str) -> str:
+    """Return the dotted name of the module at ``path``, with a leading dot if a library has the same name."""
     name = module_name(path)
     return f".{name}" if name.partition(".")[0] in _LIBRARIES else name
 
@@ -842,7 +844,7 @@ def _is_elsewhere(name: str) -> bool:
 
 
 def _may_name(written: str, name: str) -> bool:
-    """Return whether an import of ``written`` may mean the module ``name``: either may lack leading packages."""
+    """Return whether ``import written`` may find the module ``name``. Either name may lack leading packages."""
     parts, own = written.lstrip(".").split("."), name.split(".")
     shared = min(len(parts), len(own))
     return parts[-shared:] == own[-shared:]

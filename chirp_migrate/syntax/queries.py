@@ -36,7 +36,7 @@ def one_line_source(module: Module, node: cst.CSTNode) -> str:
 
 
 def is_name(node: cst.CSTNode | None, *values: str) -> bool:
-    """Return whether a node is a plain name that is one of ``values``; ``None`` and ``True`` are names, too."""
+    """Return whether a node is a plain name in ``values``. LibCST also treats ``None`` and ``True`` as names."""
     return isinstance(node, cst.Name) and node.value in values
 
 
@@ -46,7 +46,7 @@ def is_integer(node: cst.CSTNode | None, value: str) -> bool:
 
 
 def is_self_attribute(node: cst.CSTNode | None, *names: str) -> bool:
-    """Return whether a node is an attribute of ``self``; with ``names``, whether it is one of these attributes."""
+    """Return whether a node is an attribute of ``self``; with ``names``, only an attribute with one of these names."""
     match node:
         case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=name)):
             return not names or name in names
@@ -69,7 +69,7 @@ def is_in_fstring(module: Module, node: cst.CSTNode) -> bool:
 
 
 def is_printed_code(module: Module, start: int, end: int) -> bool:
-    """Return whether a part of the text is code that an f-string prints, as ``f"{value=}"`` does."""
+    """Return whether a part of the text is code that an f-string such as ``f"{value=}"`` prints."""
     spans = module.once(_printed_spans)
     return any(first <= start and end <= last for first, last in spans)
 
@@ -93,7 +93,7 @@ def is_docstring(statement: cst.CSTNode) -> bool:
 
 
 def called_method_name(node: cst.CSTNode) -> str:
-    """Return the name of the method that a node calls; "" if it is no method call."""
+    """Return the name of the method that a node calls; "" if the node is not a method call."""
     match node:
         case cst.Call(func=cst.Attribute(attr=cst.Name(value=name))):
             return name
@@ -138,10 +138,10 @@ def contains_node(module: Module, outer: cst.CSTNode, inner: cst.CSTNode) -> boo
 class NameRole(Enum):
     """The role of a name at one place in the code.
 
-    ``READ``: its value is used. ``BOUND``: it gets a value, alone or as a part of a target such as ``a, b``.
-    ``CHANGED``: it is the target of ``+=`` or a similar statement. ``DELETED``: it is deleted. ``DECLARED``: a
-    definition, parameter or import has that name. ``SHARED``: it is declared ``global`` or ``nonlocal``. ``LABEL``: it
-    is no variable, but an attribute or keyword of that spelling.
+    ``READ``: the code uses the value of the name. ``BOUND``: the name gets a value, alone or as a part of a target such
+    as ``a, b``. ``CHANGED``: the name is the target of ``+=`` or a similar statement. ``DELETED``: the code deletes the
+    name. ``DECLARED``: a definition, parameter or import has the name. ``SHARED``: the code declares the name
+    ``global`` or ``nonlocal``. ``LABEL``: the name belongs to an attribute or keyword, and not to a variable.
     """
 
     READ = "read"
@@ -153,7 +153,8 @@ class NameRole(Enum):
     LABEL = "label"
 
 
-#: For each type of node, the field that contains a name, and the role of that name; in all other fields, it is read.
+#: For each type of node: the field that contains a name, and the role of the name. In all other fields, the role is
+#: READ.
 _MENTIONS: dict[type[cst.CSTNode], tuple[str, NameRole]] = {
     **{kind: (field, NameRole.BOUND) for kind, field in TARGETS.items()},
     cst.AugAssign: ("target", NameRole.CHANGED),
@@ -184,17 +185,17 @@ def name_role(module: Module, name: cst.CSTNode) -> NameRole:
 
 
 def is_read(module: Module, name: cst.CSTNode) -> bool:
-    """Return whether code uses the current value of a name or attribute; changing or deleting it counts as a use."""
+    """Return whether code uses the current value of a name or attribute. A change or a deletion counts as a use."""
     return name_role(module, name) in (NameRole.READ, NameRole.CHANGED, NameRole.DELETED)
 
 
 def methods_of(definition: cst.ClassDef) -> dict[str, cst.FunctionDef]:
-    """Return the methods of a class by name; of several methods with the same name, the last, which Python uses."""
+    """Return the methods of a class by name. The last of several methods with the same name counts, as in Python."""
     return {one.name.value: one for one in definition.body.body if isinstance(one, cst.FunctionDef)}
 
 
 def methods_if_nothing_else(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
-    """Return the methods of a class by name, if it contains only methods with different names, and docstrings.
+    """Return the methods of a class by name if the class contains only methods with different names, and docstrings.
 
     The result is ``None`` for any other class.
     """
@@ -236,7 +237,7 @@ def call_argument(call: cst.Call, position: int, keyword: str = "") -> cst.BaseE
 def target_value_pairs(
     target: cst.BaseExpression, value: cst.BaseExpression
 ) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
-    """Yield each target of an assignment with its value; ``a, b = x, y`` is split."""
+    """Yield each target of an assignment with its value. ``a, b = x, y`` yields two pairs."""
     displays = cst.Tuple | cst.List
     if isinstance(target, displays) and isinstance(value, displays) and len(target.elements) == len(value.elements):
         for one, other in zip(target.elements, value.elements, strict=True):
@@ -248,7 +249,7 @@ def target_value_pairs(
 def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     """Return the scope that binds ``name``: the class for ``self.…``, else the nearest scope with a binding.
 
-    The result is the module if no other scope has a binding.
+    If no scope has a binding, the result is the module.
     """
     first = name.partition(".")[0]
     if first == "self" and "." in name:
@@ -258,7 +259,7 @@ def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
 
 
 def is_super_init(statement: cst.CSTNode) -> bool:
-    """Return whether a statement calls ``__init__`` of ``super()`` or ``Dataset``, with no argument but ``self``."""
+    """Return whether a statement calls ``__init__`` of ``super()`` or ``Dataset`` with at most ``self`` as argument."""
     match statement:
         case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=cst.Attribute(value=of), args=given) as call)]):
             known = called_method_name(call) == "__init__" and (is_super_call(of) or is_name(of, "Dataset"))
@@ -267,7 +268,7 @@ def is_super_init(statement: cst.CSTNode) -> bool:
 
 
 def name_inspecting_builtin(module: Module, scope: cst.CSTNode) -> str | None:
-    """Return the built-in function, such as ``locals``, with which ``scope`` may inspect its own names; else None."""
+    """Return a built-in function, such as ``locals``, that ``scope`` calls to inspect its own names; else None."""
     for word in ("eval", "exec", "dir", "locals", "vars"):
         for name in module.named(word):
             call = module.parents[name]

@@ -11,9 +11,9 @@ from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 #: Functions that replace a name in a module. The module, or its dictionary, is their first argument.
 _SETTERS = frozenset({"setattr", "delattr", "setitem", "delitem", "__setattr__", "__setitem__"})
 _PATCHES = frozenset({"patch", "object", "multiple", "dict"})
-#: A text that replaces names contains one of these words, because an import under an alias names the function, too.
+#: A text that replaces names contains one of these words. An import under an alias contains the word, too.
 _MAY_REPLACE = re.compile(r"patch|setattr|delattr|(?:set|del)item")
-#: A dotted path. Its groups are the last part of the module's name, and the name in the module.
+#: A dotted path. The groups of the pattern are the last part of the module's name, and the name in the module.
 _PATH = re.compile(r"(?:\S*\.)?(\w+)\.(\w+)")
 #: A dotted path with a placeholder for the module's name.
 _FORMAT = re.compile(r".*(?:\}|%s)\.(\w+)", re.DOTALL)
@@ -31,21 +31,21 @@ def may_replace_module_names(text: str) -> bool:
 
 
 def replaced_module_names(text: str, is_read: Callable[[str], bool] = lambda name: True) -> Iterator[tuple[str, str]]:
-    """Yield (last part of the module's name, name) for each name that a file may replace in a module.
+    """Yield each name that a file may replace in a module, as pair (last part of the module's name, name).
 
     The function recognises ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``,
     ``patch.multiple(train, DataLoader=…)``, ``patch.dict(train.__dict__, {"DataLoader": …})``,
     ``monkeypatch.setattr(train, "DataLoader", …)`` and similar calls. Every string that ends with a dotted path counts
-    as well, because a variable may pass it to such a call. In a text that is not Python, such as a notebook, every
-    string that is a name or a dotted path counts.
+    as well, because a variable may pass the string to such a call. In a text that is not Python, such as a notebook,
+    every string that is a name or a dotted path counts.
 
-    The first part is "" if the module may be any module: for an object that the file neither imports nor defines, such
-    as a parameter. The second part is "" for a computed name, such as ``"Data" + "Loader"``.
+    The first part of a pair is "" if the module is unknown, as for an object that the file neither imports nor defines.
+    The second part is "" for a computed name, such as ``"Data" + "Loader"``.
 
     Args:
         text: code.
-        is_read: returns whether code of the project may read the variable with a given name. Strings that the module
-            stores in a variable that no code reads do not count.
+        is_read: function that returns whether code of the project may read the variable with a given name. Strings in a
+            variable that no code reads do not count.
     """
     try:
         tree = syntax_tree(text)
@@ -74,15 +74,17 @@ def replaced_module_names(text: str, is_read: Callable[[str], bool] = lambda nam
                 calls.append(node)
     for call in calls:
         modules = _modules(call, known)
-        yield from ((module, name) for module in modules or {""} for name in _names(call))
-        if _takes_names(call):  # `setattr` sets attributes with computed names on objects, hardly ever on modules
-            named = modules or (set() if _last(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""})
+        yield from ((module, name) for module in modules or {""} for name in _names_in_call(call))
+        if _may_receive_names(call):  # code uses `setattr` with computed names for objects, hardly ever for modules
+            named = modules or (
+                set() if _last_name(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""}
+            )
             yield from ((module, name) for module in named for name in written)
             yield from ((module, "") for module in named if module and _computes_name(call))
 
 
 def unread_literals(tree: ast.Module, is_read: Callable[[str], bool]) -> set[ast.AST]:
-    """Return the nodes of each literal list, tuple, set or dictionary in a module-level variable that no code reads."""
+    """Return the nodes of literal lists, tuples, sets and dictionaries in module-level variables that no code reads."""
     parts: set[ast.AST] = set()
     for statement in tree.body:
         match statement:
@@ -95,7 +97,7 @@ def unread_literals(tree: ast.Module, is_read: Callable[[str], bool]) -> set[ast
 
 
 def reads_variable(text: str, name: str) -> bool:
-    """Return whether a text reads a variable or attribute called ``name``, imports it, or has it as a string."""
+    """Return whether a text reads a variable or attribute ``name``, imports ``name``, or contains it as a string."""
     try:
         tree = syntax_tree(text)
     except UnparsableModule:
@@ -138,11 +140,11 @@ def _add_imports(known: dict[str, set[str]], imported: list[ast.alias]) -> None:
 def _replaces(function: ast.expr) -> bool:
     match function:
         case ast.Attribute(value=owner, attr=name) if name in _PATCHES - {"patch"}:
-            return _last(owner) == "patch"
-    return _last(function) == "patch" or _last(function) in _SETTERS
+            return _last_name(owner) == "patch"
+    return _last_name(function) == "patch" or _last_name(function) in _SETTERS
 
 
-def _last(node: ast.expr) -> str:
+def _last_name(node: ast.expr) -> str:
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -162,11 +164,11 @@ def _modules(call: ast.Call, known: dict[str, set[str]]) -> set[str]:
 
 def _modules_of(target: ast.expr | None, known: dict[str, set[str]]) -> set[str]:
     match target:
-        case ast.Name(id="__name__"):  # this file's own module, whose name is unknown
+        case ast.Name(id="__name__"):  # the module of this file, whose name is unknown
             return {""}
         case ast.Name(id=name) if name in known or name in _OWN:
             return {name, *known.get(name, ())}
-        case ast.Attribute(attr=name) if _first(target) in known:
+        case ast.Attribute(attr=name) if _first_name(target) in known:
             return {name}
         case ast.JoinedStr() | ast.BinOp():
             return {""}
@@ -175,24 +177,24 @@ def _modules_of(target: ast.expr | None, known: dict[str, set[str]]) -> set[str]
     return set()
 
 
-def _first(node: ast.expr) -> str:
+def _first_name(node: ast.expr) -> str:
     while isinstance(node, ast.Attribute):
         node = node.value
-    return _last(node)
+    return _last_name(node)
 
 
-def _takes_names(call: ast.Call) -> bool:
+def _may_receive_names(call: ast.Call) -> bool:
     """Return whether a call may receive names from strings elsewhere in the file."""
     named = (one.value for one in call.keywords if one.arg in (None, "attribute", "values"))
     return any(not isinstance(one, ast.Constant | ast.Dict) for one in (*call.args[1:2], *named))
 
 
 def _computes_name(call: ast.Call) -> bool:
-    """Return whether the second argument of a call, the name to replace, is an expression and no literal."""
+    """Return whether the second argument of a call, which is the name to replace, is a computed string."""
     return any(isinstance(one, ast.BinOp | ast.JoinedStr | ast.Call) for one in call.args[1:2])
 
 
-def _names(call: ast.Call) -> Iterator[str]:
+def _names_in_call(call: ast.Call) -> Iterator[str]:
     """Yield names that a call may replace: its keywords, and each string in its arguments that is a name."""
     for node in ast.walk(call):
         match node:

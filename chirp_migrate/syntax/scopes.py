@@ -1,7 +1,7 @@
 """Look up the bindings of names in a module by Python's rules for scopes.
 
-Names are resolved on request, because rules need few names. LibCST's own providers resolve every name of a file, which
-takes several times as long as parsing.
+Names are resolved on request, because rules need few names. LibCST's own providers would resolve every name of a file,
+and take several times as long as parsing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Binding:
 
     Attributes:
         kind: how the name gets its value.
-        node: the import, definition, parameter, or the node that holds the target.
+        node: the import, definition or parameter, or else the node that contains the target.
         qualified: for an import, the dotted name of the imported object, with the leading dots of a relative import.
     """
 
@@ -67,7 +67,7 @@ class Scope:
         node: the node that creates the scope.
         parent: the scope around it; ``None`` for the module.
         bindings: the bindings of each name in this scope, in no particular order.
-        elsewhere: for each name that the scope declares ``global`` or ``nonlocal``, the type of the declaration.
+        elsewhere: the names that the scope declares ``global`` or ``nonlocal``, each with the type of the declaration.
     """
 
     node: cst.CSTNode
@@ -87,19 +87,19 @@ class Scope:
         return f"{self.parent.prefix}<{type(self.node).__name__.lower()}>."
 
 
-def _as_read(name: str) -> str:
-    """Return a name in Python's normal form (NFKC), in which variants of a letter become the same letter."""
+def _normalized_name(name: str) -> str:
+    """Return a name in Python's normal form (NFKC), which replaces variants of a letter by the same letter."""
     return name if name.isascii() else unicodedata.normalize("NFKC", name)
 
 
-def _keep(scope: Scope, name: str, binding: Binding) -> None:
+def _add_binding(scope: Scope, name: str, binding: Binding) -> None:
     """Add a binding to a scope, under the name's own spelling and under Python's normal form."""
-    for spelled in {name, _as_read(name)}:
+    for spelled in {name, _normalized_name(name)}:
         scope.bindings.setdefault(spelled, []).append(binding)
 
 
 class Variable(NamedTuple):
-    """The variable that a name refers to: its scope, and all its bindings there."""
+    """The variable that a name refers to: its scope, and all its bindings in this scope."""
 
     scope: Scope
     bindings: list[Binding]
@@ -124,7 +124,7 @@ class Scopes:
         self.module = Scope(tree, None)
         self._scopes: dict[cst.CSTNode, Scope] = {tree: self.module}
         self._of: dict[cst.CSTNode, Scope] = {}
-        #: For each ``import *``, the name of the module as the code writes it, and the statement.
+        #: Each ``import *``: the module's name as written in the code, and the statement.
         self.stars: list[tuple[str, cst.ImportFrom]] = []
         for statement in find(cst.Global, cst.Nonlocal):
             assert isinstance(statement, cst.Global | cst.Nonlocal)
@@ -135,12 +135,12 @@ class Scopes:
         for parameter in find(cst.Param):
             assert isinstance(parameter, cst.Param)
             scope = self.scope_of(parameter.name)
-            _keep(scope, parameter.name.value, Binding(BindingKind.PARAMETER, parameter))
+            _add_binding(scope, parameter.name.value, Binding(BindingKind.PARAMETER, parameter))
         for node in find(*_BINDERS):
             self._bind(node)
 
     def scope_of(self, node: cst.CSTNode) -> Scope:
-        """Return the scope in which the names of ``node`` are looked up; for a definition, the scope that binds it."""
+        """Return the scope in which the names of ``node`` are looked up. The scope binds the name of a definition."""
         if node not in self._of:
             self._of[node] = self._enclosing_scope(node)
         return self._of[node]
@@ -180,7 +180,7 @@ class Scopes:
 
     def lookup(self, name: str, node: cst.CSTNode) -> Variable | None:
         """Return the variable that ``name`` refers to at ``node``; ``None`` if no scope binds it."""
-        name = _as_read(name)
+        name = _normalized_name(name)
         scope: Scope | None = self.scope_of(node)
         first = True
         while scope is not None:
@@ -192,14 +192,14 @@ class Scopes:
             scope = scope.parent
         return None
 
-    def binding_locally(self, name: str) -> Iterator[Scope]:
+    def local_scopes_binding(self, name: str) -> Iterator[Scope]:
         """Return the scopes of functions, classes and comprehensions that bind ``name``."""
         return (one for one in self._scopes.values() if one.parent and name in one.bindings)
 
     def names_bound(self, node: cst.CSTNode, *, nested: bool = False) -> set[str]:
         """Return the names that a function or class binds, including parameters and names of comprehensions.
 
-        ``nested``: include names that the functions and classes inside it bind.
+        With ``nested``, the result includes names that inner functions and classes bind.
         """
         names: set[str] = set()
         for scope in self._scopes.values():
@@ -246,7 +246,7 @@ class Scopes:
             while outer is not None and (isinstance(outer.node, cst.ClassDef) or name not in outer.bindings):
                 outer = outer.parent
             scope = outer or scope
-        _keep(scope, name, binding)
+        _add_binding(scope, name, binding)
 
     def _bind_import(self, node: cst.Import | cst.ImportFrom) -> None:
         scope = self.scope_of(node)

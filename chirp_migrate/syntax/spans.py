@@ -1,8 +1,8 @@
-"""Find the span of every node of a LibCST tree in the text, while LibCST generates the tree's code.
+"""Find the span of every node of a LibCST tree in the text, from the code that LibCST generates for the tree.
 
 LibCST's nodes have no positions, and the generated code is not always equal to the text: LibCST drops some form feeds,
-blanks and trailing lines. Spans refer to the original text. If the white space of the generated code differs, only the
-other characters are matched.
+blanks and trailing lines. Spans refer to the original text. If the generated code has other white space than the text,
+only characters that are not white space are matched.
 
 The module extends the class that generates code, which is not part of LibCST's public interface. LibCST's own position
 provider extends the class in the same way, but takes four times as long.
@@ -25,14 +25,14 @@ _BLANK = re.compile(r"\s+")
 
 #: Statements with an expression before their block.
 _HEADED = (cst.FunctionDef, cst.ClassDef, cst.With, cst.For, cst.While, cst.If)
-#: Replaces the block of a statement. The text before it is the head of the statement.
+#: Replaces the block of a statement. The text before this replacement is the header of the statement.
 _NO_BLOCK = cst.SimpleStatementSuite((), leading_whitespace=cst.SimpleWhitespace(""))
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.BaseSmallStatement
 
 
 class TextMismatch(ValueError):
-    """Raised if a tree does not match the text: they differ in more than white space."""
+    """Raised if the code of a tree and the text differ in more than white space."""
 
 
 def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, int]]:
@@ -47,7 +47,9 @@ def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, i
     if written == text:
         return state.spans
     starts, ends = _match_offsets(written, text)
-    last = len(written)  # a span may extend beyond it: LibCST adds a missing newline at the end, and removes it again
+    last = len(
+        written
+    )  # a span may extend beyond the end: LibCST adds a missing newline at the end, and removes it again
     return {node: (starts[min(start, last)], ends[min(end, last)]) for node, (start, end) in state.spans.items()}
 
 
@@ -59,15 +61,15 @@ def statement_spans(
     Args:
         tree: the module.
         statement: a statement of the module.
-        inside: the statement, or the requested node in it. If that node precedes a block, no code is generated for the
-            block.
+        inside: the statement, or the requested node in the statement. If this node precedes a block, no code is
+            generated for the block.
         text: the text from which ``tree`` was parsed.
         start: offset at which the statement itself begins, without the comments above it.
-        indentation: leading white space of its line.
+        indentation: leading white space of the statement's line.
     """
     state = _SpanState(tree.default_indent, tree.default_newline)
     state.increase_indent(indentation)
-    head = _head(statement, inside)
+    head = _statement_header(statement, inside)
     (head or statement)._codegen(state)
     above, end = 0, sys.maxsize if head is None else state.spans[_NO_BLOCK][0]
     if not isinstance(statement, cst.BaseSmallStatement):
@@ -78,8 +80,8 @@ def statement_spans(
     return {node: (shift + first, shift + last) for node, (first, last) in state.spans.items() if last <= end}
 
 
-def _head(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatement | None:
-    """Return a statement without its blocks, if it has blocks and ``inside`` is in none of them; else None."""
+def _statement_header(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatement | None:
+    """Return a statement without its blocks, if ``inside`` is in its header; None for other statements."""
     if not isinstance(statement, _HEADED):
         return None
     blocks = {name: getattr(statement, name) for name in ("body", "orelse") if hasattr(statement, name)}
@@ -89,7 +91,7 @@ def _head(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatemen
 
 
 def _match_offsets(written: str, text: str) -> tuple[list[int], list[int]]:
-    """For each offset in ``written``, return the offset in ``text`` of nodes that start there, and that end there."""
+    """Return, for each offset in ``written``, the offsets in ``text`` of nodes that start at it, and that end at it."""
     if _BLANK.sub("", written) != _BLANK.sub("", text):
         raise TextMismatch
     solid = [offset for offset, character in enumerate(text) if not character.isspace()]

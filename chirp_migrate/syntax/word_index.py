@@ -15,16 +15,16 @@ _BLANKS = {code: " " for code in range(128) if not _WORD.match(chr(code))}
 
 
 class WordIndex:
-    """Find the files that contain a whole word without searching the other files.
+    """An index of whole words, which finds the files that contain a word without a search of all files.
 
     Args:
-        texts: text by path; code that changes a text calls :meth:`changed`.
+        texts: text of each file by path. Code that changes a text must call :meth:`changed`.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
         self._paths = list(texts)
-        self._first: dict[str, str] = {}  # the indexed texts of files that have changed since
+        self._first: dict[str, str] = {}  # the indexed texts of files that have changed since the index was made
         self._places: dict[str, array[int]] = {}
         for number, text in enumerate(texts.values()):
             for word in _words(text):
@@ -38,9 +38,9 @@ class WordIndex:
             del self._first[path]
 
     def paths_containing(self, *words: str) -> Iterator[str]:
-        """Return the paths, in order, of the files that contain one of ``words``.
+        """Return the paths of the files that contain one of ``words``, in the order of ``texts``.
 
-        In files that have changed, a part of a word counts as well.
+        In files that have changed since the index was made, a part of a word counts as well.
         """
         numbers = {number for word in words for number in self._places.get(word, ())}
         if self._first:

@@ -81,7 +81,7 @@ def test_what_would_be_evaluated_on_import_is_left(body: str, base: str, reason:
         ("size = 3", "Maybe", "if n:\n    from torch.utils.data import Dataset as Maybe", "`Maybe` may not be defined"),
         ("def __len__(self):\n    return 1", "Dataset", "def __getattr__(name): ...", "the module's `__getattr__`"),
         ("size = SIZE", "Dataset", "globals().update(SIZE=3)", "does more than define methods"),
-        ("def __len__(self) -> note(1):\n    return 1", "Dataset", "", "its annotations call something"),
+        ("def __len__(self) -> note(1):\n    return 1", "Dataset", "", "its annotations call a function"),
         ("def f(self):\n    setattr(type(self), 'n', 1)", "Dataset", "", "depends on the class object"),
     ],
 )

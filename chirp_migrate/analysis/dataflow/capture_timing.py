@@ -25,8 +25,8 @@ def early_binding_problem(
     """Return why a rewrite must not store the values of captured names when ``node`` creates an object.
 
     With stored values, the object may read other values than with captured names. The result is ``None`` if the values
-    are the same: each captured name has its value when the program reaches ``node``, and is not rebound before the last
-    use of the object.
+    are the same. Then each captured name has its value when the program reaches ``node``, and is not rebound before the
+    last use of the object.
 
     Args:
         module: the module.
@@ -56,7 +56,7 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
         return f"`{name}` is assigned only below the definition"
     if not always_has_value(module, place, captured):
         return f"`{name}` may have no value yet at the definition"
-    around = [one for one in takewhile(lambda one: one is not function, module.ancestors(place)) if _repeats(one)]
+    around = [one for one in takewhile(lambda one: one is not function, module.ancestors(place)) if _is_loop(one)]
     again = [
         one
         for one in bindings
@@ -69,7 +69,7 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
 def _why_used_after(
     module: Module, project: Project, node: cst.CSTNode, captured: CapturedName, again: Iterable[Binding]
 ) -> str | None:
-    """Return why the created object may be used after one of the bindings ``again`` has rebound the captured name."""
+    """Return why code may use the created object after one of the bindings ``again`` has rebound the captured name."""
     rebound = f"`{captured.name}` is assigned again"
     scope = module.scopes.scope_of(node)
     while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
@@ -77,7 +77,7 @@ def _why_used_after(
     if scope is not captured.scope:
         return f"{rebound} by an enclosing function"
     if may_read_captured_name_later(module, project, node, captured):
-        return f"{rebound}, and an object made by it may read the new value"
+        return f"{rebound}, and an object that it creates may read the new value"
     try:
         end = offset_after_last_use(module, project, node)
     except UntraceableLifetime as use:
@@ -93,12 +93,12 @@ def _only_annotates(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.AnnAssign) and node.value is None
 
 
-def _repeats(node: cst.CSTNode) -> bool:
+def _is_loop(node: cst.CSTNode) -> bool:
     return isinstance(node, (cst.For, cst.While, *_COMPREHENSIONS))
 
 
 def _direct_definition(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTNode:
-    """Return the definition directly inside ``function`` that contains ``node``, or ``node`` itself."""
+    """Return the definition directly inside ``function`` that contains ``node``; without one, return ``node``."""
     place = node
     for ancestor in module.ancestors(node):
         if ancestor is function:
@@ -109,10 +109,10 @@ def _direct_definition(module: Module, node: cst.CSTNode, function: cst.CSTNode)
 
 
 def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
-    """Return whether a binding is executed after ``place``, according to the order of the text."""
+    """Return whether a binding runs after ``place`` in the order of the text."""
     if module.span(binding.node)[0] > module.span(place)[0]:
         return True
-    # In ``x = f(lambda: x)``, the target is the first name in the text, but is bound last.
+    # In ``x = f(lambda: x)``, the target ``x`` comes first in the text, but is bound last.
     node = binding.node
     holder: cst.CSTNode | None = node
     if isinstance(node, cst.AssignTarget | cst.AsName):
@@ -152,7 +152,7 @@ def always_has_value(module: Module, node: cst.CSTNode, variable: Variable | Cap
     found = _DefiniteBindings(module, {one.node for one in variable.bindings if not _only_annotates(one.node)})
     child = node
     for ancestor in module.ancestors(node):
-        if found.before(child, ancestor):
+        if found.is_bound_before(child, ancestor):
             return True
         if ancestor is variable.scope.node:
             return False
@@ -171,7 +171,7 @@ class _DefiniteBindings:
     def __init__(self, module: Module, nodes: set[cst.CSTNode]) -> None:
         self._module, self._nodes = module, nodes
 
-    def before(self, child: cst.CSTNode, around: cst.CSTNode) -> bool:
+    def is_bound_before(self, child: cst.CSTNode, around: cst.CSTNode) -> bool:
         """Return whether the part of ``around`` that runs before its part ``child`` always binds the variable."""
         match around:
             case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.Module():
@@ -225,7 +225,7 @@ class _DefiniteBindings:
         return self._block_binds(body)
 
     def _block_binds(self, body: cst.BaseSuite) -> bool:
-        """Return whether a block always binds the variable, or ends with a jump, so that no code after it runs."""
+        """Return whether a block always binds the variable, or ends with a jump such as ``return``."""
         return any(map(self._statement_binds, body.body)) or _ends_with_jump(
             body, cst.Return, cst.Raise, cst.Continue, cst.Break
         )
@@ -239,7 +239,7 @@ class _DefiniteBindings:
     def _always_binds(self, node: cst.CSTNode) -> bool:
         """Return whether a simple statement or expression always binds the variable.
 
-        Parts of it that do not always run do not count.
+        Parts that do not always run, such as the right side of ``and``, do not count.
         """
         return node in self._nodes or any(map(self._always_binds, _evaluated_parts(node)))
 

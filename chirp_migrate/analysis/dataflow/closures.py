@@ -19,7 +19,7 @@ class CapturedName:
     Attributes:
         name: the name.
         scope: the scope of the enclosing function that binds the variable.
-        bindings: every place that assigns a value to the variable.
+        bindings: all places that bind the variable.
         reads: the places that read the variable.
     """
 
@@ -38,8 +38,8 @@ def captured_names(module: Module, *parts: cst.CSTNode) -> dict[str, CapturedNam
     """Return the captured names in ``parts``, in order of first use.
 
     A captured name is a variable of a function, class or comprehension around ``parts``. To find the captured names of
-    a function, pass the function's body. Defaults of parameters are evaluated outside the function, so pass them in
-    another call.
+    a function, pass the function's body. Its parameter defaults need another call, because Python evaluates them
+    outside the function.
     """
     found: dict[str, CapturedName] = {}
     for part in parts:
@@ -68,7 +68,7 @@ def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]
 
 
 def original_nodes(module: Module, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """Return nodes of the module for ``nodes``: a line from ``block_statements`` is replaced by its parts."""
+    """Return the module's own nodes for ``nodes``: the parts of a line that ``block_statements`` made replace it."""
     return [part for one in nodes for part in ((one,) if one in module.parents else code_children(one))]
 
 

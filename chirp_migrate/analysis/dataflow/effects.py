@@ -1,4 +1,4 @@
-"""Find side effects of code. If code has no side effects, a rewrite may move the reading of a dataset before it."""
+"""Find side effects of code. If a loop body has no side effects, a rewrite may read the dataset before the loop."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _FUNCTIONS = re.compile(
     r"|numpy\.(argmax|array|asarray|eye|float32|float64|int32|int64)"
     r"|torch\.(argmax|as_tensor|tensor|nn\.functional\.one_hot)"
 )
-#: Methods without side effects, of the types that labels have: tensors, arrays, numbers and strings.
+#: Methods without side effects, for the usual types of labels: tensors, arrays, numbers and strings.
 _METHODS = re.compile(
     r"argmax|astype|bool|cpu|detach|double|flatten|float|index_select|int|item|lower|long|max|mean|min|nonzero|numpy"
     r"|reshape|squeeze|startswith|strip|sum|title|to|tolist|type|unsqueeze|upper|view"
 )
 _LOOKUP = frozenset({"get", "keys", "values", "items", "count", "index"})
-#: Packages that have no access to the names of the user's code, so their functions cannot rebind these names.
+#: Packages without access to the names of the user's code. Their functions cannot rebind these names.
 _LIBRARIES = ("numpy.", "torch.", "random.", "itertools.", "math.", "tqdm.", "sklearn.")
 _ARITHMETIC = (
     *(cst.Name, cst.Integer, cst.Float, cst.Ellipsis, cst.SimpleString, cst.ConcatenatedString),
@@ -42,15 +42,15 @@ def first_side_effect(
     allow_libraries: bool = False,
     is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> str | None:
-    """Return the source of the first part of an expression that may have side effects; ``None`` if no part has.
+    """Return the source of the first part of an expression that may have side effects; ``None`` without such a part.
 
     Args:
         module: the module that contains the expression.
         node: the expression.
         allow_libraries: whether calls into packages such as ``torch`` and ``numpy`` are permitted. These calls cannot
             rebind the user's names, but may use a random generator.
-        is_container: returns whether an expression provably is one of Python's containers, whose look-ups are
-            permitted.
+        is_container: function that returns whether an expression provably is one of Python's containers. Look-ups in
+            such containers are permitted.
     """
     if isinstance(node, cst.Call):
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
@@ -91,5 +91,5 @@ def _only_computes(module: Module, call: cst.Call, allow_libraries: bool) -> boo
         return True
     if not isinstance(call.func, cst.Attribute) or not _METHODS.fullmatch(call.func.attr.value):
         return False
-    # It must be a method of a value, not a function with the same name in an imported module.
+    # The call must call a method of a value, not a function with the same name in an imported module.
     return all(name.startswith(f"{module.name}.") for name in names)

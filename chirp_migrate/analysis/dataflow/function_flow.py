@@ -52,7 +52,7 @@ _HARMLESS = (
 _TEXTS = (ast.Constant, ast.JoinedStr)
 #: Characters that may be between the start of an expression and its lambda.
 _BRACKETS = re.compile(r"[\s(\\]*")
-#: The search ends if more variables, attributes and results than this may hold the function.
+#: Largest number of variables, attributes and results that may hold the function. Beyond it, the search ends.
 _MOST = 300
 #: Functions and classes that use their argument's hash or identity.
 _KEYS = frozenset({"id", "hash", "set", "frozenset", "Counter", "fromkeys"}) | frozenset(
@@ -113,7 +113,7 @@ class _File:
         try:
             self.tree: ast.AST = syntax_tree(text)
         except UnparsableModule:
-            self.tree = ast.Module([], [])  # a file that is not Python does not run
+            self.tree = ast.Module([], [])  # no code runs a file that is not Python
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, ast.AST] = {}
         self.binds: dict[ast.AST, set[str]] = defaultdict(set)
@@ -181,7 +181,7 @@ class _File:
         return "", name
 
     def variable(self, scope: ast.AST, name: str) -> _Holder:
-        """Return the key of a local variable: the file, the position of the function in it, and the variable's name."""
+        """Return the key of a local variable: the file, its function's line and column, and the variable's name."""
         return self.path, str(getattr(scope, "lineno", 0)), str(getattr(scope, "col_offset", 0)), name
 
     def owner(self, node: ast.AST) -> ast.ClassDef | None:
@@ -198,7 +198,7 @@ class _File:
         return isinstance(node, ast.Raise)
 
     def is_self(self, node: ast.AST) -> bool:
-        """Return whether an expression is ``self`` in a method of a class that is no metaclass."""
+        """Return whether an expression is ``self`` in a method of a class that is not a metaclass."""
         if not isinstance(node, ast.Name) or node.id != "self":
             return False
         owner = self.owner(node)
@@ -206,7 +206,7 @@ class _File:
 
 
 def _outside_parts(node: ast.AST) -> list[ast.AST]:
-    """Return the parts of a definition that are evaluated outside of it."""
+    """Return the parts of a definition that are evaluated in the scope around it."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             return [*node.decorator_list, *([node.returns] if node.returns else [])]
@@ -316,7 +316,7 @@ class _Search:
                     self._hold(file.holder(one.asname, one))
 
     def _follow_expression(self, file: _File, node: ast.AST) -> None:
-        """Follow the function from an expression that is or contains it to the code around the expression."""
+        """Follow the function from an expression, which is or contains the function, to the code around it."""
         if node in self._followed:
             return
         self._followed.add(node)
@@ -473,7 +473,7 @@ class _Search:
         place = call.args.index(node) if node in call.args else 0
         is_first = not keyword and place == 0
         if _is_type_call(call.func) and not isinstance(call.func.args[0], ast.Name):
-            self._record_use(FunctionUse.METHOD, file, call)  # such as `type(self.run)(function, self)`
+            self._record_use(FunctionUse.METHOD, file, call)  # a call such as `type(self.run)(function, self)`
         if name in _KEYS or (name in _KEYED and is_first):
             self._record_use(FunctionUse.KEY, file, call)
         if (name == "type" and len(call.args) == 3) or name in _MAKERS:
@@ -505,7 +505,7 @@ class _Search:
         self._pass(file, call, name, place, keyword)
 
     def _set(self, file: _File, call: ast.Call) -> None:
-        """Follow the function from a call that sets an attribute: on an object, or on an object that a string names."""
+        """Follow the function into an attribute that a call sets on an object. A string may name the object."""
         owner, name = call.args[0], call.args[-2]
         path = str(name.value) if isinstance(name, ast.Constant) else ""
         if owner is name:
@@ -691,7 +691,7 @@ def object_of_class_expression(node: ast.AST) -> ast.expr | None:
 
 
 def _element_target(iterable: ast.AST, target: ast.AST) -> ast.AST:
-    """Return the part of a loop's target that receives elements of a container, not their keys or indices."""
+    """Return the part of a loop's target that receives the elements, and not the keys or indices, of a container."""
     match iterable, target:
         case ast.Call(func=called), ast.Tuple(elts=[_, element]) if last_name(called) in ("items", "enumerate"):
             return element
@@ -711,7 +711,7 @@ def _is_field(statement: ast.AST) -> bool:
 
 
 def _may_be_key(node: ast.ClassDef) -> bool:
-    """Return whether the hash of a class's objects is computed from their fields."""
+    """Return whether Python computes the hash of a class's objects from their fields."""
     options = {one.arg for decorator in node.decorator_list for one in getattr(decorator, "keywords", ())}
     bases = {last_name(base) for base in node.bases}
     return "NamedTuple" in bases or not options.isdisjoint(("frozen", "unsafe_hash"))

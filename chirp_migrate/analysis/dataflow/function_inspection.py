@@ -1,4 +1,4 @@
-"""Find places where a project reads properties that differ between a function and the object that replaces it."""
+"""Find places where a project reads properties that a rewrite changes when it replaces a function."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _TELLING = ("isfunction", "ismethod", "isroutine", "FunctionType", "LambdaType")
 _METHOD_CHECK = r"\bisinstance\([^\n]{0,200}\bMethodType\b"
 #: Names that are typical of classes.
 _CLASS = re.compile(r"_*[A-Z]+[a-z0-9]\w*|(\w+_)?(cls|class|klass|type|kind)_?")
-#: A string with one of these names. Keys of a literal dictionary do not match: a colon follows the string, and the
-#: string follows the opening bracket or begins a line.
+#: A string with one of the attribute names ``{0}``. Keys of a literal dictionary do not match: a colon follows such a
+#: key, and the key follows the opening bracket or begins a line.
 _STRING = r"""["']({0})["'](?!\s*:)|(?:[^\s{{,]\s*|,[ \t]*)["']({0})["']"""
 
 
 def find_read_of_function_attribute(project: Project, attributes: frozenset[str]) -> str | None:
-    """Return a place (``path:line``) that reads one of ``attributes`` of an object that may be a function; else None.
+    """Return a place (``path:line``) that may read one of ``attributes`` from a function; None without such a place.
 
     Args:
         project: the project whose files are searched.
@@ -64,7 +64,7 @@ def _reads(tree: ast.AST, attributes: Collection[str]) -> Iterator[int]:
 
 
 def _is_class(node: ast.expr, classes: Collection[str]) -> bool:
-    """Return whether an expression may be a class: its name is typical of classes, or it is a call, as ``type(…)``."""
+    """Return whether an expression may be a class: a call such as ``type(…)``, or a name that is typical of classes."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name in classes or name == "__class__" or _CLASS.fullmatch(name) is not None

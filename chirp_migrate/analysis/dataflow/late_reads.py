@@ -1,4 +1,4 @@
-"""Find late reads of captured names: by an inner generator or function, after the function around it has returned."""
+"""Find late reads of captured names, by inner generators or functions after the function around them has returned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chirp_migrate.syntax.queries import find_in_scope, is_name, methods_of
 _LAZY = (cst.FunctionDef, cst.Lambda, cst.GeneratorExp)
 #: Calls that evaluate all their arguments, and call the function passed as ``key``.
 _CONSUMERS = re.compile(r"builtins\.(all|any|dict|frozenset|list|max|min|set|sorted|sum|tuple)")
-#: Calls that return an iterator. The iterator calls the passed function, and reads the other arguments, only later.
+#: Calls that return an iterator. The iterator calls a passed function, and reads all other arguments, only later.
 _LAZY_CALLS = re.compile(r"builtins\.(enumerate|filter|map|reversed|zip)")
 #: Calls whose result does not refer to an argument.
 _LOOKS = re.compile(r"builtins\.(bool|hasattr|id|isinstance|len|repr|str|super)")
@@ -26,31 +26,33 @@ _LOOKS = re.compile(r"builtins\.(bool|hasattr|id|isinstance|len|repr|str|super)"
 def may_read_captured_name_later(module: Module, project: Project, node: cst.CSTNode, captured: CapturedName) -> bool:
     """Return whether a function, lambda or class may create an object that reads a captured name later.
 
-    Later means: after the function, the lambda or the method of the class has returned.
+    A read is late if the function, the lambda or the method of the class has already returned.
     """
     if not isinstance(node, cst.ClassDef):
-        return _is_late(module, project, [node], captured.reads)
+        return _may_read_late(module, project, [node], captured.reads)
     methods = list(methods_of(node).values())
-    return _is_late(module, project, methods, captured.reads) or _may_pass_on_self(module, project, node)
+    return _may_read_late(module, project, methods, captured.reads) or _may_pass_on_self(module, project, node)
 
 
-def _is_late(module: Module, project: Project, functions: Sequence[cst.CSTNode], reads: Sequence[cst.CSTNode]) -> bool:
+def _may_read_late(
+    module: Module, project: Project, functions: Sequence[cst.CSTNode], reads: Sequence[cst.CSTNode]
+) -> bool:
     """Return whether one of ``reads`` may happen after the function that contains it has returned."""
     for read in reads:
         inside = takewhile(lambda one: one not in functions, module.ancestors(read))
-        if any(isinstance(one, _LAZY) and not _is_used_up(module, project, one) for one in inside):
+        if any(isinstance(one, _LAZY) and not _is_consumed_at_once(module, project, one) for one in inside):
             return True
-    return any(_suspends(one) for one in functions)
+    return any(_delays_body(one) for one in functions)
 
 
-def _suspends(function: cst.CSTNode) -> bool:
-    """Return whether a call of a function does not run its body yet, as with a generator or coroutine."""
+def _delays_body(function: cst.CSTNode) -> bool:
+    """Return whether a call of a function only creates a generator or coroutine, and does not yet run the body."""
     is_iter = isinstance(function, cst.FunctionDef) and function.name.value == "__iter__"
     is_async = isinstance(function, cst.FunctionDef) and function.asynchronous is not None
     return is_async or (bool(find_in_scope(function, cst.Yield)) and not is_iter)
 
 
-def _is_used_up(module: Module, project: Project, node: cst.CSTNode) -> bool:
+def _is_consumed_at_once(module: Module, project: Project, node: cst.CSTNode) -> bool:
     """Return whether no object refers to a generator or function after the expression around it is evaluated."""
     argument = module.parents[node]
     call = module.parents[argument]
@@ -58,7 +60,7 @@ def _is_used_up(module: Module, project: Project, node: cst.CSTNode) -> bool:
         return False
     if is_call_of(module, call, _CONSUMERS, project):
         return not isinstance(node, cst.Lambda) or is_name(argument.keyword, "key")
-    return is_call_of(module, call, _LAZY_CALLS, project) and _is_used_up(module, project, call)
+    return is_call_of(module, call, _LAZY_CALLS, project) and _is_consumed_at_once(module, project, call)
 
 
 def _may_pass_on_self(module: Module, project: Project, node: cst.ClassDef) -> bool:
@@ -69,7 +71,7 @@ def _may_pass_on_self(module: Module, project: Project, node: cst.ClassDef) -> b
     for method in methods.values():
         own = next((one.name for one in (*method.params.posonly_params, *method.params.params)), None)
         reads = [] if own is None else variable_reads(module, own.value, module.scopes.scope_of(own))
-        if _is_late(module, project, [method], reads) or not all(
+        if _may_read_late(module, project, [method], reads) or not all(
             _only_reads_attributes(module, project, one, methods) for one in reads
         ):
             return True
@@ -79,7 +81,7 @@ def _may_pass_on_self(module: Module, project: Project, node: cst.ClassDef) -> b
 def _only_reads_attributes(
     module: Module, project: Project, read: cst.Name, methods: dict[str, cst.FunctionDef]
 ) -> bool:
-    """Return whether the code around the name ``read`` only reads an attribute or sample of it, or calls a method."""
+    """Return whether the code only reads an attribute or item of the object ``read``, or calls one of its methods."""
     parent = module.parents[read]
     around = module.parents[parent]
     match parent:

@@ -1,9 +1,9 @@
 """Find the end of an object's last use.
 
-The analysis knows a few uses: code passes the object to a loader call, iterates over the object, calls ``len`` on it,
-stores it in a local variable for the following statements of the same block, or passes it to a function of the project
-that only does these things. Uses of a PyTorch loader or dataset that contains the object count as uses of the object.
-Any other use may keep the object for an unknown time.
+The analysis traces a few uses of an object. Code may pass the object to a loader call, iterate over it, call ``len`` on
+it, or store it in a local variable for the following statements of the same block. Code may also pass the object to a
+function of the project that only does such things. Uses of a PyTorch loader or dataset that contains the object count
+as uses of the object. Any other use may keep the object for an unknown time.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SETTERS = frozenset({"set_epoch", "set_description", "set_description_str", "se
 _COPYING = frozenset({"deepcopy", "asdict", "astuple", "AveragedModel", "__deepcopy__"})
 #: Modules whose function ``dumps`` copies an object together with all objects in it.
 _PICKLING = frozenset({"pickle", "cloudpickle", "dill"})
-#: Words of code with estimators of scikit-learn: a clone of an estimator has deep copies of its parameters.
+#: Words in code with estimators of scikit-learn. A clone of an estimator has deep copies of the estimator's parameters.
 _CLONED = ("BaseEstimator", "skorch")
 _COPY_WORDS = (*sorted(_COPYING), "dumps", *_CLONED)
 _COPIES = re.compile("|".join(_COPY_WORDS))
@@ -73,11 +73,11 @@ _LONGEST_CODE = 60
 
 
 class UntraceableLifetime(Exception):
-    """Raised if code may keep an object for longer than can be traced; the message shows that code."""
+    """Raised if code may keep an object for longer than the analysis can trace. The message shows the code."""
 
 
 def offset_after_last_use(module: Module, project: Project, creation: cst.CSTNode) -> int:
-    """Return the offset after which no code uses an object, until the code that creates the object runs again.
+    """Return the offset after which no code uses an object, before the code that creates the object runs again.
 
     Args:
         module: the module.
@@ -92,7 +92,7 @@ def offset_after_last_use(module: Module, project: Project, creation: cst.CSTNod
 
 
 def may_be_deep_copied(module: Module, project: Project, creation: cst.CSTNode) -> bool:
-    """Return whether code of the project may make a deep copy of an object that contains the object from ``creation``.
+    """Return whether code of the project may make a deep copy of an object that contains an object from ``creation``.
 
     The result is False if no code makes deep copies. If code makes deep copies, the result is True if a function
     returns the object, or if code uses the object in a way that cannot be traced (see :func:`offset_after_last_use`).
@@ -108,7 +108,7 @@ def may_be_deep_copied(module: Module, project: Project, creation: cst.CSTNode) 
 
 @lru_cache(maxsize=1024)
 def _copies_deeply(text: str) -> bool:
-    """Return whether code may make deep copies of objects; copies of a model's state do not count."""
+    """Return whether code may make deep copies of objects. Copies of a model's state do not count."""
     try:
         tree = syntax_tree(text)
     except UnparsableModule:
@@ -144,9 +144,9 @@ class _UseAnalysis:
         may_return: whether the enclosing function may return the value. False in a called function.
         in_order: whether each use must be in a following statement. False in a called function, whose variables end
             with the call.
-        of_function: whether the object is a function. Then code that reads an attribute such as ``sampler`` reads it of
-            a loader that contains the function.
-        depth: number of calls of functions of the project that the analysis has followed to get here.
+        of_function: whether the object is a function. If so, code that reads an attribute such as ``sampler`` reads it
+            from a loader that contains the function.
+        depth: depth of the calls, between functions of the project, that led to this analysis.
     """
 
     def __init__(
@@ -200,9 +200,9 @@ class _UseAnalysis:
         raise UntraceableLifetime(self._shorten_code(node))
 
     def last_use_of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
-        """Return the end of the last use of the value that a variable gets from ``made``, an assignment or definition.
+        """Return the end of the last use of the value that ``made``, an assignment or definition, gives to a variable.
 
-        Each use must be in a following statement of the same block, so that no other path leads to the use.
+        Each use must be in a later statement of the same block, so that no other path leads to the use.
         """
         module, scope = self._module, self._module.scopes.scope_of(name)
         line = enclosing_statement(module, made)
@@ -280,7 +280,7 @@ class _UseAnalysis:
         return True
 
     def _is_evaluated_in(self, read: cst.Name, scope: Scope) -> bool:
-        """Return whether a read is in the function's own code, or in a comprehension that is evaluated at once."""
+        """Return whether a read is in the function's own code, or in a comprehension that is not a generator."""
         found: Scope | None = self._module.scopes.scope_of(read)
         while found is not None and found is not scope:
             if not isinstance(found.node, _COMPREHENSIONS) or isinstance(found.node, _LAZY):
@@ -289,7 +289,7 @@ class _UseAnalysis:
         return found is scope
 
     def _shorten_code(self, node: cst.CSTNode) -> str:
-        """Return the code of a call, or of the statement around another use, in one line and shortened."""
+        """Return the shortened code of a call in one line. For other nodes, return the statement around the node."""
         code = one_line_source(
             self._module, node if isinstance(node, cst.Call) else enclosing_statement(self._module, node)
         )
@@ -303,7 +303,7 @@ def enclosing_statement(module: Module, node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> cst.Name | None:
-    """Return the parameter that receives an argument of a call; ``None`` if this is unclear, such as for ``*``."""
+    """Return the parameter that receives an argument of a call; ``None`` if it is unclear, such as after ``*``."""
     given = function.params
     if argument.keyword is not None:
         named = (*given.params, *given.kwonly_params)
@@ -316,7 +316,7 @@ def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> 
 
 
 def _has_finally(module: Module, statement: cst.CSTNode) -> bool:
-    """Return whether a ``finally`` of the same function still runs after a ``return``."""
+    """Return whether a ``finally`` block of the same function runs after a ``return`` statement."""
     for around in module.ancestors(statement):
         if isinstance(around, cst.FunctionDef | cst.Lambda):
             return False

@@ -20,7 +20,7 @@ from chirp_migrate.syntax.queries import (
 
 @dataclass(frozen=True)
 class AssignedValue:
-    """A value that is assigned to a name: all of ``value``, or its element at position ``part``."""
+    """A value that is assigned to a name: ``value``, or its element at position ``part`` if ``part`` is not None."""
 
     value: cst.BaseExpression
     part: int | None = None
@@ -37,7 +37,7 @@ class _AssignedValues:
 def assigned_values_and_annotations(
     module: Module, scope: cst.CSTNode, name: str
 ) -> tuple[list[AssignedValue], list[cst.BaseExpression]]:
-    """Return the values that assignments and ``with`` in ``scope`` assign to ``name``, and the name's annotations."""
+    """Return the values that assignments and ``with`` in ``scope`` give to ``name``, and the name's annotations."""
     given = module.once(_values_by_name, scope).get(name) or _AssignedValues()
     parameter = parameters_by_name(scope).get(name)
     written = None if parameter is None else parameter.annotation
@@ -53,7 +53,7 @@ def assigned_values(module: Module, node: cst.CSTNode) -> list[AssignedValue]:
 def assigning_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     """Return the scope that binds ``name`` (see ``binding_scope``).
 
-    For a module-level name, the result is an enclosing function that assigns to the name, if there is one.
+    If an enclosing function assigns to a module-level name, the result is this function.
     """
     scope = binding_scope(module, node, name)
     if not isinstance(scope, cst.Module):
@@ -65,7 +65,7 @@ def assigning_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode
 
 
 def _values_by_name(module: Module, scope: cst.CSTNode) -> dict[str, _AssignedValues]:
-    """Return the values that a scope assigns to names; for a class, also the values that its methods assign."""
+    """Return the values that a scope assigns to names. For a class, include the values that its methods assign."""
     found: dict[str, _AssignedValues] = defaultdict(_AssignedValues)
     giving = (cst.AnnAssign, cst.Assign, cst.NamedExpr, cst.WithItem)
     for node in find_nodes(scope, *giving) if isinstance(scope, cst.ClassDef) else find_in_scope(scope, *giving):

@@ -19,7 +19,7 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 
 
 def is_read_outside_loop(module: Module, loop: cst.For, name: str) -> bool:
-    """Return whether code outside ``loop``, in the same scope, may read the value that ``name`` has after the loop."""
+    """Return whether code outside ``loop``, but in its scope, may read the value that ``name`` has after the loop."""
     scope = module.enclosing_scope(loop)
     if name_inspecting_builtin(module, scope) is not None:
         return True
@@ -49,7 +49,7 @@ def _is_assigned_first(module: Module, read: cst.CSTNode, name: str, loop: tuple
 
 
 def _assignments(module: Module, name: str) -> dict[cst.CSTNode, list[cst.CSTNode]]:
-    """Return, for each block, the statements in it that assign to ``name``."""
+    """Return the statements that assign to ``name``, by the block that contains them."""
     found: dict[cst.CSTNode, list[cst.CSTNode]] = {}
     for node in module.named(name):
         parent = module.parents[node]
@@ -63,7 +63,7 @@ def _assignments(module: Module, name: str) -> dict[cst.CSTNode, list[cst.CSTNod
 
 
 def _gets_value_from(module: Module, binder: cst.CSTNode, read: cst.CSTNode, name: str) -> bool:
-    """Return whether ``read`` gets its value from ``binder``, a loop, comprehension or function that binds ``name``."""
+    """Return whether ``read`` gets its value from ``binder``, a loop, comprehension or function around it."""
     if isinstance(binder, cst.FunctionDef | cst.Lambda):
         return name in parameters_by_name(binder)
     if isinstance(binder, cst.For):

@@ -55,13 +55,13 @@ _COMPARISONS: dict[type[cst.CSTNode], str] = {
 
 
 class UnmodelledCode(Exception):
-    """Raised for code whose value this module does not model; the message names the code."""
+    """Raised for code whose value this module does not model. The message names the code."""
 
 
 class Value:
-    """A symbolic value; each subclass is one kind of expression.
+    """A symbolic value. Each subclass is one kind of expression.
 
-    ``str(value)`` is Python source, with the brackets that may be necessary.
+    ``str(value)`` is Python source, with brackets where they may be necessary.
     """
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ class Tuple(Value):
 
 @dataclass(frozen=True)
 class ReturnedValue(Value):
-    """The result of an inlined function as a condition, kept apart from an equal value that no function returned."""
+    """The result of an inlined function in a condition. It differs from an equal value that no function returned."""
 
     value: Value
 
@@ -155,8 +155,8 @@ class CodePath:
     """One path through code: its result, and the operations on the path.
 
     Attributes:
-        truths: for each operand of the tests on the path, whether it is true. For ``x is not None``, the operand is x.
-        names: the values of all names at the end of the path.
+        truths: whether each operand of the tests on the path is true. For ``x is not None``, the operand is ``x``.
+        names: the values of all names at the end of the path, by name.
         value: the result of the path.
         tests: the complete tests on the path.
         kept: the values that the path assigns to names.
@@ -181,7 +181,7 @@ class CodePath:
 
 
 def make_subscript(base: Value, index: Value) -> Value:
-    """Return the value ``base[index]``; for a literal tuple and index, the element of the tuple."""
+    """Return the value ``base[index]``. For a literal tuple and index, this is the element of the tuple."""
     match base, index:
         case Tuple(items), Const(position) if position.isdigit() and int(position) < len(items):
             return items[int(position)]
@@ -189,7 +189,7 @@ def make_subscript(base: Value, index: Value) -> Value:
 
 
 def make_call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...] = ()) -> Value:
-    """Return the value of a call; a call of an arithmetic method, such as ``sub``, becomes an ``Operation``."""
+    """Return the value of a call. A call of an arithmetic method, such as ``sub``, becomes an ``Operation``."""
     match function, args, keywords:
         case Attr(base, method), (other,), () if method in _ARITHMETIC_METHODS:
             return Operation(_ARITHMETIC_METHODS[method], base, other)
@@ -235,16 +235,16 @@ class Evaluator:
     """Evaluate function bodies symbolically.
 
     Args:
-        source: returns the source text of a node, for values that are not modelled.
-        inline: returns the definition of a called function if the call may be inlined (for example a method of the same
-            class), else ``None``.
+        source: function that returns the source text of a node, for values that are not modelled.
+        inline: function that returns the definition of a called function if the call may be inlined, such as a method
+            of the same class; else ``None``.
     """
 
     def __init__(self, source: Callable[[cst.CSTNode], str], inline: Inline | None = None) -> None:
         self._source = source
         self._inline = inline or (lambda function: None)
         self._path = CodePath()
-        #: For each path that is not evaluated yet, whether each of its conditions is true.
+        #: The paths that are not evaluated yet: for each path, whether each of its conditions is true.
         self._pending: list[dict[Value, bool]] = []
         self._budget = 0
         self._depth = 0
@@ -260,8 +260,8 @@ class Evaluator:
         Args:
             statements: the statements to evaluate.
             env: the values of names before the statements.
-            result: an expression that is evaluated after the statements, to the value of the path. None: the value of a
-                path is the value that its ``return`` statement returns.
+            result: an expression to evaluate after the statements, which gives the value of the path. If it is None,
+                the ``return`` statement of the path gives the value.
 
         Raises:
             UnmodelledCode: the statements cannot be evaluated, or contain a ``return`` although ``result`` is given.
@@ -302,7 +302,7 @@ class Evaluator:
         return None
 
     def _holds_on_path(self, test: cst.BaseExpression, env: Mapping[str, Value]) -> bool:
-        """Return whether a test is true on this path; add the path on which it is false to the pending paths."""
+        """Return whether a test is true on this path. Adds the path on which the test is false to the pending paths."""
         condition = self.expression(test, env)
         self._path.tests.append(condition)
         return self._holds(condition)
@@ -356,7 +356,7 @@ class Evaluator:
             raise UnmodelledCode(f"an assignment to `{self._source(target)}`")
 
     def expression(self, node: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
-        """Return the value of an expression; the value of an unsupported expression is an :class:`OpaqueValue`.
+        """Return the value of an expression. The value of an unsupported expression is an :class:`OpaqueValue`.
 
         Raises:
             UnmodelledCode: an unsupported expression contains a variable that the code has assigned. The source text
@@ -396,7 +396,7 @@ class Evaluator:
     def _item(self, node: cst.BaseExpression, at: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
         index, base = self.expression(at, env), self.expression(node, env)
         if isinstance(base, Tuple):
-            self._path.kept.append(base)  # the other elements of the tuple were evaluated, too
+            self._path.kept.append(base)  # the code evaluated the other elements of the tuple, too
         value = make_subscript(base, index)
         if isinstance(value, Subscript) and not isinstance(index, Const):
             self._path.items.append(value)
@@ -452,13 +452,13 @@ def takes_plain_arguments(function: cst.FunctionDef | cst.Lambda) -> bool:
 
 
 def block_statements(suite: cst.BaseSuite) -> Sequence[cst.CSTNode]:
-    """Return the statements of a block; the block may be on the same line as its header."""
+    """Return the statements of a block. The block may be on the same line as its header."""
     if isinstance(suite, cst.SimpleStatementSuite):
         return [cst.SimpleStatementLine(body=suite.body)]
     return suite.body
 
 
 def else_statements(if_statement: cst.If) -> Sequence[cst.CSTNode]:
-    """Return the statements of the ``else`` part of an ``if``; for an ``elif`` part, the ``if`` statement in it."""
+    """Return the statements of the ``else`` part of an ``if``. For an ``elif`` part, return its ``if`` statement."""
     other = if_statement.orelse
     return [other] if isinstance(other, cst.If) else block_statements(other.body) if other is not None else ()

@@ -1,4 +1,4 @@
-"""Find uses of a class, function or attribute in all files of a backend, mostly by a search for its name."""
+"""Find uses of classes, functions and attributes in all files of a backend, mostly by searches for their names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chirp_migrate.syntax.scopes import Binding
 
 
 def has_subclass(project: Project, class_name: str) -> bool:
-    """Return whether any class may inherit from a class called ``class_name``, or from an alias of it."""
+    """Return whether any class may inherit from a class called ``class_name``, or from an alias of this class."""
     # Import statements that rules add use aliases that begin with this word. These aliases have no subclasses.
     titles = [class_name, *sorted(alias for alias in project.aliases(class_name) if not alias.startswith("WorkerSafe"))]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
@@ -39,7 +39,7 @@ def is_passed_as_keyword(project: Project, parameter: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _callees_by_keyword(text: str) -> Mapping[str, frozenset[str]]:
-    """Return, for each keyword in the calls of a text, the first name of each called expression, else "".
+    """Return, for each keyword in the calls of a text, the first names of the called expressions; "" without a name.
 
     The first name of ``a.b(key=1)`` is ``a``.
     """
@@ -77,7 +77,7 @@ _BY_NAME = ("setattr", "__setattr__", "vars", "__dict__")
 
 
 def is_assigned_later(project: Project, attribute: str) -> bool:
-    """Return whether code assigns to ``attribute`` of any object, except as ``self.attribute = …`` in ``__init__``."""
+    """Return whether code assigns to ``attribute`` of any object, except by ``self.attribute = …`` in ``__init__``."""
     name = re.escape(attribute)
     by_name = (
         rf"""(?:\bsetattr|__setattr__)\s*\((?:(?!setattr)[^,])*,(?!\s*["'](?!{name}["'])\w+["']\s*,)"""
@@ -114,13 +114,15 @@ _SETTINGS = re.compile(r"(.*\.)?(args|opts?|options|namespace|\w*(config|cfg|par
 def may_set_computed_attributes(module: Module, project: Project, class_definition: cst.ClassDef) -> bool:
     """Return whether any file of the project may set attributes with computed names on objects of a class.
 
-    Code that sets such attributes on ``self`` counts in the class itself. If the class has bases or subclasses in the
-    project, the code counts in every class. Code that sets such attributes on any other object counts, too, unless the
-    name of the object is typical of arguments, settings or models.
+    Code that sets such attributes on ``self`` counts if it is in the class itself. If the class has bases or subclasses
+    in the project, such code counts in every class. Code that sets such attributes on any other object counts, too. The
+    exception is an object whose name is typical of arguments, settings or models.
     """
     title = None if has_bases_or_subclasses(module, project, class_definition) else class_definition.name.value
     return any(
-        _SETTINGS.fullmatch(ast.unparse(changed)) is None if not _is_own(changed) else around in (title or around, None)
+        _SETTINGS.fullmatch(ast.unparse(changed)) is None
+        if not _is_self(changed)
+        else around in (title or around, None)
         for _, text in project.matching(re.compile("|".join(_BY_NAME)), *_BY_NAME)
         for changed, around in _set_by_computed_names(_tree(text), None)
     )
@@ -136,7 +138,7 @@ def has_bases_or_subclasses(module: Module, project: Project, class_definition: 
 def may_call_method_on_other_objects(
     module: Module, project: Project, class_definition: cst.ClassDef, method: str
 ) -> bool:
-    """Return whether code may read ``method`` from a class, and call it with an object of any other type.
+    """Return whether code may read ``method`` from the class, and call it with an object of another type.
 
     A call such as ``Base.method(self)`` in a class that inherits from ``Base`` does not count.
     """
@@ -154,14 +156,14 @@ def may_call_method_on_other_objects(
 
 @lru_cache(maxsize=1024)
 def _read_from_classes(text: str) -> frozenset[tuple[str, str]]:
-    """Return (name of the class, attribute) for each attribute that code may read from a class; "" is any class."""
-    return frozenset(_takes_other_objects_in(_tree(text), ()))
+    """Return pairs (class name, attribute) for the attributes that code may read from classes; "" is any class."""
+    return frozenset(_find_reads_from_classes(_tree(text), ()))
 
 
-def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _find_reads_from_classes(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the result of :func:`_read_from_classes` for a part of a file.
 
-    ``bases`` are the bases of the class that contains the part. Calls of methods of these bases do not count.
+    ``bases`` contains the bases of the class that contains the part. Calls of methods of these bases do not count.
     """
     for node in ast.iter_child_nodes(tree):
         inner = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else bases
@@ -173,10 +175,10 @@ def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tup
             ) if (title := _class_title(asked)) is not None:
                 yield title, name
         if of_base is None:
-            yield from _takes_other_objects_in(node, inner)
+            yield from _find_reads_from_classes(node, inner)
         else:
             others = (part for part in ast.iter_child_nodes(node) if part is not of_base)
-            yield from (one for part in others for one in _takes_other_objects_in(part, bases))
+            yield from (one for part in others for one in _find_reads_from_classes(part, bases))
 
 
 def _base_methods_called(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
@@ -188,7 +190,7 @@ def _base_methods_called(node: ast.AST, bases: Sequence[str]) -> ast.expr | None
 
 
 def _class_title(asked: ast.expr) -> str | None:
-    """Return the name of an expression that may be a class, "" if it may be any class; ``None`` for other objects."""
+    """Return the class name of an expression, or "" if it may be any class; ``None`` if it is not a class."""
     match asked:
         case ast.Name(id="cls") | ast.Attribute(attr="__class__") | ast.Call(func=ast.Name(id="type")):
             return ""
@@ -197,7 +199,7 @@ def _class_title(asked: ast.expr) -> str | None:
     return None
 
 
-def _is_own(changed: ast.expr) -> bool:
+def _is_self(changed: ast.expr) -> bool:
     return isinstance(changed, ast.Name) and changed.id == "self"
 
 
@@ -214,7 +216,7 @@ def _set_by_computed_names(tree: ast.AST, around: str | None) -> Iterator[tuple[
 
 
 def _object_with_computed_names(node: ast.AST) -> ast.expr | None:
-    """Return the object on which ``node`` sets attributes with computed names; None if it sets none."""
+    """Return the object on which ``node`` sets attributes with computed names; None for any other node."""
     match node:
         case ast.Call(func=ast.Name(id="setattr"), args=[changed, name, _]):
             return None if isinstance(name, ast.Constant) else changed
@@ -245,13 +247,13 @@ def may_access_attribute_outside_class(project: Project, attribute: str) -> bool
 
 
 def any_string_ends_with(project: Project, name: str) -> bool:
-    """Return whether a string ends with ``name``. Code may pass it to ``getattr``, ``setattr`` or ``patch``."""
+    """Return whether a string ends with ``name``. Code may pass such a string to ``getattr`` or ``patch``."""
     last = re.escape(name)
     return project.search(rf"""{last}(?<=["'.]{last})["']""", name)
 
 
 def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
-    """Return whether other code may read a top-level name of ``module`` with the help of a string.
+    """Return whether other code may read a top-level name of ``module`` by a string.
 
     The result is True if a string or a configuration file contains ``module.name``, or if ``getattr`` is called with
     the name. For the name of a class, the result is also True if a string or a setting ends with the name.
@@ -259,7 +261,8 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
     asked = re.compile(rf"""{paths}|getattr\s*\([^,()]*,\s*["']{last}["']""")
-    # Every match ends like this. `re` searches faster for a pattern that begins with plain characters.
+    # Every match of `asked` ends with a match of this pattern. `re` is faster for patterns that begin with plain
+    # characters.
     ending = re.compile(rf"""{last}\\?["']""")
     if any(asked.search(text) for _, text in project.matching(ending, name)):
         return True
@@ -308,7 +311,7 @@ def _handles_missing(caught: ast.expr | None) -> bool:
 
 
 def pattern_of_outside_assignments(attribute: str) -> str:
-    """Return a regular expression for assignments to ``attribute`` of any object but ``self``; ``setattr`` counts."""
+    """Return a regular expression for assignments, also by ``setattr``, to ``attribute`` of any object but ``self``."""
     name = re.escape(attribute)
     not_own = rf"(?<!\bself\.{name})"
     item = rf"""\s*\[\s*["']{name}["']\s*\]\s*=(?!=)"""
@@ -326,10 +329,10 @@ def pattern_of_outside_assignments(attribute: str) -> str:
 
 
 def may_be_patched_elsewhere(module: Module, project: Project, dotted_name: str) -> bool:
-    """Return whether other code may assign to ``dotted_name``: a top-level name of ``module``, or an attribute of the
-    name.
+    """Return whether other code may assign to ``dotted_name``.
 
-    Any code that assigns to an attribute with the last name of ``dotted_name`` counts, unless the object is ``self``.
+    ``dotted_name`` is a top-level name of ``module``, or an attribute of such a name. Any code that assigns to an
+    attribute with the last name of ``dotted_name`` counts, unless the object is ``self``.
     """
     owner, first, last = module.name.rpartition(".")[2], dotted_name.partition(".")[0], dotted_name.rpartition(".")[2]
     return (
@@ -339,19 +342,19 @@ def may_be_patched_elsewhere(module: Module, project: Project, dotted_name: str)
     )
 
 
-#: Code that sets computed names of its own module.
+#: Code that sets names of its own module by strings that it computes.
 _SETS_GLOBALS = r"""\bglobals\s*\(\s*\)\s*(?:\.\s*(?:update|setdefault|__setitem__)\b|\|=|\[[^\]"']*\]\s*=(?!=))"""
 
 
 def may_be_set_by_called_function(project: Project, name: str) -> bool:
-    """Return whether a call may make code of the project set a name of a module, because the call contains the name.
+    """Return whether a call may pass ``name`` to code of the project that sets names of a module.
 
     The result is True if a call contains the name, as a keyword or as a string, and any code of the project sets
     attributes or global variables with computed names.
     """
     last = re.escape(name)
     given = re.compile(rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]""")
-    return any(_is_given(project, text, name) for _, text in project.matching(given, name)) and (
+    return any(_mentions_name(project, text, name) for _, text in project.matching(given, name)) and (
         project.holds(_SETS_GLOBALS, "globals")
         or any(
             True
@@ -361,8 +364,8 @@ def may_be_set_by_called_function(project: Project, name: str) -> bool:
     )
 
 
-def _is_given(project: Project, text: str, name: str) -> bool:
-    """Return whether code has the name as a keyword or string; values of variables that no code reads do not count."""
+def _mentions_name(project: Project, text: str, name: str) -> bool:
+    """Return whether code contains the name as a keyword or string, except in variables that no code reads."""
     unread = unread_literals(_tree(text), project.reads_variable)
     return any(
         (isinstance(node, ast.keyword) and node.arg == name) or (isinstance(node, ast.Constant) and node.value == name)
@@ -372,12 +375,14 @@ def _is_given(project: Project, text: str, name: str) -> bool:
 
 
 def _is_assigned_in(project: Project, module: str, name: str) -> bool:
-    """Return whether a file assigns to ``name`` in a module whose name ends with ``module`` (``train.data = …``)."""
+    """Return whether a file assigns to ``name`` in a module called ``module``, as in ``train.data = …``."""
     assigned = re.compile(pattern_of_outside_assignments(name))
-    return any(not {module, ""}.isdisjoint(_assigned_in(text, name)) for _, text in project.matching(assigned, name))
+    return any(
+        not {module, ""}.isdisjoint(_modules_assigned_in(text, name)) for _, text in project.matching(assigned, name)
+    )
 
 
-def _assigned_in(text: str, name: str) -> set[str]:
+def _modules_assigned_in(text: str, name: str) -> set[str]:
     try:
         return {*modules_with_assignment(text, name)}
     except UnparsableModule:
@@ -392,7 +397,7 @@ _REPLACES_MODULES = (
 
 
 def import_always_binds_same_object(module: Module, project: Project, qualified: str) -> bool:
-    """Return whether an import of ``qualified`` in ``module`` always binds the same object, at any time of the run."""
+    """Return whether an import of ``qualified`` in ``module`` binds the same object at any time of the run."""
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
     is_set = owner and (
@@ -425,7 +430,7 @@ def may_list_attributes(module: Module) -> bool:
     return _LISTING.search(module.text) is not None
 
 
-#: Code that lists the attributes of an object, unless that object is ``self``, a class or parsed arguments.
+#: Code that lists the attributes of an object, except of ``self``, of a class, and of parsed arguments.
 _LISTING_OBJECT = (
     r"\b(?:vars|getmembers)\s*\(\s*(?!self\b|cls\b|\w*(?:args|opts?|options)\s*\))\w"
     r"|(?<!\bself)(?<!\bcls)\.\s*__dict__\b"
@@ -433,14 +438,14 @@ _LISTING_OBJECT = (
 
 
 def may_list_attributes_of_any_object(project: Project) -> bool:
-    """Return whether code of the project may list the attributes of an object that it gets from elsewhere."""
+    """Return whether code of the project may list the attributes of an object other than ``self``."""
     return project.holds(_LISTING_OBJECT, "vars", "getmembers", "__dict__")
 
 
 def new_name_may_clash(module: Module, project: Project, name: str) -> bool:
-    """Return whether other code may set or look up ``name`` in ``module``, if a rewrite adds it as a top-level name.
+    """Return whether other code may set or look up ``name`` in ``module``, where a rewrite would add this name.
 
-    An ``import *`` that may bind the name counts as well, and so does a submodule with that name.
+    An ``import *`` that may bind the name counts as well, and a submodule with the same name, too.
     """
     if may_be_patched_elsewhere(module, project, name) or project.search(
         rf"""["'.]{re.escape(name)}["'](?!\s*:)""", name

@@ -1,6 +1,7 @@
-"""Find the next step in the flow of an expression's value. Callers repeat the step to trace the value.
+"""Find the next step in the flow of an expression's value.
 
-Loaders, functions and classes flow in the same ways. The callers decide what a step means for each of them.
+Callers repeat the step to trace the value. The steps are the same for loaders, functions and classes. Each caller
+decides the meaning of a step.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class ConditionalOperand:
 
 @dataclass(frozen=True)
 class ContainerElement:
-    """The value becomes an element of ``display``, a literal container; a starred value adds its own elements."""
+    """The value becomes an element of ``display``, a literal container. A starred value adds its own elements."""
 
     element: cst.Element | cst.StarredElement
     display: cst.CSTNode
@@ -109,7 +110,7 @@ Step = (
 
 
 def next_step_of_value(module: Module, node: cst.CSTNode) -> Step | None:
-    """Return the code to which the value of ``node`` flows next; ``None`` for uses that are none of these steps."""
+    """Return the step in which the code around ``node`` uses its value; ``None`` for any other use."""
     parent = module.parents[node]
     match parent:
         case cst.BooleanOperation():

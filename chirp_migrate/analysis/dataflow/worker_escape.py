@@ -1,7 +1,7 @@
 """Find lambdas and local functions that escape to workers, because a loader, dataset or transform stores them.
 
-The analysis traces such a function through lists, conditional expressions, ``functools.partial``, variables, attributes
-of ``self``, parameters, and functions that return it.
+The analysis traces a function through lists, conditional expressions, ``functools.partial``, variables, attributes of
+``self``, parameters, and results of other functions.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _LOADER_KEYWORDS = frozenset({"collate_fn", "worker_init_fn"})
 _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "batch_transform"}
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
 _ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
-#: One of the keywords with a call as its value; the group is the name of the called function.
+#: One of the keywords with a call as its value. The group is the name of the called function.
 _GIVEN_CALL = rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*(\w+)\("
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
 _LOADER_CALL = any_of_patterns(TORCH_LOADER, FACTORY_METHOD)
-#: Words in names of functions whose ``transform`` parameter is a transform of samples. The next pattern has words in
-#: names of modules with transforms. Both patterns replace lists of libraries.
+#: Words in names of functions whose parameter ``transform`` is a transform of samples. The next pattern has words in
+#: names of modules with transforms. Both patterns are used instead of lists of libraries.
 _DATA = re.compile(r"data|loader|folder|subset|split|transform|augment|vision|image|cifar|mnist", re.IGNORECASE)
 _TRANSFORM_MODULES = re.compile(r"transform|augment|vision|albumentations|kornia|monai|torchio", re.IGNORECASE)
 _TRANSFORM_HOLDERS = frozenset({"Compose", "Lambda", "OneOf", "RandomApply", "RandomChoice", "RandomOrder", "SomeOf"})
@@ -82,11 +82,11 @@ class WorkerFunctionPurposes:
 
     def __init__(self, module: Module, project: Project) -> None:
         self._module, self._project = module, project
-        # The argument `transform` exists in many libraries. In a module about PyTorch, it is one of a dataset.
+        # Many libraries have an argument `transform`. In a module about PyTorch, the argument belongs to a dataset.
         self._keywords = _KEYWORDS if _ABOUT_TORCH.search(module.text) else _LOADER_KEYWORDS
         self._known: dict[cst.CSTNode, str | None] = {}
 
-    def of(self, node: cst.CSTNode) -> str | None:
+    def purpose_of(self, node: cst.CSTNode) -> str | None:
         """Return the purpose of an expression whose value a loader, dataset or transform stores.
 
         The purpose is a name, such as "collate_fn". The result is ``None`` if no worker needs the value.
@@ -97,21 +97,21 @@ class WorkerFunctionPurposes:
         return self._known[node]
 
     def purpose_of_function(self, node: cst.FunctionDef) -> str | None:
-        """Return the purpose of a local function, according to the uses of its name."""
+        """Return the purpose of a local function, which follows from the uses of its name."""
         return self._first(variable_reads(self._module, node.name.value, self._module.scopes.scope_of(node)))
 
     def purpose_of_class(self, node: cst.ClassDef) -> str | None:
-        """Return the name of a local class if its objects are datasets, else None."""
+        """Return the name of a local class as purpose if its objects are datasets; else None."""
         names = base_names(self._module, self._project, node)
         return node.name.value if any(inherits_from(self._project, name, DATASET) for name in names) else None
 
     def _first(self, nodes: list[cst.Name] | list[cst.Attribute]) -> str | None:
-        return next((found for node in nodes if (found := self.of(node)) is not None), None)
+        return next((found for node in nodes if (found := self.purpose_of(node)) is not None), None)
 
     def _direct_purpose(self, node: cst.CSTNode) -> str | None:
         match next_step_of_value(self._module, node):
             case ConditionalOperand(whole) | ContainerElement(_, cst.List() | cst.Tuple() | cst.Set() as whole):
-                return self.of(whole)
+                return self.purpose_of(whole)
             case CallArgument(argument, call) if not argument.star:
                 return self._purpose_of_argument(argument, call)
             case DictEntry(key, display):
@@ -137,22 +137,22 @@ class WorkerFunctionPurposes:
             keyword = _POSITIONS.get(position, "")
         names = [] if keyword or starred else [name for one in called for name in project.parameter_names(one)]
         named = names[position] if position < len(names) else keyword
-        if named in _LOADER_KEYWORDS or (named in self._keywords and self._takes_data(call, called)):
+        if named in _LOADER_KEYWORDS or (named in self._keywords and self._is_about_data(call, called)):
             return named
         if "functools.partial" in called and position == 0:
-            return self.of(call)
+            return self.purpose_of(call)
         last = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
         if isinstance(last, cst.Name) and last.value in _TRANSFORM_HOLDERS and self._is_transform(called):
             target = _assigned_to(module, call)
             return "transform" if target is None else target.value
         if "dataclasses.field" in called and keyword == "default":
-            return self.of(call)
+            return self.purpose_of(call)
         if any(inherits_from(project, name, DATASET) for name in called):
             return named or "function"
         return None
 
-    def _takes_data(self, call: cst.Call, called: set[str]) -> bool:
-        """Return whether the names of a called function show that it handles data.
+    def _is_about_data(self, call: cst.Call, called: set[str]) -> bool:
+        """Return whether the names of a called function show that the function is about data.
 
         Functions for other purposes may have a parameter ``transform``, too.
         """
@@ -173,7 +173,7 @@ class WorkerFunctionPurposes:
         return None
 
     def _becomes_keywords(self, node: cst.CSTNode) -> bool:
-        """Return whether a call receives a dictionary, or the variable that holds it, as ``**`` argument."""
+        """Return whether a call receives a dictionary, or the variable with this dictionary, as ``**`` argument."""
         module = self._module
         parent = module.parents[node]
         if isinstance(parent, cst.Arg):
@@ -196,7 +196,8 @@ class WorkerFunctionPurposes:
         if owner is None or not isinstance(target, cst.Name):
             return None
         if isinstance(owner.scope.node, cst.ClassDef):
-            # With an annotation, the name is a field of a dataclass. Without one, a function becomes a method.
+            # With an annotation, the name is a field of a dataclass. Without an annotation, a function becomes a
+            # method.
             is_field = isinstance(statement, cst.AnnAssign) and target.value in self._keywords
             return target.value if is_field else None
         return target.value if self._first(variable_reads(module, target.value, owner.scope)) is not None else None
@@ -234,7 +235,7 @@ class WorkerFunctionPurposes:
         return name if self._first(variable_reads(self._module, name, scope)) is not None else None
 
     def _purpose_of_result(self, statement: cst.Return, value: cst.CSTNode) -> str | None:
-        """Return the purpose of a function's result, according to the function's calls, or to its name."""
+        """Return the purpose of a function's result, which follows from the function's name or calls."""
         module = self._module
         maker = module.enclosing_function(statement)
         if maker is None:
@@ -255,12 +256,16 @@ class WorkerFunctionPurposes:
         if _LOADER_WORDS.search(name) or _LOADER_WORDS.search(inner) or says_transform:
             return short
         calls = [module.parents[mention] for mention in mentions]
-        if any(isinstance(call, cst.Call) and call.func in mentions and self.of(call) is not None for call in calls):
+        if any(
+            isinstance(call, cst.Call) and call.func in mentions and self.purpose_of(call) is not None for call in calls
+        ):
             return short
-        return short if not _passes_all_on(module, value) and _is_called_elsewhere(self._project, name) else None
+        return (
+            short if not _forwards_all_arguments(module, value) and _is_called_elsewhere(self._project, name) else None
+        )
 
     def _purpose_of_captured(self, node: cst.CSTNode) -> str | None:
-        """Return the purpose of a name that an escaping function captures, because its value escapes as well."""
+        """Return the purpose of a name that an escaping function captures. The name's value escapes as well."""
         if not isinstance(node, cst.Name):
             return None
         owner = self._module.scopes.lookup(node.value, node)
@@ -269,7 +274,7 @@ class WorkerFunctionPurposes:
         for around in self._module.ancestors(node):
             if around is owner.scope.node:
                 return None
-            if isinstance(around, cst.Lambda) and self.of(around) is not None:
+            if isinstance(around, cst.Lambda) and self.purpose_of(around) is not None:
                 return node.value
             if isinstance(around, cst.FunctionDef) and self.purpose_of_function(around) is not None:
                 return node.value
@@ -291,8 +296,8 @@ def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:
     return None
 
 
-def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
-    """Return whether a name refers to a function with ``*args`` and ``**kwargs``, such as a wrapper in a decorator."""
+def _forwards_all_arguments(module: Module, value: cst.CSTNode) -> bool:
+    """Return whether a name refers to a function with ``*args`` and ``**kwargs``, such as a decorator's wrapper."""
     owner = module.scopes.lookup(value.value, value) if isinstance(value, cst.Name) else None
     for one in owner.bindings if owner is not None else ():
         match one.node:
@@ -301,8 +306,8 @@ def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
     return False
 
 
-# The following code does the same analysis with ``ast``, before LibCST parses a module. The code compares names by
-# spelling only, so it may find too many functions that escape.
+# The following code does the same analysis with ``ast``, before LibCST parses a module. It compares names by spelling
+# only, so it may find too many escaping functions.
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -310,24 +315,24 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 def lambdas_may_escape(outline: Outline, project: Project) -> bool:
     """Return whether a lambda in a module may escape to workers."""
     may = _MayEscape(outline, project)
-    return any(may.go(node) for node in outline.find(ast.Lambda))
+    return any(may.may_escape(node) for node in outline.find(ast.Lambda))
 
 
 def local_functions_may_escape(outline: Outline, project: Project) -> bool:
     """Return whether any function that is defined in another function may escape to workers."""
     may = _MayEscape(outline, project)
     around = [(node.name, may.function_around(node)) for node in outline.functions]
-    return any(may.named(name, owner) for name, owner in around if owner is not None)
+    return any(may.variable_may_escape(name, owner) for name, owner in around if owner is not None)
 
 
 class _MayEscape:
-    """Find whether a function of a module may have a purpose according to :class:`WorkerFunctionPurposes`."""
+    """Find out whether a function of a module may have a purpose that :class:`WorkerFunctionPurposes` would find."""
 
     def __init__(self, outline: Outline, project: Project) -> None:
         self._outline, self._project = outline, project
         self._seen: set[ast.AST | tuple[str, ast.AST | None]] = set()  # ends the recursion
 
-    def go(self, node: ast.AST) -> bool:
+    def may_escape(self, node: ast.AST) -> bool:
         """Return whether the value of an expression may escape to workers."""
         if node in self._seen:
             return False
@@ -335,12 +340,12 @@ class _MayEscape:
         parent = self._outline.parents[node]
         match parent:
             case ast.List() | ast.Tuple() | ast.Set() | ast.IfExp() | ast.BoolOp() | ast.Starred():
-                return self.go(parent)
+                return self.may_escape(parent)
             case ast.keyword(arg=keyword):
                 call = self._outline.parents[parent]
-                return isinstance(call, ast.Call) and self._is_taken(call, keyword)
+                return isinstance(call, ast.Call) and self._may_pass_on(call, keyword)
             case ast.Call():
-                return node is not parent.func and self._is_taken(parent, None)
+                return node is not parent.func and self._may_pass_on(parent, None)
             case ast.Dict(keys=keys, values=values):
                 return any(_is_key(key) for key, value in zip(keys, values, strict=True) if value is node)
             case ast.Assign(targets=targets):
@@ -357,7 +362,7 @@ class _MayEscape:
         """Return the innermost function that contains a node."""
         return next((ancestor for ancestor in self._outline.ancestors(node) if isinstance(ancestor, _Function)), None)
 
-    def named(self, name: str, owner: ast.AST | None) -> bool:
+    def variable_may_escape(self, name: str, owner: ast.AST | None) -> bool:
         """Return whether the variable ``name`` of a function, or of the module, may escape to workers."""
         if (name, owner) in self._seen:
             return False
@@ -366,16 +371,18 @@ class _MayEscape:
             return True
         code = self._outline.find(ast.Name) if owner is None else self._outline.inside(owner)
         reads = [node for node in code if isinstance(node, ast.Name) and node.id == name]
-        return any(self.go(read) or (owner is not None and self._is_taken_along(read, owner)) for read in reads)
+        return any(
+            self.may_escape(read) or (owner is not None and self._escapes_with_function(read, owner)) for read in reads
+        )
 
-    def _is_taken_along(self, read: ast.Name, owner: ast.AST) -> bool:
+    def _escapes_with_function(self, read: ast.Name, owner: ast.AST) -> bool:
         """Return whether a function that captures a name may escape (see ``_purpose_of_captured``)."""
         for around in takewhile(lambda node: node is not owner, self._outline.ancestors(read)):
             match around:
                 case ast.Lambda():
-                    goes = self.go(around)
+                    goes = self.may_escape(around)
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
-                    goes = self.named(around.name, self.function_around(around))
+                    goes = self.variable_may_escape(around.name, self.function_around(around))
                 case _:
                     goes = isinstance(around, ast.ClassDef) and self._is_dataset(around)
             if goes:
@@ -397,12 +404,12 @@ class _MayEscape:
                 return (
                     name in _LOADER_KEYWORDS
                     or (owner is not None and self._is_dataset(owner))
-                    or any(self.go(read) for read in reads if isinstance(read.ctx, ast.Load))
+                    or any(self.may_escape(read) for read in reads if isinstance(read.ctx, ast.Load))
                 )
             case ast.Attribute(attr=name):
                 return name in _KEYWORDS
             case ast.Name(id=name):
-                return self.named(name, self.function_around(target))
+                return self.variable_may_escape(name, self.function_around(target))
         return False
 
     def _is_default(self, arguments: ast.arguments, default: ast.AST) -> bool:
@@ -414,9 +421,9 @@ class _MayEscape:
             *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
         ]
         names = [parameter.arg for parameter, value in pairs if value is default]
-        return any(name in _LOADER_KEYWORDS or self.named(name, function) for name in names)
+        return any(name in _LOADER_KEYWORDS or self.variable_may_escape(name, function) for name in names)
 
-    def _is_taken(self, call: ast.Call, keyword: str | None) -> bool:
+    def _may_pass_on(self, call: ast.Call, keyword: str | None) -> bool:
         """Return whether a call may pass an argument on to workers (see ``_purpose_of_argument``)."""
         if keyword in _KEYWORDS or last_name(call.func) in _TRANSFORM_HOLDERS:
             return True
@@ -436,7 +443,7 @@ class _MayEscape:
         if any(_LOADER_WORDS.search(name) or "transform" in name for name in names):
             return True
         calls = (call for call in self._outline.find(ast.Call) if last_name(call.func) == maker)
-        return any(map(self.go, calls)) or _is_called_elsewhere(self._project, maker)
+        return any(map(self.may_escape, calls)) or _is_called_elsewhere(self._project, maker)
 
 
 def _global_or_nonlocal_names(outline: Outline) -> set[str]:

@@ -12,7 +12,7 @@ _ENCLOSING = ("random.random() < self.p", "random.random() <= self.p")
 
 
 class UnknownAugmentation(Exception):
-    """Raised for a class with code that the rule does not recognise; the message names the code."""
+    """Raised for a class with code that the rule does not recognise. The message names the code."""
 
 
 def methods_of(class_source: str) -> dict[str, ast.FunctionDef]:
@@ -42,7 +42,7 @@ def first_source_line(node: ast.AST) -> str:
 
 
 def sample_parameter_and_body(function: ast.FunctionDef) -> tuple[str, list[ast.stmt]]:
-    """Return the name of a method's only parameter besides ``self``, and its statements without the docstring."""
+    """Return the name of a method's only parameter besides ``self``, and the method's statements without docstring."""
     given = function.args
     names = [argument.arg for argument in given.args]
     others = given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults
@@ -56,8 +56,8 @@ def split_at_random_condition(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt],
     """Split the statements of a method at its gate: the ``if`` that decides at random whether to augment the sample.
 
     Returns:
-        Three lists of statements: those before the gate, those that augment, and those that run instead if the gate
-        skips the augmentation.
+        Three lists: the statements before the gate, the statements that augment, and the statements that run if the
+        gate skips the augmentation.
     """
     for place, gate in enumerate(body):
         if isinstance(gate, ast.If) and ast.unparse(gate.test) in (*_EARLY, *_ENCLOSING):
@@ -70,7 +70,7 @@ def split_at_random_condition(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt],
 
 
 def target_value_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
-    """Return the pairs (target, value) of an assignment; ``a, b = x, y`` has two pairs."""
+    """Return the pairs (target, value) of an assignment. For ``a, b = x, y``, the result has two pairs."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(node)}`")
     target, value = node.targets[0], node.value
@@ -82,12 +82,12 @@ def target_value_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
 class ExpressionNormalizer(ast.NodeTransformer):
     """Normalise expressions, so that equivalent expressions have the same text.
 
-    The operands of a sum or product, and the two arguments of ``min`` and ``max``, are sorted. ``a < b`` becomes
-    ``b > a``. A condition whose result is known is replaced by the result.
+    The operands of a sum or product, and the two arguments of ``min`` and ``max``, are sorted. ``a < b`` becomes ``b >
+    a``. If the result of a condition is known, the result replaces the condition.
 
     Args:
-        names: for each name, the expression that replaces it.
-        same: for each text of an expression, the expression that replaces it.
+        names: maps names to the expressions that replace them.
+        same: maps the texts of expressions to the expressions that replace them.
     """
 
     def __init__(self, names: Mapping[str, ast.expr], same: Mapping[str, ast.expr] | None = None) -> None:

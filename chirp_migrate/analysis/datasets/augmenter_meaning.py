@@ -1,4 +1,4 @@
-"""Check the source of a class: does it augment with the same distribution as a transform of the runtime?
+"""Check from its source whether a class augments with the same distribution as a transform of the runtime.
 
 The checks accept a few forms of code and refuse all other code. Names of variables are arbitrary, sizes may be stored
 in variables, and a separate method may apply a mask. The gate, an ``if`` that decides at random whether to augment the
@@ -29,13 +29,13 @@ MASK_PARAMETERS = (
     "mask_value",
     "p",
 )
-#: Possible values of variables: the sample and its masked copy, both also with an added first axis, and sizes.
+#: Possible values of variables: the sample and its masked copy, the same two with an added first axis, and sizes.
 _SAMPLE, _COPY, _LIFTED, _LIFTED_COPY = (ast.Name(f"<{one}>") for one in ("sample", "copy", "lifted", "lifted copy"))
 _IMAGE, _FRAMES, _BINS, _UNKNOWN = (ast.Name(f"<{one}>") for one in ("image", "frames", "bins", "unknown"))
 _ARRAYS = (_SAMPLE, _COPY, _LIFTED, _LIFTED_COPY)
 #: The sizes of the last two axes, by their index in the shape.
 _SIZES = {-1: _FRAMES, -2: _BINS}
-#: For each axis: the attribute with its number of masks, the attribute with their largest width, and the axis index.
+#: Maps the attribute with the number of masks on an axis to the attribute with their largest width, and the axis index.
 _AXES = {"num_time_masks": ("time_mask_param", -1), "num_freq_masks": ("freq_mask_param", -2)}
 #: Code that copies an image to an array.
 _IMAGE_COPIES = ("np.array({})", "numpy.array({})", "np.array({}).copy()", "np.asarray({}).copy()")
@@ -43,18 +43,18 @@ _Names = dict[str, ast.expr]
 
 
 class _RaisesError(Exception):
-    """Raised if the class raises an error for samples with this number of axes."""
+    """Raised if the class raises an error for samples with the checked number of axes."""
 
 
 def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
     """Return the arguments of ``masks_spectrograms`` with which ``SpecAugment`` masks like the class.
 
-    With probability 1 - p, the class returns the sample. With probability p, the class returns a clone with masks: a
-    number of ranges on each axis are overwritten with ``mask_value``. The width of a range is uniform in
-    0..min(parameter, size). The start of a range is uniform over all positions at which the range fits.
+    With probability 1 - p, the class returns the sample unchanged. With probability p, it returns a clone in which
+    ``mask_value`` overwrites some ranges of each axis. The width of a range is uniform in 0..min(parameter, size). The
+    start of a range is uniform over all positions at which the range fits.
 
     Raises:
-        UnknownAugmentation: the class may augment in another way; the message is the reason.
+        UnknownAugmentation: the class may augment in another way. The message is the reason.
     """
     return _masking_arguments(class_source, "forward", (2, 3, 4))
 
@@ -69,7 +69,7 @@ def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
 
 
 def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
-    """Return the arguments of the decorator: whether an axis that is not longer than its mask parameter stays unmasked.
+    """Return the arguments of the decorator: whether axes stay unmasked that are no longer than their mask parameter.
 
     ``entry`` is the method that receives a sample. ``ndims`` are the possible numbers of axes of a sample; 4 means four
     or more.
@@ -87,7 +87,7 @@ def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> t
 
 
 def _equal_expressions(ndim: int) -> _Names:
-    """Return the expressions with a known value if a sample has ``ndim`` axes: sizes, numbers of axes, added axes."""
+    """Return expressions whose values are known if a sample has ``ndim`` axes: sizes, numbers of axes, added axes."""
     same: _Names = {}
     counts = {count: ast.Constant(count) for count in (ndim, ndim + 1)}
     for array, lifted in ((_SAMPLE, _LIFTED), (_COPY, _LIFTED_COPY)):
@@ -101,10 +101,10 @@ def _equal_expressions(ndim: int) -> _Names:
 
 
 class _MaskGrammar:
-    """Check the code of a class that masks, for samples with ``ndim`` axes.
+    """Checks the code of a class that masks, for samples with ``ndim`` axes.
 
-    The check traces the code outside the loops in its order: variables with sizes, a first axis that the code adds to
-    samples with two axes and later removes, and tests of whether a sample has two axes.
+    The check traces the code outside the loops in order. It traces variables with sizes, and tests of whether a sample
+    has two axes. It also traces a first axis that the code adds to samples with two axes and later removes.
     """
 
     def __init__(self, methods: Mapping[str, ast.FunctionDef], images: bool, ndim: int) -> None:
@@ -126,17 +126,17 @@ class _MaskGrammar:
     def _replace_terms(self, node: ast.AST, names: _Names | None = None) -> Any:
         return ExpressionNormalizer(self._names if names is None else names, self._equal_expressions).normalized(node)
 
-    def _text(self, node: ast.AST, names: _Names | None = None) -> str:
+    def _normalized_text(self, node: ast.AST, names: _Names | None = None) -> str:
         return ast.unparse(self._replace_terms(node, names))
 
     def check(self, function: ast.FunctionDef) -> bool:
-        """Return whether a method skips the mask of an axis whose length is at most the mask parameter of that axis."""
+        """Return whether a method skips masks on an axis whose length is at most the mask parameter of the axis."""
         x, body = sample_parameter_and_body(function)
         before, work, left = split_at_random_condition(body)
         self._names[x] = self._sample
         if self._trace(before):
             raise UnknownAugmentation("it returns before `random.random() > self.p` decides whether it runs")
-        if self._copies or list(map(self._text, left)) != [f"return {self._sample.id}"]:
+        if self._copies or list(map(self._normalized_text, left)) != [f"return {self._sample.id}"]:
             raise UnknownAugmentation("it does not return the sample unchanged when it is skipped")
         if not self._trace(work):
             raise UnknownAugmentation("it does not return the cloned sample")
@@ -151,7 +151,7 @@ class _MaskGrammar:
         for statement in statements:
             match statement:
                 case ast.Return():
-                    text = self._text(statement).removeprefix("return ")
+                    text = self._normalized_text(statement).removeprefix("return ")
                     self._trace_copy(text)
                     if text not in [made.format(_COPY.id) for made in self._returned]:
                         raise UnknownAugmentation("it does not return the cloned sample")
@@ -170,7 +170,7 @@ class _MaskGrammar:
         return False
 
     def _trace_assignment(self, statement: ast.stmt, names: _Names) -> None:
-        """Trace an assignment of a size; outside loops, also assignments of arrays and checks of the number of axes."""
+        """Trace an assignment of a size. Outside loops, trace arrays, and tests of the number of axes, too."""
         for target, value in target_value_pairs(statement):
             if isinstance(target, ast.Tuple):
                 self._trace_unpacking(target, value, statement, names)
@@ -186,7 +186,7 @@ class _MaskGrammar:
             self._set_meaning(target.id, meant, statement, names)
 
     def _trace_copy(self, text: str) -> ast.expr | None:
-        """Return the copy that an expression creates, or None; only one copy in the method is permitted."""
+        """Return the copy that an expression creates, or None. A method may only create one copy."""
         copy = self._copied.get(text)
         self._copies += copy is not None
         if self._copies > 1:
@@ -194,7 +194,7 @@ class _MaskGrammar:
         return copy
 
     def _set_meaning(self, name: str, meant: ast.expr, statement: ast.stmt, names: _Names) -> None:
-        """Record the value of a variable. Variables with arrays and tests may be rebound, those with sizes may not."""
+        """Record the value of a variable. Code may rebind variables with arrays or tests, but not with sizes."""
         known = names.get(name, meant)
         changes = (known in _ARRAYS and meant in _ARRAYS) or (_is_bool(known) and _is_bool(meant))
         if name == "self" or (known is not meant and not changes):
@@ -206,7 +206,7 @@ class _MaskGrammar:
 
         With two axes, ``x.shape[:2]`` is the same as ``x.shape``.
         """
-        shape = self._text(value, names)
+        shape = self._normalized_text(value, names)
         if self._ndim == 2 and not shape.startswith((_LIFTED.id, _LIFTED_COPY.id)):
             shape = shape.removesuffix("[:2]")
         ends = shape.endswith(".shape[-2:]")
@@ -226,7 +226,7 @@ class _MaskGrammar:
             self._set_meaning(name.id, _SIZES.get(place, _UNKNOWN) if name is one else _UNKNOWN, statement, names)
 
     def _check_loop(self, loop: ast.For, asked: frozenset[str]) -> None:
-        """Check a loop that applies masks; ``asked`` are the conditions under which the loop runs."""
+        """Check a loop that applies masks. ``asked`` contains the conditions under which the loop runs."""
         count = next((name for name in _AXES if ast.unparse(loop.iter) == f"range(self.{name})"), None)
         unused = isinstance(loop.target, ast.Name) and self._names.get(loop.target.id, _UNKNOWN) is _UNKNOWN
         if count is None or loop.orelse or not unused or ast.unparse(loop.target) == "self":
@@ -261,7 +261,7 @@ class _MaskGrammar:
             return
         if len(steps) == 2 and isinstance(steps[1], ast.If) and not steps[1].orelse:
             width = self._trace_draw(steps[0], names)[0]
-            if self._text(steps[1].test, names) != f"{width} > 0":
+            if self._normalized_text(steps[1].test, names) != f"{width} > 0":
                 raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(steps[1])}`")
             steps = [steps[0], *steps[1].body]
         if len(steps) != 3:
@@ -277,11 +277,11 @@ class _MaskGrammar:
         stretch = f"{start}:{' + '.join(sorted((start, width)))}"
         places = [f"{_COPY.id}[{place}]" for place in self._range_subscripts(axis, stretch, self._ndim)]
         places += [f"{_LIFTED_COPY.id}[{place}]" for place in self._range_subscripts(axis, stretch, self._ndim + 1)]
-        if self._text(steps[-1], names) not in [f"{place} = self.mask_value" for place in places]:
+        if self._normalized_text(steps[-1], names) not in [f"{place} = self.mask_value" for place in places]:
             raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(steps[-1])}`")
 
     def _range_subscripts(self, axis: int, stretch: str, count: int) -> list[str]:
-        """Return the possible subscripts that select a range on one axis, and all of the other ``count - 1`` axes."""
+        """Return the possible subscripts that select a range on one axis, and the whole of all other axes."""
         places = [f"..., {stretch}" if axis == -1 else f"..., {stretch}, :"]
         if self._ndim < 4:
             axes = [":"] * count
@@ -298,7 +298,7 @@ class _MaskGrammar:
             ) == "random.randint" and name not in {"self", *names}:
                 if drawn.keywords or ast.unparse(low) != "0":
                     raise UnknownAugmentation(f"`{name}` is not a random number from 0 to a limit")
-                return name, self._text(high, names)
+                return name, self._normalized_text(high, names)
         raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
 
     def _guard_conditions(self, test: ast.expr, names: _Names) -> frozenset[str]:
@@ -311,10 +311,10 @@ class _MaskGrammar:
         for count, (parameter, axis) in _AXES.items():
             known |= {f"self.{parameter} > 0": f"{count} positive"}
             known |= {f"{_SIZES[axis].id} > self.{parameter}": f"{count} longer"}
-        return frozenset(known.get(text, text) for text in (self._text(part, names) for part in parts))
+        return frozenset(known.get(text, text) for text in (self._normalized_text(part, names) for part in parts))
 
     def _check_guard(self, asked: frozenset[str], count: str) -> None:
-        """Check the conditions of a mask: only *positive* and *longer* of its own axis are permitted."""
+        """Check the conditions of a mask: only the conditions *positive* and *longer* of its own axis are permitted."""
         if not asked <= {f"{count} positive", f"{count} longer"}:
             raise UnknownAugmentation("its masks depend on another condition than `parameter > 0 and size > parameter`")
         if f"{count} longer" in asked:
@@ -334,13 +334,13 @@ def _is_draw(statement: ast.stmt) -> bool:
 
 
 def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
-    """Return the arguments of ``adds_noise`` with which ``GaussianNoise`` does the same as the class.
+    """Return the arguments of ``adds_noise`` with which ``GaussianNoise`` augments like the class.
 
     With probability 1 - p, the class returns the sample x. With probability p, the class returns
     ``clamp(x + randn_like(x) * std, 0, 1)``.
 
     Raises:
-        UnknownAugmentation: the class may augment in another way; the message is the reason.
+        UnknownAugmentation: the class may augment in another way. The message is the reason.
     """
     x, body = sample_parameter_and_body(methods_of(class_source)["forward"])
     *steps, last = _statements_behind_gate(x, body)
@@ -365,7 +365,7 @@ def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
 def _statements_behind_gate(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """Return the statements that augment the sample, up to their ``return``.
 
-    The gate, the ``if`` that decides at random whether they run, must be the first statement of ``body``.
+    The first statement of ``body`` must be the gate: the ``if`` that decides at random whether to augment the sample.
     """
     before, work, left = split_at_random_condition(body)
     if before:

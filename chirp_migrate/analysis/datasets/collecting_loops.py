@@ -25,7 +25,7 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
 
 
 def only_collects(statements: Sequence[cst.CSTNode]) -> bool:
-    """Return whether statements only assign, count and append; the kinds of the objects do not matter."""
+    """Return whether statements only assign, count and append to objects of any kind."""
     return all(map(_is_collecting, statements))
 
 
@@ -38,7 +38,7 @@ def _is_collecting(statement: cst.CSTNode) -> bool:
 
 
 def _target_and_values(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]] | None:
-    """Return the targets of an assignment, or the container of an ``append``, and the values; else ``None``."""
+    """Return the targets and values of an assignment, or the container and value of an ``append``; else ``None``."""
     match small:
         case cst.Assign():
             return [target.target for target in small.targets], [small.value]
@@ -56,7 +56,7 @@ def early_reading_problem(
 ) -> str | None:
     """Return why the program may notice that all samples are read before the first iteration of ``loop``.
 
-    The result is ``None`` if the program cannot notice it.
+    The result is ``None`` if the program cannot notice the change.
 
     Args:
         statements: the statements that stay in the body of the loop, and only collect (:func:`only_collects`).
@@ -67,7 +67,7 @@ def early_reading_problem(
 
     def is_own(node: cst.CSTNode) -> bool:
         name = dotted_source(node)
-        return name is not None and _is_fresh(module, scope, name)
+        return name is not None and _has_only_new_values(module, scope, name)
 
     early = {str(dotted_source(part)) for one in expressions for part in find_nodes(one, cst.Name, cst.Attribute)}
     every = [one for statement in statements for one in walk_code(statement)]
@@ -100,13 +100,13 @@ def _target_problem(
     name = dotted_source(container)
     if name in early:
         return f"the loop changes `{name}`"
-    if name is None or not _is_fresh(module, scope, name):
+    if name is None or not _has_only_new_values(module, scope, name):
         shown = module.source(container).strip()
         return f"`{shown}` is not created right before the loop, so other code could see it half filled after an error"
     return None
 
 
-def _is_fresh(module: Module, scope: cst.CSTNode, name: str) -> bool:
+def _has_only_new_values(module: Module, scope: cst.CSTNode, name: str) -> bool:
     """Return whether the function gives ``name`` only new containers or numbers as values."""
     if name in parameters_by_name(scope):
         return False
@@ -114,21 +114,21 @@ def _is_fresh(module: Module, scope: cst.CSTNode, name: str) -> bool:
     if any(item.name.value == name for one in shared for item in one.names):
         return False
     values = assigned_values_and_annotations(module, scope, name)[0]
-    return bool(values) and all(origin.part is None and _is_new(module, origin.value) for origin in values)
+    return bool(values) and all(origin.part is None and _creates_new_object(module, origin.value) for origin in values)
 
 
-def _is_new(module: Module, value: cst.BaseExpression) -> bool:
+def _creates_new_object(module: Module, value: cst.BaseExpression) -> bool:
     if isinstance(value, cst.List | cst.Dict | cst.Set | cst.ListComp | cst.DictComp | cst.SetComp):
         return True
     if isinstance(value, cst.Integer | cst.Float):
         return True
     if isinstance(value, cst.BinaryOperation):
-        return _is_new(module, value.left) or _is_new(module, value.right)
+        return _creates_new_object(module, value.left) or _creates_new_object(module, value.right)
     return is_call_of(module, value, _FRESH)
 
 
 def _handler_problem(module: Module, loop: cst.For) -> str | None:
-    """Return why code around the loop may continue after an error, with the items collected so far; else None."""
+    """Return why code around the loop may continue after an error with the items collected so far; else None."""
     for ancestor in module.ancestors(loop):
         if isinstance(ancestor, _SCOPES):
             return None

@@ -1,4 +1,4 @@
-"""Find random generators that a dataset uses, and that every worker gets as a copy with the same state."""
+"""Find random generators of a dataset of which every worker gets a copy with the same state."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _GENERATORS = re.compile(
     r"numpy\.random\.(default_rng|Generator|(mtrand\.)?RandomState)|sklearn\.utils\.check_random_state|random\.Random"
     r"|torch\.Generator"
 )
-#: Methods that set the state of a generator, and attributes through which code can set it.
+#: Methods that set the state of a generator, and attributes through which code can set the state.
 _RESEEDING = frozenset(
     {"seed", "manual_seed", "set_state", "setstate", "graphsafe_set_state", "__setstate__", "bit_generator"}
 )
 _COPIES = frozenset({"copy.copy", "copy.deepcopy", "builtins.isinstance", "builtins.id", "builtins.repr"})
-#: Methods that shuffle. Workers that share the samples of one iterable dataset may need the same order in all workers.
+#: Methods that shuffle. If workers share the samples of an iterable dataset, they may need the same order.
 _ORDERING = frozenset({"shuffle", "permutation", "permuted", "randperm"})
 
 
 @dataclass(frozen=True)
 class StoredRandomGenerator:
-    """A random generator that a variable or attribute holds.
+    """A random generator that is stored in a variable or attribute.
 
     Attributes:
         name: name of the variable or attribute.
         value: the expression that creates the generator.
         drawn: the method that uses the generator.
-        workers: the processes that get a copy with the same state: every ``worker``, or every ``forked worker``.
+        workers: the kind of processes that get a copy with the same state: ``worker`` or ``forked worker``.
     """
 
     name: str
@@ -51,20 +51,22 @@ class StoredRandomGenerator:
 
 
 def find_random_generators(dataset_class: DatasetClass) -> Iterator[StoredRandomGenerator]:
-    """Yield the random generators of a dataset, unless the dataset uses the number of the worker that it runs in."""
+    """Yield the random generators of a dataset. Yields nothing if the dataset uses the number of its worker."""
     if not dataset_class.uses_worker_number:
-        yield from _kept_on_self(dataset_class)
-        yield from _shared_variables(dataset_class)
+        yield from _generators_in_attributes(dataset_class)
+        yield from _generators_in_variables(dataset_class)
 
 
-def _kept_on_self(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
-    for attribute, value, _ in state.held(lambda one: _makes_generator(state.module, state.project, one) or None):
+def _generators_in_attributes(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
+    for attribute, value, _ in state.stored_values(
+        lambda one: _makes_generator(state.module, state.project, one) or None
+    ):
         drawn = next((use for use in state.uses(attribute) if _uses_generator(state, use)), None)
         if drawn is not None and not _is_reseeded(state, attribute):
             yield StoredRandomGenerator(f"self.{attribute}", value, drawn.method, "worker")
 
 
-def _shared_variables(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
+def _generators_in_variables(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
     """Yield the generators in class variables and module variables."""
     module = state.module
     for scope in (state.node, module.tree):
@@ -75,7 +77,7 @@ def _shared_variables(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
             if made is None:
                 continue
             targets = statement.targets if isinstance(statement, cst.Assign) else (statement,)
-            # A spawned worker imports the module again. The new generator has the same state only with a fixed seed.
+            # A spawned worker imports the module again. Then only a generator with a fixed seed has the same state.
             workers = "worker" if _always_has_same_state(module, made) else "forked worker"
             for name in (t.target.value for t in targets if isinstance(t.target, cst.Name)):
                 if scope is state.node:
@@ -84,7 +86,7 @@ def _shared_variables(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
                         value_assigned_to(module, u.node) for u in state.uses(name)
                     )
                 else:
-                    method = next((one for one in state.sampling if _reads_global(module, one, name)), None)
+                    method = next((one for one in state.sampling_methods if _reads_global(module, one, name)), None)
                     quiet = _is_reassigned(module, name)
                 if method is not None and not quiet:
                     yield StoredRandomGenerator(name, made, method, workers)
@@ -102,7 +104,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
 
 
 def _creating_call(module: Module, project: Project, value: cst.BaseExpression) -> cst.Call | None:
-    """Return the call that creates a generator, together with a ``.manual_seed(…)`` that follows it."""
+    """Return the call that creates a generator, including a following ``.manual_seed(…)``."""
     for one in contained_expressions(module, module.tree, value):
         match one:
             case cst.Call(func=cst.Attribute(value=made, attr=cst.Name(value=method))) if method in _RESEEDING:
@@ -115,14 +117,14 @@ def _creating_call(module: Module, project: Project, value: cst.BaseExpression) 
 
 
 def _always_has_same_state(module: Module, made: cst.Call) -> bool:
-    """Return whether a new generator always has the same state, because it has a seed or is a ``torch.Generator``."""
+    """Return whether a new generator always has the same state, as with a seed or for a ``torch.Generator``."""
     calls = find_nodes(made, cst.Call)
     return "torch.Generator" in module.qualified_names(calls[-1].func) or all(call.args for call in calls)
 
 
 def _uses_generator(state: DatasetClass, use: AttributeUse) -> bool:
     """Return whether reading a sample uses the generator in an attribute of ``self``, or passes it on."""
-    if use.method not in state.sampling:
+    if use.method not in state.sampling_methods:
         return False
     module = use.method.module
     parent = module.parents[use.node]
@@ -142,7 +144,9 @@ def _is_reseeded(state: DatasetClass, attribute: str) -> bool:
         parent = module.parents[use.node]
         changed = isinstance(parent, cst.Attribute) and parent.attr.value in _RESEEDING
         replaced = isinstance(parent, cst.AssignTarget | cst.AnnAssign) and parent.target is use.node
-        if (changed or replaced) and (use.method not in state.constructing or use.method in state.sampling):
+        if (changed or replaced) and (
+            use.method not in state.constructor_methods or use.method in state.sampling_methods
+        ):
             return True
     changes = "|".join(sorted(_RESEEDING))
     return state.project.search(rf"(?<!\bself)\.{re.escape(attribute)}\s*\.\s*({changes})\b", attribute)

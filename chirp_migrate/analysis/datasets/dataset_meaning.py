@@ -1,4 +1,4 @@
-"""Infer whether a dataset's ``__getitem__`` standardises samples, augments samples, or returns those of a sequence.
+"""Infer whether a dataset's ``__getitem__`` standardises or augments samples, or returns the items of a sequence.
 
 The functions compare symbolic values (``dataflow.symbolic``). So the code may be a class, a local class or a dictionary
 of lambdas, and may spell its steps in different ways.
@@ -43,7 +43,7 @@ class StandardizedSamples:
 
 @dataclass(frozen=True)
 class AugmentationStage:
-    """One augmentation of a sample (x, y): ``function`` is applied to x if ``gate`` is true; without a gate, always."""
+    """One augmentation of a sample (x, y): ``function`` is applied to x while ``gate`` is true, or always if None."""
 
     function: Value
     gate: Value | None
@@ -53,7 +53,7 @@ class AugmentationStage:
 class AugmentedSamples:
     """The samples (x, y) of ``dataset``, with ``stages`` applied to x.
 
-    If ``training`` is not None, it is a flag, and the stages are applied only while the flag is true.
+    If ``training`` is not None, the stages are applied only while this flag is true.
     """
 
     dataset: Value
@@ -77,13 +77,13 @@ class InferredSamples:
 
     Attributes:
         conditions: the values that decide which result is returned. A test checks whether such a value is true, or
-            whether it is None.
+            whether the value is None.
         outcomes: the result for each combination of conditions.
-        complete: whether the method only computes its result: every assigned value is part of the result, every call
-            occurs once, every condition changes a result, and no test compares a value with None if another test checks
-            whether the value is true.
+        complete: whether the method only computes its result. Then every assigned value is part of the result, every
+            call occurs once, and every condition changes a result. No test compares a value with None if another test
+            checks whether the same value is true.
         reads_once: whether no object is subscripted twice with the same index.
-        values_compared_with_none: the values that are compared with None.
+        none_tested: the values that are compared with None.
     """
 
     conditions: Sequence[Value]
@@ -94,7 +94,7 @@ class InferredSamples:
 
 
 def infer_getitem_result(paths: Sequence[CodePath]) -> InferredSamples | None:
-    """Return the results of all paths through a ``__getitem__``; ``None`` if the paths have too many conditions."""
+    """Return the results of all paths through a ``__getitem__``; ``None`` for paths with too many conditions."""
     conditions = sorted({condition for path in paths for condition in path.truths}, key=str)
     if len(conditions) > MAX_CONDITIONS:
         return None
@@ -103,7 +103,7 @@ def infer_getitem_result(paths: Sequence[CodePath]) -> InferredSamples | None:
         holds = dict(zip(conditions, truths, strict=True))
         outcomes[truths] = next(path.value for path in paths if path.truths.items() <= holds.items())
     tested = values_compared_with_none(paths)
-    atoms = {atom for path in paths for test in path.tests for atom in _atoms(test)}
+    atoms = {atom for path in paths for test in path.tests for atom in _elementary_conditions(test)}
     complete = (
         all(map(_does_nothing_besides, paths))
         and tested.isdisjoint(atoms)
@@ -123,12 +123,12 @@ def values_compared_with_none(paths: Sequence[CodePath]) -> set[Value]:
     return found
 
 
-def _atoms(condition: Value) -> set[Value]:
+def _elementary_conditions(condition: Value) -> set[Value]:
     match condition:
         case Not(operand):
-            return _atoms(operand)
+            return _elementary_conditions(operand)
         case Operation("and" | "or", left, right):
-            return _atoms(left) | _atoms(right)
+            return _elementary_conditions(left) | _elementary_conditions(right)
     return {condition}
 
 
@@ -139,7 +139,7 @@ def _does_nothing_besides(path: CodePath) -> bool:
 
 
 def _makes_difference(outcomes: Mapping[tuple[bool, ...], Value], position: int) -> bool:
-    """Return whether the condition at ``position`` changes the result for any combination of the other conditions."""
+    """Return whether the condition at ``position`` changes the result for a combination of all other conditions."""
     otherwise = {truths: (*truths[:position], False, *truths[position + 1 :]) for truths in outcomes}
     return any(value != outcomes[otherwise[truths]] for truths, value in outcomes.items())
 
@@ -182,7 +182,7 @@ def match_standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | 
     match divisor:
         case Operation("+", std, Const(number)) | Operation("+", Const(number), std):
             eps = finite_number(number)
-            if not eps:  # 0 means that the number is not finite, or that nothing is added
+            if not eps:  # 0 means that the number is 0, or is not finite
                 return None
         case Operation("+"):
             return None
@@ -199,7 +199,7 @@ def finite_number(number: str) -> float:
 
 
 def match_augmentation_pattern(getitem_result: InferredSamples) -> AugmentedSamples | None:
-    """Return the semantics of a ``__getitem__`` that applies one or more transforms to the x of a sample; else None."""
+    """Return the semantics of a ``__getitem__`` that applies transforms to the x of a sample; else None."""
     chains: dict[tuple[bool, ...], tuple[Value, ...]] = {}
     datasets: set[Value] = set()
     for truths, value in getitem_result.outcomes.items():

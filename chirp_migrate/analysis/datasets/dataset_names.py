@@ -1,8 +1,8 @@
 """Recognise expressions that are datasets, and classes that may be dataset classes.
 
-A variable counts as a dataset if it has a value from a dataset class or ``random_split``, if its annotation names a
-dataset class, if code in the same scope passes it to a loader or subset, or if its name is typical of datasets. A value
-of another kind (a literal, an array, a table) is no dataset, even if its name is typical.
+A variable counts as a dataset if a dataset class or ``random_split`` creates its value, or if its annotation names a
+dataset class. It also counts if code in the same scope passes it to a loader or subset, or if its name is typical of
+datasets. A literal, an array or a table is not a dataset, even if its name is typical.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
     values = [one.value for one in given]
     parts = (part for annotation in annotations for part in walk_code(annotation))
     named = [part for part in parts if isinstance(part, cst.Name | cst.Attribute | cst.SimpleString)]
-    if any(_names_dataset(module, project, one) for one in (*named, *map(_maker, values))):
+    if any(_names_dataset(module, project, one) for one in (*named, *map(_called_or_value, values))):
         return True
-    if any(_is_other(module, project, annotation) for annotation in annotations):
+    if any(_is_known_non_dataset(module, project, annotation) for annotation in annotations):
         return False
     if (
         values
         and name not in parameters_by_name(scope)
-        and all(_is_other_value(module, project, value) for value in values)
+        and all(_is_non_dataset_value(module, project, value) for value in values)
     ):
         return False
     last = name.rpartition(".")[2]
     return DATASET_NAME.fullmatch(last) is not None or _is_passed_as_dataset(module, project, scope, name)
 
 
-def _maker(value: cst.BaseExpression) -> cst.BaseExpression:
-    """Return the function or class that a call calls; any other value unchanged."""
+def _called_or_value(value: cst.BaseExpression) -> cst.BaseExpression:
+    """Return the called function or class of a call; any other value unchanged."""
     return value.func if isinstance(value, cst.Call) else value
 
 
@@ -79,7 +79,7 @@ def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
 
 
 def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str) -> bool:
-    """Return whether reading an attribute may run code, because a class of the project has a property of that name."""
+    """Return whether reading an attribute may run code, because a class of the project has a property with its name."""
     owner, _, attribute = name.rpartition(".")
     if not owner:
         return False
@@ -94,18 +94,20 @@ def is_dataset_class(project: Project, qualified: str) -> bool:
 
 
 def only_base_is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseExpression]) -> bool:
-    """Return whether the only base of a class is PyTorch's ``Dataset``, perhaps with types (``Dataset[...]``)."""
+    """Return whether the only base of a class is PyTorch's ``Dataset`` or ``Dataset[...]``."""
     return len(bases) == 1 and resolves_to(module, bases[0], TORCH_DATASET, project)
 
 
-def _is_other(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Return whether a value is no dataset; ``node`` is its annotation, or the function or class that creates it."""
+def _is_known_non_dataset(module: Module, project: Project, node: cst.BaseExpression) -> bool:
+    """Return whether ``node``, the annotation or the creating function of a value, shows that it is not a dataset."""
     bare = node.value if isinstance(node, cst.Subscript) else node
     return isinstance(bare, cst.Name | cst.Attribute) and resolves_to(module, bare, NO_DATASET, project)
 
 
-def _is_other_value(module: Module, project: Project, value: cst.BaseExpression) -> bool:
-    return isinstance(value, _LITERALS) or (isinstance(value, cst.Call) and _is_other(module, project, value.func))
+def _is_non_dataset_value(module: Module, project: Project, value: cst.BaseExpression) -> bool:
+    return isinstance(value, _LITERALS) or (
+        isinstance(value, cst.Call) and _is_known_non_dataset(module, project, value.func)
+    )
 
 
 def _is_passed_as_dataset(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
@@ -118,7 +120,7 @@ def _is_passed_as_dataset(module: Module, project: Project, scope: cst.CSTNode, 
 
 
 def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
-    """Return the calls in the module by the name in their first argument, and by the name in ``dataset=``."""
+    """Return the calls in the module by the name in their first argument or in ``dataset=``."""
     calls: dict[str, list[cst.Call]] = {}
     for call in module.find(cst.Call):
         given = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dataset"]
@@ -129,7 +131,7 @@ def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
 
 
 def cached_dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
-    """Return a function that tests whether a name in ``module`` is a dataset; it caches the result of each name."""
+    """Return a function that tests whether a name in ``module`` is a dataset, and caches the result for each name."""
     known: dict[tuple[cst.CSTNode, str], bool] = {}
 
     def stands_for_dataset(node: cst.CSTNode) -> bool:

@@ -1,4 +1,4 @@
-"""Find the attributes that dataset classes store on ``self`` in their constructors, and the uses of the attributes.
+"""Find the attributes that constructors of dataset classes store on ``self``, and the uses of these attributes.
 
 Each worker process gets a copy of the dataset, by pickling or by a fork. Rules decide whether an attribute may be
 copied.
@@ -30,7 +30,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class DatasetMethod:
-    """A method that a dataset runs, with its class; or a function that it runs, with its module."""
+    """A method that a dataset runs, with its class as ``owner``, or a function, with its module as ``owner``."""
 
     module: Module
     owner: cst.ClassDef | cst.Module
@@ -75,7 +75,7 @@ class DatasetClass:
 
     @cached_property
     def methods(self) -> dict[str, list[DatasetMethod]]:
-        """Return the methods by name; methods of the class itself take precedence over those of its bases."""
+        """Return the methods by name. Methods of the class itself come before the methods of its bases."""
         found: dict[str, list[DatasetMethod]] = {}
         for module, node in self.lineage:
             for statement in node.body.body:
@@ -84,17 +84,17 @@ class DatasetClass:
         return found
 
     @property
-    def pickles_itself(self) -> bool:
+    def defines_pickling(self) -> bool:
         """Return whether the class defines its own pickling."""
         return any(name in self.methods for name in _PICKLING)
 
     @property
     def uses_worker_number(self) -> bool:
-        """Return whether the class uses the number of the worker that it runs in."""
+        """Return whether the class uses the number of its worker, from ``get_worker_info``."""
         return any("get_worker_info" in module.source(node) for module, node in self.lineage)
 
     def _reachable_methods(self, *names: str) -> list[DatasetMethod]:
-        """Return the methods with these names, and the methods and functions that they call, also indirectly.
+        """Return the methods with these names, and the methods and functions that they call, directly or indirectly.
 
         A called function must be in the same module.
         """
@@ -118,12 +118,12 @@ class DatasetClass:
         return found
 
     @cached_property
-    def constructing(self) -> list[DatasetMethod]:
+    def constructor_methods(self) -> list[DatasetMethod]:
         """Return the methods and functions that run when the dataset is constructed."""
         return self._reachable_methods("__init__")
 
     @cached_property
-    def sampling(self) -> list[DatasetMethod]:
+    def sampling_methods(self) -> list[DatasetMethod]:
         """Return the methods and functions that run when a sample is read."""
         return self._reachable_methods(*_ACCESS)
 
@@ -141,14 +141,16 @@ class DatasetClass:
                     found.setdefault(node.attr.value, []).append(AttributeUse(method, node))
         return found
 
-    def held(self, kind: Callable[[cst.BaseExpression], Kind | None]) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
+    def stored_values(
+        self, kind: Callable[[cst.BaseExpression], Kind | None]
+    ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
         """Yield attribute, value and kind for each attribute in which the constructor stores a value of interest.
 
         ``kind`` returns the kind of an expression, or None if its value is not of interest. A value in a container
         counts as well. Attributes that the constructor resets are omitted. Attributes that code outside the class sets,
-        such as a ``worker_init_fn``, are omitted as well.
+        such as the code of a ``worker_init_fn``, are omitted as well.
         """
-        constructing = [one for one in self.constructing if one.owner is self.node]
+        constructing = [one for one in self.constructor_methods if one.owner is self.node]
         for attribute, uses in self._uses.items():
             found: list[tuple[cst.BaseExpression, Kind]] = []
             for use in uses:
@@ -166,7 +168,7 @@ class DatasetClass:
 
     def _is_reset(self, uses: list[AttributeUse]) -> bool:
         for use in uses:
-            if use.method not in self.constructing:
+            if use.method not in self.constructor_methods:
                 continue
             parents = use.method.module.parents
             parent = parents[use.node]
@@ -179,7 +181,7 @@ class DatasetClass:
 
 
 def dataset_classes(module: Module, project: Project) -> Iterator[DatasetClass]:
-    """Yield the state of each dataset class that the module defines, at the top level or elsewhere."""
+    """Yield each dataset class that the module defines at any place."""
     for node in module.find(cst.ClassDef):
         state = DatasetClass(module, project, node)
         if state.is_dataset:
@@ -189,10 +191,10 @@ def dataset_classes(module: Module, project: Project) -> Iterator[DatasetClass]:
 def pickled_attribute_values(
     module: Module, project: Project, classify: Callable[[cst.BaseExpression], Kind | None]
 ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-    """Yield the values of :meth:`DatasetClass.held` for the dataset classes of a module that define no own pickling."""
+    """Yield :meth:`DatasetClass.stored_values` of the dataset classes of a module without their own pickling."""
     for state in dataset_classes(module, project):
-        if not state.pickles_itself:
-            yield from state.held(classify)
+        if not state.defines_pickling:
+            yield from state.stored_values(classify)
 
 
 def self_parameter_name(method: DatasetMethod) -> str:
@@ -201,7 +203,7 @@ def self_parameter_name(method: DatasetMethod) -> str:
 
 
 def value_assigned_to(module: Module, node: cst.CSTNode) -> cst.BaseExpression | None:
-    """Return the value that is assigned to a target; ``None`` if ``node`` is no single target."""
+    """Return the value that is assigned to the target ``node``; ``None`` if ``node`` is not a single target."""
     parent = module.parents[node]
     if isinstance(parent, cst.AnnAssign):
         return parent.value if parent.target is node else None

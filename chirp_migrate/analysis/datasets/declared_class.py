@@ -1,4 +1,4 @@
-"""Find the decorator of the runtime that declares a dataset class, from its ``__getitem__`` and the called methods."""
+"""Find the runtime's decorator that declares a dataset class, from ``__getitem__`` and the methods that it calls."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CLEAR = frozenset({"torch", "builtins.None", "builtins.True", "builtins.False"}
 _OTHER_ACCESS = frozenset({"__getitems__", "__iter__", "__getattr__", "__getattribute__"})
 
 
-#: The decorator of the runtime for each inferred semantics.
+#: The decorator of the runtime for each kind of inferred semantics.
 _DECORATORS: dict[type, str] = {
     StandardizedSamples: "standardizes_samples",
     AugmentedSamples: "augments_samples",
@@ -67,7 +67,7 @@ class DeclaringDecorator:
 def may_be_declarable(
     module: Module, project: Project, node: cst.ClassDef, captured: Mapping[str, Sequence[cst.Name]] | None = None
 ) -> bool:
-    """Return whether a decorator of the runtime may declare the class ``node``, possibly after a small change.
+    """Return whether a decorator of the runtime may declare the class ``node``, possibly after a rewrite.
 
     Args:
         module: the module that defines the class.
@@ -94,10 +94,10 @@ def find_declaring_decorator(
     lambdas_count: bool = False,
     captured: Collection[str] | None = None,
 ) -> DeclaringDecorator | str | None:
-    """Return the decorator that declares the class ``node``, or the reason why it does not fit.
+    """Return the decorator that declares the class ``node``, or the reason why the decorator does not fit.
 
-    The result is ``None`` for a class that is no dataset of a known kind. The conditions are described in
-    ``chirp_migrate.rules.chp002_dataset_class``.
+    The result is ``None`` for a class that is not a dataset of a known kind.
+    ``chirp_migrate.rules.chp002_dataset_class`` describes the conditions.
 
     Args:
         module: the module that defines the class.
@@ -105,7 +105,8 @@ def find_declaring_decorator(
         node: the class.
         lambdas_count: whether a lambda that ``__init__`` stores in an attribute counts as a method. Rule CHP007
             (lambdas that workers need) turns such lambdas into methods.
-        captured: variables of enclosing functions that count as attributes. If given, the bases count as datasets.
+        captured: variables of enclosing functions that count as attributes. If it is not None, the bases of the class
+            count as datasets.
     """
     if node.keywords or node.decorators:
         return None
@@ -135,9 +136,9 @@ def find_declaring_decorator(
 
 
 def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
-    """Return whether a list contains file paths, according to its name or its source.
+    """Return whether a list contains file paths, judged by its name or its source.
 
-    Samples behind paths cannot be read at once.
+    Samples in files cannot be read at once.
     """
     attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):
@@ -148,20 +149,21 @@ def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], sa
 
 
 class _DeclaredReader:
-    """Evaluate a ``__getitem__`` and the methods that it calls symbolically."""
+    """Evaluates a ``__getitem__``, and the methods that it calls, symbolically."""
 
     def __init__(self, module: Module, project: Project, methods: Mapping[str, cst.FunctionDef]) -> None:
         self._module, self._project = module, project
         self._methods = methods
         self._held = _held_methods(module, methods)
-        #: Evaluated methods that are called by name, and attributes through which evaluated methods are called.
+        #: Names of evaluated methods that the code calls by name, and attributes through which the code calls such
+        #: methods.
         self._calls: set[str] = set()
         self._called_held: set[str] = set()
 
     def control_flow_paths(self, getitem: cst.FunctionDef, captured: Collection[str]) -> list[CodePath]:
         """Return each path of execution through the method ``getitem``, with its symbolic value.
 
-        The variables ``captured`` count as attributes.
+        The variables in ``captured`` count as attributes.
         """
         self_name, index = _parameters(getitem, 2)
         evaluator = Evaluator(self._module.source, self._inline)
@@ -184,7 +186,7 @@ class _DeclaredReader:
         return method
 
     def unclear_name(self, more: frozenset[str] = frozenset()) -> str | None:
-        """Return a message about the first name in the evaluated methods whose value is unknown; None without one.
+        """Return a message about the first name of unknown value in the evaluated methods; None without such a name.
 
         The value is known for a local variable, and for a name that provably refers to a known object of a library.
         """
@@ -204,7 +206,7 @@ class _DeclaredReader:
         return None
 
     def declared(self, meaning: Meaning | AugmentedImages, none_tested: set[Value]) -> DeclaringDecorator | str:
-        """Return the decorator for the semantics ``meaning``, or the reason why it does not fit."""
+        """Return the decorator for the semantics ``meaning``, or the reason why no decorator fits."""
         stages = meaning.stages if isinstance(meaning, AugmentedSamples) else ()
         flags = {stage.gate for stage in stages if stage.gate != stage.function}
         flags |= {meaning.training} if isinstance(meaning, AugmentedSamples) else set()
@@ -223,7 +225,7 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
     """Return the parameter names of a method without decorators, defaults and stars.
 
     Raises:
-        UnmodelledCode: the method is of another kind, or does not have ``count`` parameters.
+        UnmodelledCode: the method has decorators, defaults or stars, or does not have ``count`` parameters.
     """
     names = [parameter.name.value for parameter in function.params.params]
     unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
@@ -233,14 +235,14 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
 
 
 def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
-    """Return, for each attribute to which ``__init__`` assigns a method, the method: ``self.scale = self._scale``."""
+    """Return attributes to which ``__init__`` assigns a method, as in ``self.scale = self._scale``, with the method."""
     assigns = find_nodes(methods["__init__"], cst.Assign) if "__init__" in methods else []
     stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", plain_source(module, assign)) for assign in assigns)
     return {store[1]: store[2] for store in stores if store is not None and store[2] in methods}
 
 
 def _lambdas_as_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst.FunctionDef]:
-    """Return the lambdas that ``__init__`` assigns to attributes, as methods with the names of the attributes."""
+    """Return the lambdas that ``__init__`` assigns to attributes, converted to methods, by the attributes' names."""
     found: dict[str, cst.FunctionDef] = {}
     for assign in find_nodes(methods["__init__"], cst.Assign) if "__init__" in methods else []:
         match assign:

@@ -1,4 +1,4 @@
-"""Recognise classes of transforms that only call one function, or several functions one after the other."""
+"""Recognise transform classes that only call one function, or several functions in turn."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class DelegatingTransform:
     """A class whose objects only pass their argument on to other callables.
 
     Attributes:
-        composes: whether an object calls several callables one after the other. False: it calls one.
-        attribute: name of the attribute that holds the callables, or the one callable.
+        composes: True if an object calls several callables in turn, False if it calls one.
+        attribute: name of the attribute with the callables, or with the single callable.
     """
 
     composes: bool
@@ -25,7 +25,7 @@ class DelegatingTransform:
 
 
 def read_delegation(module: Module, definition: cst.ClassDef) -> DelegatingTransform | None:
-    """Return how the objects of a class pass on their argument; None if calling an object does anything else."""
+    """Return how the objects of a class pass on their argument; None if a call of an object has any other effect."""
     bases = [base for base in definition.bases if not is_name(base.value, "object")]
     if bases or definition.keywords or definition.decorators or definition.type_parameters:
         return None
@@ -45,7 +45,7 @@ def read_delegation(module: Module, definition: cst.ClassDef) -> DelegatingTrans
 
 
 def _two_parameters(method: cst.FunctionDef) -> tuple[str, str] | None:
-    """Return the names of a method's two parameters; None if it has more or fewer parameters, or a default value."""
+    """Return the names of a method's two parameters; None for any other signature, and for default values."""
     given = method.params
     more = given.kwonly_params or given.posonly_params or given.star_kwarg or isinstance(given.star_arg, cst.Param)
     unusual = method.decorators or method.asynchronous or not isinstance(method.body, cst.IndentedBlock)

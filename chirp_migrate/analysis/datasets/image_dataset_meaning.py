@@ -1,8 +1,8 @@
 """Infer the semantics of a ``__getitem__`` that turns each sample into an 8-bit image and masks the image.
 
-The value of the code for a sample of shape (1, F, T) is compared with one pattern: scale the sample to 0..255 by its
-smallest and largest value, build an image, apply one augmentation, and convert the image back to a tensor. Samples of
-other shapes do not matter, because the class's own code reads them.
+The module compares the value of the code for a sample of shape (1, F, T) with one pattern: scale the sample to 0..255
+by its smallest and largest value, build an image, apply one augmentation, and convert the image back to a tensor.
+Samples of other shapes do not matter, because the class's own code still reads them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     values_compared_with_none,
 )
 
-#: Objects that a non-local name may refer to, in addition to the objects for all datasets.
+#: Objects that a non-local name may refer to, in addition to the objects that are permitted for all datasets.
 CLEAR = frozenset({"numpy", "PIL.Image", "builtins.isinstance", "builtins.len"})
 _COMPARED = {
     ">": operator.gt,
@@ -43,7 +43,8 @@ _COMPARED = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-#: Names of steps by their code, with ``_`` as operand: from x to an array, to bytes, to an image, and to a tensor.
+#: Names of steps by their code, in which ``_`` is the operand. The steps lead from x to an array, to bytes, to an image
+#: and to a tensor.
 _TO_ARRAY = {
     **dict.fromkeys(("_[0]", "_.squeeze()", "_.squeeze(0)"), "squeeze"),
     **{"_.numpy()": "array", "_.cpu()": "", "_.detach()": ""},
@@ -66,11 +67,12 @@ _BACK = re.compile(r"array( float)+ divide tensor( axis)*|array( float)* tensor(
 
 @dataclass(frozen=True)
 class AugmentedImages:
-    """The samples of ``dataset``, each turned into an 8-bit image to which ``augmenter`` is applied.
+    """The samples of ``dataset``, each converted to an 8-bit image to which ``augmenter`` is applied.
 
     Attributes:
         dataset: the dataset of the samples.
-        augmenter: the callable that receives the image. If the attribute is None at run time, samples are unchanged.
+        augmenter: the attribute with the callable that receives the image. If the attribute is None, samples stay
+            unchanged.
         training: the flag that switches the augmenter on; None if there is no flag.
         eps: number that is added to the range of the sample's values. The sum is the divisor of the values.
         divisor: number by which the values of the masked image are divided.
@@ -84,7 +86,7 @@ class AugmentedImages:
 
 
 def match_image_pattern(paths: Sequence[CodePath]) -> AugmentedImages | None:
-    """Return the semantics of a ``__getitem__``, if its paths match the pattern and do nothing else; else None."""
+    """Return the semantics of a ``__getitem__`` if its paths only do what the pattern describes; else None."""
     conditions = {condition for path in paths for condition in path.truths}
     known = {condition: holds for condition in conditions if (holds := _holds_for_tensor(condition)) is not None}
     taken = [path for path in paths if all(known.get(one, holds) == holds for one, holds in path.truths.items())]
@@ -147,7 +149,7 @@ def _holds_for_tensor(test: Value) -> bool | None:
 
 
 def _read_imaging(value: Value) -> AugmentedImages | None:
-    """Match a value with the pattern, from the outermost operation to the innermost; None if it does not match."""
+    """Match a value with the pattern, from the outermost operation to the innermost; None without a match."""
     match value:
         case Tuple((first, Subscript(Subscript(dataset) as sample, Const("1")))) if _is_x(
             x := make_subscript(sample, Const("0"))
@@ -170,7 +172,7 @@ def _read_imaging(value: Value) -> AugmentedImages | None:
 
 
 def _value_before_steps(value: Value, steps: Mapping[str, str], first: Value | None = None) -> tuple[Value, list[str]]:
-    """Undo known steps, down to ``first`` at most; return the value before them, and their names in order."""
+    """Undo known steps, at most back to ``first``. Return the value before the steps, and the steps' names in order."""
     taken: list[str] = []
     gap = Name("_")
     while value != first:

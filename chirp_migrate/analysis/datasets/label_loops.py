@@ -24,7 +24,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted_source, is_name, one_line_source
 
 Comprehension = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
-#: Calls that consume a generator at once, and discard its items if it raises.
+#: Calls that consume a generator at once, and discard its items if the generator raises an error.
 _AT_ONCE = re.compile(
     r"builtins\.(list|tuple|set|frozenset|sorted|sum|min|max|dict)|collections\.Counter|numpy\.fromiter"
 )
@@ -33,7 +33,7 @@ _AT_ONCE = re.compile(
 def read_label_comprehension(
     module: Module, project: Project, is_dataset: IsDataset, node: Comprehension
 ) -> ScannedSamples | None:
-    """Return the label scan of a comprehension, if it only uses the labels of a dataset; else None."""
+    """Return the label scan of a comprehension that only uses the labels of a dataset; else None."""
     loops = [node.for_in]
     while loops[-1].inner_for_in is not None:
         loops.append(loops[-1].inner_for_in)
@@ -55,18 +55,18 @@ def read_label_comprehension(
             scan.problem = (
                 problem
                 or side_effect_message(module, results)
-                or _conditional_read(module, scan, node)
-                or _evaluated_before_sample(module, project, scan, node)
+                or _why_read_is_conditional(module, scan, node)
+                or _why_order_matters(module, project, scan, node)
                 or why_not_readable_before_loop(module, project, scan)
             )
-            if isinstance(node, cst.GeneratorExp) and not _is_taken_at_once(module, node):
+            if isinstance(node, cst.GeneratorExp) and not _is_consumed_at_once(module, node):
                 scan.problem = scan.problem or "a generator expression reads the samples lazily"
             return scan
     return None
 
 
 def read_label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> ScannedSamples | None:
-    """Return the label scan of a ``for`` statement, if it only uses the labels of a dataset; else None."""
+    """Return the label scan of a ``for`` statement that only uses the labels of a dataset; else None."""
     if node.orelse is not None or node.asynchronous is not None:
         return None
     body, scope = block_statements(node.body), module.enclosing_scope(node)
@@ -83,7 +83,7 @@ def read_label_loop(module: Module, project: Project, is_dataset: IsDataset, nod
         or (
             None
             if scan.opening
-            else _conditional_read(module, scan, node) or _evaluated_before_sample(module, project, scan, node)
+            else _why_read_is_conditional(module, scan, node) or _why_order_matters(module, project, scan, node)
         )
         or why_not_readable_before_loop(module, project, scan)
     )
@@ -96,8 +96,8 @@ def read_label_loop(module: Module, project: Project, is_dataset: IsDataset, nod
     return scan
 
 
-def _conditional_read(module: Module, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
-    """Return why an iteration of the loop may not read its sample; None if each iteration reads it."""
+def _why_read_is_conditional(module: Module, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
+    """Return why an iteration may read no sample; None if each iteration reads a sample."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
         for ancestor in module.ancestors(read):
@@ -116,20 +116,21 @@ def _conditional_read(module: Module, scan: ScannedSamples, node: cst.CSTNode) -
     return None
 
 
-def _evaluated_before_sample(module: Module, project: Project, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
-    """Return why reading the sample earlier may change another expression, which is evaluated first; else None."""
+def _why_order_matters(module: Module, project: Project, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
+    """Return why an earlier read of the sample may change an expression that is evaluated before it; else None."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
         around = takewhile(lambda one: one is not node, module.ancestors(read))
         for ancestor in chain(around, [node] if isinstance(node, cst.DictComp) else []):
-            # A plain name of a called function or of a subscripted object may come first. Targets are evaluated later.
+            # A plain name of a called function, or of a subscripted object, may be evaluated first. Targets are
+            # evaluated later.
             later: set[cst.CSTNode] = {ancestor.func} if isinstance(ancestor, cst.Call) else set()
             later |= {ancestor.value} if isinstance(ancestor, cst.Subscript) else set()
             later |= set(ancestor.targets) if isinstance(ancestor, cst.Assign) else set()
             for part in code_children(ancestor):
                 if part is inner:
                     break
-                if not (_is_steady(module, project, part) or (part in later and _is_named(part))):
+                if not (_is_constant_expression(module, project, part) or (part in later and _is_named(part))):
                     code = one_line_source(module, part).rstrip(" ,")
                     return f"`{code}` is evaluated first, and reading a sample might change the result"
             inner = ancestor
@@ -140,18 +141,18 @@ def _is_named(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.AssignTarget) or dotted_source(node) is not None
 
 
-def _is_steady(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether the value of code cannot change: it only contains literals, and names that are bound once."""
+def _is_constant_expression(module: Module, project: Project, node: cst.CSTNode) -> bool:
+    """Return whether the value of code cannot change: the code only contains literals and names that are bound once."""
     if isinstance(node, cst.Arg):
-        return _is_steady(module, project, node.value)
+        return _is_constant_expression(module, project, node.value)
     if isinstance(node, cst.Integer | cst.Float | cst.SimpleString) or is_name(node, "None", "True", "False"):
         return True
     if isinstance(node, cst.BaseExpression) and not isinstance(node, cst.Tuple):
         return dotted_source(node) is not None and not may_be_rebound_during_loop(module, project, node)
-    return all(_is_steady(module, project, child) for child in code_children(node))
+    return all(_is_constant_expression(module, project, child) for child in code_children(node))
 
 
-def _is_taken_at_once(module: Module, node: cst.GeneratorExp) -> bool:
+def _is_consumed_at_once(module: Module, node: cst.GeneratorExp) -> bool:
     argument = module.parents[node]
     call = module.parents[argument]
     if not isinstance(call, cst.Call) or call.args[0] is not argument or call.args[0].keyword:

@@ -1,7 +1,7 @@
-"""Recognise code that iterates over a dataset only for the labels: a label scan.
+"""Recognise label scans: code that iterates over a dataset only for the labels.
 
-A label scan has one of these forms, each also with ``enumerate``: ``dataset[i][1]`` for every ``i``;
-``_, y = dataset[i]``; ``sample = dataset[i]`` and ``sample[1]``; ``for _, y in dataset``; ``for sample in dataset`` and
+A label scan has one of the following forms, possibly with ``enumerate``: ``dataset[i][1]`` for every ``i``; ``_, y =
+dataset[i]``; ``sample = dataset[i]`` and ``sample[1]``; ``for _, y in dataset``; ``for sample in dataset`` and
 ``sample[1]``.
 """
 
@@ -31,14 +31,15 @@ class ScannedSamples:
         dataset: the dataset expression.
         target: the target of the loop, which a label replaces.
         iterable: the iterable of the loop, without ``enumerate``.
-        index: the index of a sample, as an expression of the loop's variable; None if the loop iterates over the
-            dataset itself.
-        unpack: whether the code unpacks samples, so that they must be pairs.
-        label: the variable that holds the label; None if the expressions in ``reads`` are the label.
+        index: the index of a sample, an expression of the loop's variable; None if the loop iterates over the dataset
+            itself.
+        unpack: whether the code unpacks samples. If so, samples must be pairs.
+        label: the variable with the label; None if the expressions in ``reads`` are the label.
         reads: the expressions whose value is the label.
-        opening: the first statement, if it only unpacks the label from the sample. The rewrite removes the statement.
+        opening: the first statement, if it only unpacks the label from the sample; else None. The rewrite removes this
+            statement.
         dropped: variables that the rewritten loop no longer binds.
-        problem: why labels cannot be read before the first iteration of the loop; None if they can.
+        problem: why labels cannot be read before the first iteration of the loop; None without a problem.
     """
 
     dataset: cst.BaseExpression
@@ -53,7 +54,7 @@ class ScannedSamples:
     problem: str | None = None
 
     def arguments(self, module: Module) -> str:
-        """Return the source of the dataset; if the loop reads samples by index, also the source of the indices."""
+        """Return the source of the dataset, and of the indices if the loop reads samples by index."""
         dataset, iterable = module.source(self.dataset).strip(), module.source(self.iterable).strip()
         if self.index is None:
             return dataset
@@ -98,7 +99,7 @@ def read_label_scan(
 
 
 def _unpacked_pair(target: cst.BaseExpression) -> tuple[str, str] | None:
-    """Return the names of a target such as ``x, y``, if it has two different names; else None."""
+    """Return the names of a target such as ``x, y`` with two different names; else None."""
     if not isinstance(target, cst.Tuple | cst.List) or len(target.elements) != 2:
         return None
     names = [e.value.value for e in target.elements if isinstance(e, cst.Element) and isinstance(e.value, cst.Name)]
@@ -120,7 +121,7 @@ def _base_of_second_item(node: cst.CSTNode) -> cst.BaseExpression | None:
 
 
 def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
-    """Return every ``sample[1]`` that ``code`` reads; ``sample`` is a variable."""
+    """Return every ``sample[1]`` that ``code`` reads, where ``sample`` is the name of a variable."""
     around = [(use, module.parents[use]) for use in variable_uses(module, code, sample)]
     return [
         parent
@@ -159,7 +160,7 @@ def _indexed_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> ScannedSamples | None:
-    """Return the label scan of a loop over indices ``i``, if its code reads ``dataset[i][1]``; else None."""
+    """Return the label scan of a loop over indices ``i`` whose code reads ``dataset[i][1]``; else None."""
     samples = list(_indexed_samples(module, is_dataset, code, target.value))
     reads = [module.parents[sample] for sample, _, _ in samples]
     if not samples or any(
@@ -185,7 +186,7 @@ def _unpacking_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> ScannedSamples | None:
-    """Return the label scan of a loop, if its first statement unpacks the label from the sample; else None."""
+    """Return the label scan of a loop whose first statement unpacks the label from the sample; else None."""
     match code[0]:
         case (
             cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=left)], value=value)]) as first
@@ -225,7 +226,7 @@ def _unpacking_scan(
 
 
 def read_stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> ScannedSamples | None:
-    """Return the dataset and the indices of a ``torch.stack([…])`` that stacks the x of a dataset's samples; else None.
+    """Return the dataset and indices of a ``torch.stack([…])`` that stacks the x of a dataset's samples; else None.
 
     The elements of the list are ``dataset[i][0]`` for each ``i``, or x of ``for x, _ in dataset``.
     """
@@ -243,7 +244,7 @@ def read_stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) 
         case _:
             return None
     if len(more) > 1 or any(axis.star or not is_integer(axis.value, "0") for axis in more):
-        return None  # it stacks along another axis, or into an existing tensor (`out=`)
+        return None  # the call stacks along another axis, or into an existing tensor (`out=`)
     pair = _unpacked_pair(target)
     if pair is not None:
         is_scan = is_name(x, pair[0]) and is_dataset(loop.iter)
@@ -256,7 +257,7 @@ def read_stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) 
 
 
 def why_not_readable_before_loop(module: Module, project: Project, scan: ScannedSamples) -> str | None:
-    """Return why the dataset must not be evaluated before its indices, or the samples not be read before the loop.
+    """Return why the dataset must not be evaluated before its indices, or samples must not be read before the loop.
 
     The result is None if there is no reason.
     """
@@ -293,7 +294,7 @@ def may_be_rebound_during_loop(module: Module, project: Project, node: cst.BaseE
 
 
 def _is_local(module: Module, node: cst.BaseExpression) -> bool:
-    """Return whether an expression is a local variable that no inner function rebinds, so no call can rebind it."""
+    """Return whether an expression is a local variable that no inner function, and so no call, can rebind."""
     if not isinstance(node, cst.Name) or isinstance(binding_scope(module, node, node.value), cst.Module):
         return False
     return not any(item.name.value == node.value for item in module.find(cst.NameItem))

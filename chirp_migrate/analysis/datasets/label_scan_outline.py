@@ -1,6 +1,6 @@
 """Test quickly whether a module may contain a label scan: code that iterates over a dataset only for the labels.
 
-The test reads the syntax tree of ``ast``. It accepts all code that ``label_scan`` recognises, and more.
+The test reads the syntax tree of ``ast``. It accepts all code that the module ``label_scan`` recognises, and more.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from chirp_migrate.analysis.known_names import may_name_dataset
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 
-#: Only in a text with one of these words can anything but the name of a variable show that it is a dataset.
+#: Without one of these words in the text, only the name of a variable can show that the variable is a dataset.
 _FACTS = re.compile(r"Dataset|Subset|random_split|DataLoader|create_\w*loader|torchvision")
 
 _Loop = ast.For | ast.comprehension
 
 
 def may_show_dataset_type(text: str, project: Project) -> bool:
-    """Return whether anything in a text, other than the name of a variable, may show that the variable is a dataset."""
+    """Return whether a text may show, other than by a variable's name, that the variable is a dataset."""
     return _FACTS.search(text) is not None or may_name_dataset(text, project)
 
 
@@ -59,7 +59,7 @@ def _may_only_collect(statements: Sequence[ast.stmt]) -> bool:
 
 
 def _is_scan(loop: _Loop, code: Sequence[ast.AST], dataset: Callable[[ast.expr], bool]) -> bool:
-    """Return whether a loop iterates over a dataset, and may use the second item of each sample and not the first."""
+    """Return whether a loop iterates over a dataset, and may use only the second item of each sample."""
     inside = [node for part in code for node in ast.walk(part)]
     read = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     items = [node for node in inside if isinstance(node, ast.Subscript)]

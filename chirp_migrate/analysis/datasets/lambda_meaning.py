@@ -1,4 +1,4 @@
-"""Find lambdas that do the same as an object of the runtime, which can process whole batches."""
+"""Find lambdas for which the runtime has an equal function or object that can process whole batches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RuntimeReplacement:
 
 
 def replacement_for_lambda(module: Module, project: Project, node: cst.Lambda) -> RuntimeReplacement | None:
-    """Return the object of the runtime that replaces a lambda; None if there is none.
+    """Return the object of the runtime that replaces a lambda; None if no object does the same.
 
     Each name in the lambda must refer to the same object when the lambda is defined and when it is called.
     """
@@ -56,9 +56,9 @@ def replacement_for_lambda(module: Module, project: Project, node: cst.Lambda) -
 
 
 def has_same_meaning_at_definition(module: Module, project: Project, node: cst.Lambda) -> bool:
-    """Return whether each name in a lambda refers to the same object when the lambda is defined and when it is called.
+    """Return whether names in a lambda refer to the same objects when the lambda is defined and when it is called.
 
-    Captured names do not count: callers check them.
+    Captured names do not count, because callers check them.
     """
     if isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
         return False
@@ -69,7 +69,7 @@ def has_same_meaning_at_definition(module: Module, project: Project, node: cst.L
 
 
 def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str, use: cst.Name) -> bool:
-    """Return whether a module-level name is assigned exactly once, above the lambda; True for local variables."""
+    """Return whether a name is assigned exactly once, above the lambda. For local variables, return True."""
     owner = module.scopes.lookup(name, use)
     if owner is None or not isinstance(owner[0].node, cst.Module):
         return owner is not None or module.scopes.is_builtin(name)
@@ -88,7 +88,7 @@ def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> Run
     source = _standardizing(module, node.body, parameter)
     if source is None:
         return None
-    # Unlike a lambda, `Standardize` has attributes, so code that checks for them may treat it in another way.
+    # Unlike a lambda, `Standardize` has attributes, so code that checks for such attributes may behave differently.
     return (
         None
         if getattr_may_read_any_of(project, "mean", "std")
@@ -102,7 +102,7 @@ def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> 
     In ``body``, mean and std must be names.
     """
     if any(isinstance(node, cst.Attribute) and node.attr.value.endswith("_") for node in walk_code(body)):
-        return None  # unlike `Standardize`, an operation in place keeps the dtype
+        return None  # an in-place operation keeps the dtype, and `Standardize` does not
     try:
         path, *others = Evaluator(module.source).paths((), {parameter: _SAMPLE}, body)
     except UnmodelledCode:

@@ -40,7 +40,8 @@ class StandardizedList:
         mean: the variable that is subtracted from x.
         std: the variable to which ``eps`` is added. The sum is the divisor of x.
         eps: number that is added to ``std``.
-        reads: how often the code reads each sample: 1 if it unpacks the sample, 2 if it reads the sample for x and y.
+        reads: how often the code reads each sample: once if it unpacks the sample, twice if it reads x and y
+            separately.
         collected: the variable with the list to which a loop appends; "" for a comprehension.
     """
 
@@ -59,7 +60,7 @@ class StandardizedList:
 
 
 def list_built_by_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | None:
-    """Return the list that a comprehension builds, if its elements are standardised samples; else None."""
+    """Return the list of standardised samples that a comprehension builds; None for other comprehensions."""
     loop = node.for_in
     if loop.ifs or loop.inner_for_in is not None or loop.asynchronous is not None:
         return None
@@ -69,7 +70,7 @@ def list_built_by_comprehension(module: Module, node: cst.ListComp) -> Standardi
 
 
 def list_built_by_loop(module: Module, node: cst.For) -> StandardizedList | None:
-    """Return the list to which a loop appends, if its elements are standardised samples; else None."""
+    """Return the list to which a loop appends standardised samples; None for other loops."""
     *steps, last = node.body.body
     match last:
         case cst.SimpleStatementLine(
@@ -94,7 +95,7 @@ def _read_iteration(
     element: cst.BaseExpression,
     body: Sequence[cst.CSTNode],
 ) -> StandardizedList | None:
-    """Return the list that a loop builds, if each iteration standardises one sample; else None."""
+    """Return the list that a loop builds if each iteration standardises one sample; else None."""
     env: dict[str, Value]
     index = None
     match target:
@@ -118,7 +119,7 @@ def _read_iteration(
         case sample, mean, std, eps if sample == _SAMPLE:  # `for x, y in subset` reads all samples of subset in order
             found = StandardizedList(Name(source.value), Const("..."), mean, std, eps, 1)
         case Subscript(dataset, at) as sample, mean, std, eps if at == index:
-            # Without other statements, the expression of the pair reads the sample twice: first for x, then for y.
+            # Without a statement before it, the pair reads the sample twice: first for x, then for y.
             is_read_twice = not body and path.items == [sample, sample]
             if not is_read_twice and not (path.items == [sample] and _is_unpacked(body)):
                 return None
@@ -126,7 +127,7 @@ def _read_iteration(
         case _:
             return None
     clear = path.names.keys().isdisjoint(found.names) and all(
-        _keeps_a_value(module, source, name) for name in found.names
+        _has_stable_value(module, source, name) for name in found.names
     )
     return found if clear else None
 
@@ -139,11 +140,11 @@ def _is_unpacked(body: Sequence[cst.CSTNode]) -> bool:
     return False
 
 
-def _keeps_a_value(module: Module, node: cst.CSTNode, name: str) -> bool:
+def _has_stable_value(module: Module, node: cst.CSTNode, name: str) -> bool:
     """Return whether a name has a value at ``node``, and no code that runs while a sample is read can rebind it.
 
-    The result is False for a name of a class body, because comprehensions cannot see it. In a function, a name of the
-    module has a value if the module binds it on every path.
+    The result is False for a name of a class body, because comprehensions cannot see such a name. In a function, a name
+    of the module has a value if the module binds the name on every path.
     """
     owner = module.scopes.lookup(name, node)
     if owner is None or isinstance(owner[0].node, cst.ClassDef):
@@ -170,7 +171,7 @@ def empty_list_line(module: Module, loop: cst.For, name: str) -> cst.SimpleState
 
 
 def unfinished_list_may_be_seen(module: Module, loop: cst.For, name: str) -> bool:
-    """Return whether code may see the list ``name`` while a loop fills it, or after an error has ended the loop."""
+    """Return whether code may see the list ``name`` while a loop fills the list, or after an error in the loop."""
     owner, scope = module.scopes.lookup(name, loop), module.scopes.scope_of(loop)
     if owner is None or owner[0] is not scope or isinstance(scope.node, cst.ClassDef):
         return True

@@ -1,4 +1,4 @@
-"""Infer the semantics of a dataset whose class ``type(name, bases, members)`` creates, from the lambdas in it."""
+"""Infer the semantics of a dataset whose class ``type(name, bases, members)`` creates, from lambdas in ``members``."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from chirp_migrate.syntax.module import Module
 
 
 def match_type_call(module: Module, type_call: cst.Call, member_dict: cst.Dict) -> AugmentedSamples | None:
-    """Return the semantics of a dataset class from its members; ``None`` if no class of the runtime does the same.
+    """Return the semantics of a dataset class from its members; ``None`` if no runtime class has the same semantics.
 
     Args:
         module: the module that contains the call.
         type_call: the call of ``type``.
-        member_dict: the third argument of the call: the members of the class.
+        member_dict: the third argument of the call, which contains the members of the class.
     """
     members: dict[str, cst.Lambda] = {}
     for entry in member_dict.elements:
@@ -71,7 +71,7 @@ def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: 
 
 
 def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
-    """Return an evaluator that inlines functions that are defined in the same scope as ``node``."""
+    """Return an evaluator that inlines functions of the same scope as ``node``."""
     around = module.scopes.scope_of(node)
 
     def inline(function: Value) -> cst.FunctionDef | None:
@@ -82,8 +82,8 @@ def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
         if not isinstance(definition, cst.FunctionDef):
             return None
         own = module.scopes.names_bound(definition, nested=True) - {one.name.value for one in definition.params.params}
-        # The function's own variable has no value before its first assignment. The evaluator would take the variable
-        # with the same name outside the function.
+        # A local variable of the function has no value before its first assignment. The evaluator would wrongly use a
+        # variable of the same name outside the function.
         return None if any(module.scopes.lookup(one, node) is not None for one in own) else definition
 
     return Evaluator(module.source, inline)

@@ -1,1 +1,1 @@
-"""Find the objects that code moves to a device, and the device."""
+"""Find objects that code moves to a device, and the device."""

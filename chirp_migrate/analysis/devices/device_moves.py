@@ -1,4 +1,4 @@
-"""Find calls that move an object to a device, or initialise CUDA in another way."""
+"""Find calls that move an object to a device, and other calls that initialise CUDA."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOVE = re.compile(rf"\.{GAP}(to|cuda){CALL}|\bdevice\s*\)")
 
 @lru_cache(maxsize=8)
 def may_move_to_device(text: str) -> bool:
-    """Return whether a module may move an object to a device, according to a search of its text."""
+    """Return whether a module may move an object to a device, judged by a search of its text."""
     return _MOVE.search(text) is not None
 
 
@@ -77,7 +77,7 @@ def moves_to_cuda(module: Module, call: cst.Call) -> bool:
 def calls_initializing_cuda(module: Module, scope: cst.CSTNode, *, nested: bool = False) -> Iterator[cst.Call]:
     """Yield calls in ``scope`` that initialise CUDA: they move an object to a CUDA device, or query CUDA.
 
-    ``nested``: include calls in functions and classes inside ``scope``.
+    With ``nested``, the result includes calls in functions and classes inside ``scope``.
     """
     for node in walk_code(scope) if nested else nodes_in_scope(scope):
         if isinstance(node, cst.Call) and (

@@ -26,7 +26,7 @@ class DeviceValue:
 
     Attributes:
         kinds: the device types of the possible values, such as ``cuda`` and ``cpu``, without device numbers.
-        spelled: the device types of those possible values that are literals.
+        spelled: the device types of the possible values that are literals.
         is_called: whether another possible value has a name that is typical of devices, or is a device number.
     """
 
@@ -38,7 +38,7 @@ class DeviceValue:
         return DeviceValue(self.kinds | other.kinds, self.spelled | other.spelled, self.is_called or other.is_called)
 
     def may_be(self, kinds: re.Pattern[str] = ACCELERATOR) -> bool:
-        """Return whether the value may be a device of one of the types ``kinds``; False for an unknown value."""
+        """Return whether the value may be a device of one of the types ``kinds``. False for an unknown value."""
         return self.is_called or any(kinds.match(one) for one in self.spelled)
 
 

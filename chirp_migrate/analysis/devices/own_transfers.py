@@ -1,4 +1,4 @@
-"""Find reasons against non-blocking copies in a project: classes with their own ``to``, and Apple's device ``mps``."""
+"""Find reasons against non-blocking copies in a project: classes that define ``to``, and Apple's device ``mps``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["find_inspected_transfer", "find_mps_device", "why_to_may_lack_non_bl
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
 _GIVEN = "the project replaces the method `{}` of an object, and the replacement perhaps takes no `non_blocking`"
-#: Code, mostly in tests, that inspects the arguments of a call of ``to``, or replaces that method of tensors.
+#: Code, mostly in tests, that inspects the arguments of calls of ``to``, or replaces this method of tensors.
 _OBSERVED = re.compile(
     r"""\.(?:to|cuda)\.(?:assert_\w+|call_args\w*|mock_calls)|\bTensor(?:\s*,\s*["']|\.)(?:to|cuda)(?:["']|\s*=(?!=))"""
 )
@@ -26,17 +26,17 @@ _SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfi
 
 
 def why_to_may_lack_non_blocking(project: Project) -> str | None:
-    """Return why the project may have a method ``to`` or ``cuda`` that takes no ``non_blocking``; else ``None``."""
+    """Return why the project may have a method ``to`` or ``cuda`` without ``non_blocking``; else ``None``."""
     wanted = re.compile(rf"\b(?:{'|'.join((*_MOVES, *_GETTERS))})\b")
     for path, text in project.matching(wanted, *_MOVES, *_GETTERS):
-        for line, reason, owner in _transfers(text):
+        for line, reason, owner in _unsafe_transfers(text):
             if owner is None or not _is_model(project, path, text, owner):
                 return f"{reason} ({path}:{line})"
     return None
 
 
 def find_mps_device(project: Project) -> str | None:
-    """Return a place (``path:line``) that names Apple's device ``mps``; a metric with the name "mps" does not count."""
+    """Return a place (``path:line``) that names Apple's device ``mps``. A metric called "mps" does not count."""
     for path, text in project.matching(re.compile(r"\bmps\b"), "mps"):
         line = _line_of_mps(text)
         if line is not None:
@@ -45,7 +45,7 @@ def find_mps_device(project: Project) -> str | None:
 
 
 def find_inspected_transfer(project: Project) -> str | None:
-    """Return a place (``path:line``) that inspects the arguments of calls of ``to`` or ``cuda``; None without one."""
+    """Return a place (``path:line``) that inspects arguments of calls of ``to`` or ``cuda``; None without such code."""
     return project.once(_place_of_observed_transfer)
 
 
@@ -66,7 +66,7 @@ def _is_model(project: Project, path: str, text: str, owner: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _transfers(text: str) -> tuple[tuple[int, str, str | None], ...]:
+def _unsafe_transfers(text: str) -> tuple[tuple[int, str, str | None], ...]:
     """Return line, reason and class for each method in a text that may be a ``to`` without ``non_blocking``."""
     try:
         return tuple(_transfers_in(syntax_tree(text)))
@@ -87,7 +87,7 @@ def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
             ) if name in _MOVES + _GETTERS:
                 yield node.lineno, _GIVEN.format(name), None
             case ast.FunctionDef(name=name, args=arguments) if name in _GETTERS and len(arguments.args) > 1:
-                # Methods of classes in this file are checked with their class. Another class may get this function.
+                # Methods are checked together with their class. Other code may assign a plain function to a class.
                 if node not in methods:
                     yield (
                         node.lineno,
@@ -131,7 +131,7 @@ def _line_of_mps(text: str) -> int | None:
         tree = syntax_tree(text)
     except UnparsableModule:
         return 1 if re.search(r"""["']mps\b|\bbackends\s*\.\s*mps\b""", text) else None
-    shown = {part for node in ast.walk(tree) for part in _names_of_numbers(node)}
+    shown = {part for node in ast.walk(tree) for part in _possible_metric_names(node)}
     for node in ast.walk(tree):
         match node:
             case ast.Constant(value=str() as value) if node not in shown and re.fullmatch(r"mps(:\d+)?", value):
@@ -141,8 +141,8 @@ def _line_of_mps(text: str) -> int | None:
     return None
 
 
-def _names_of_numbers(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the strings that may name a metric: keys, and first arguments of calls that print or store values."""
+def _possible_metric_names(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the strings that may name a metric: keys, and the first arguments of calls that print or store values."""
     match node:
         case ast.Dict(keys=keys):
             yield from (key for key in keys if key is not None)

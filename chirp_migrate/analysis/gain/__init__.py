@@ -1,1 +1,1 @@
-"""Find what the migration of a loader improves: batched reading, picklable objects, pinned transfers, or nothing."""
+"""Find the gain of migrating a loader: batched reading, picklable objects, pinned transfers, or nothing."""

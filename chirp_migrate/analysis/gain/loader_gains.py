@@ -1,9 +1,9 @@
 """Find the gain of migrating each loader, and of rewriting each object in a loader.
 
-The analysis runs the program on abstract values (``analysis/objects``). So the analysis finds a dataset wherever the
-program creates it: in a called function, in an attribute, in a list. The gain is *nothing* only if every possible
-dataset of a loader is known, and none of these datasets can be read a batch at a time. If a dataset is unknown, the
-runtime decides when the program runs.
+The analysis runs the program on abstract values (``analysis/objects``). So it finds a dataset wherever the program
+creates or stores it, such as in a called function, an attribute or a list. The gain is *nothing* only if every possible
+dataset of a loader is known, and none of these datasets can be read in batches. If a dataset is unknown, the runtime
+decides when the program runs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ import libcst as cst
 from chirp_migrate.analysis.gain.reading import DatasetReading, ReadingMode, possible_readings, reading_of_instance
 from chirp_migrate.analysis.known_names import FACTORY_FUNCTIONS
 from chirp_migrate.analysis.loaders.device_data import is_on_device
-from chirp_migrate.analysis.objects.importers import files_with_importers
-from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObjects, find_unpicklable_objects
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     AbstractObject,
     BoundMethod,
     ClassObject,
@@ -35,6 +33,8 @@ from chirp_migrate.analysis.objects.things import (
     ModuleObject,
     Value,
 )
+from chirp_migrate.analysis.objects.importers import files_with_importers
+from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObjects, find_unpicklable_objects
 from chirp_migrate.analysis.objects.values import NONE
 from chirp_migrate.plans.plan import ONE_SAMPLE_IN_MEMORY, Gain, GainKind
 from chirp_migrate.syntax.module import Module
@@ -42,7 +42,7 @@ from chirp_migrate.syntax.project import Project, is_test_file
 
 __all__ = ["LoaderGains", "loader_gains"]
 
-#: Kinds of objects whose definition a rewrite can move to the top level of a module, where workers find it.
+#: Kinds of objects whose definition a rewrite can move to the top level of a module, where workers can look it up.
 _HOISTED = frozenset({ReportedObjectKind.LAMBDA, ReportedObjectKind.FUNCTION, ReportedObjectKind.CLASS})
 #: Functions that collate a batch with the same result as the runtime.
 _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
@@ -73,9 +73,9 @@ class _Collation:
     """A ``collate_fn`` that is not PyTorch's.
 
     Attributes:
-        name: the name of the function or class, or of the attribute that holds it.
+        name: the name of the function or class, or of the attribute with the function.
         place: its definition; None if a library defines it.
-        is_declared: whether an annotation declares the class of the attribute.
+        is_declared: whether only an annotation of the attribute shows its class.
     """
 
     name: str
@@ -121,11 +121,12 @@ class LoaderGains:
         if unused is not None:
             line = module.position(module.span(unused.name)[0])[0]
             return Gain(GainKind.NOTHING, f"nothing calls `{unused.name.value}`", module.path, line)
-        nodes = module.once(self._calls).get(module.span(call)[0], ())
+        nodes = module.once(self._calls_by_offset).get(module.span(call)[0], ())
         gains = [self._gain_of_rewrite(CreationPlace(module.path, node), is_moved) for node in nodes]
         if not gains:
-            gains = [self._or_no_batches(_AT_RUN_TIME)]
-        # Several original calls may match this call. Calls with a gain are rewritten first, so *nothing* has priority.
+            gains = [self._nothing_for_library(_AT_RUN_TIME)]
+        # Several original calls may match the present call. Calls with a gain are rewritten first, so *nothing* takes
+        # precedence.
         return next((one for one in gains if one.kind is GainKind.NOTHING), gains[0])
 
     def _gain_of_rewrite(self, place: CreationPlace, is_moved: Callable[[CreationPlace], bool]) -> Gain:
@@ -135,20 +136,20 @@ class LoaderGains:
             sending = (one for one in self._loaders[place.path][place.node] if one.sends_to_workers)
             held = [one for loader in sending for one in self._objects.held.get(loader, ())]
             gain = self._gain_of_place(place, moves=all(is_moved(one.place) for one in held))
-        return self._or_no_batches(gain)
+        return self._nothing_for_library(gain)
 
-    def _or_no_batches(self, gain: Gain) -> Gain:
-        """Return ``gain``, or *nothing* if only a dataset from outside a library can be read a batch at a time."""
+    def _nothing_for_library(self, gain: Gain) -> Gain:
+        """Return ``gain``, or *nothing* if the project is a library whose datasets cannot be read in batches."""
         if gain == _AT_RUN_TIME and self._project.is_distributed and self._reads_one_by_one:
             return _NO_BATCHES
         return gain
 
     @cached_property
     def _reads_one_by_one(self) -> bool:
-        """Return whether the project has datasets, but none that the runtime can, or may later, read a batch at a time.
+        """Return whether the project has datasets, but provably none that can be read in batches.
 
-        A class without a base from PyTorch is a dataset if code passes an object of it to a loader. Datasets and
-        loaders of tests do not count.
+        A class without a base from PyTorch is a dataset if code passes its objects to a loader. Datasets and loaders of
+        tests do not count.
         """
         readings = [
             reading_of_instance(self._project, Instance(cls.place, cls), cls)
@@ -173,15 +174,15 @@ class LoaderGains:
         )
 
     def gain_of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
-        """Return the gain of rewriting an object in a loader such that it can be pickled.
+        """Return the gain of rewriting an object in a loader, so that the object can be pickled.
 
         Args:
             module: the module that creates the object.
-            offset: offset of the code that creates the object; for a definition, of the defined name.
-            reads_batches: whether, after the rewrite, loaders with the object read whole batches.
+            offset: offset of the code that creates the object; for a definition, offset of the defined name.
+            reads_batches: whether loaders with the object read whole batches after the rewrite.
         """
         nodes = module.once(self._code_of_objects).get(offset, ())
-        holders = _evidence(module.path, (one for node in nodes for one in self._holders[module.path][node]))
+        holders = _relevant_loaders(module.path, (one for node in nodes for one in self._holders[module.path][node]))
         if not holders and not self._may_have_workers_near(module.path):
             return Gain(GainKind.NOTHING, "no loader of this file, or of the files that it imports, has workers")
         if not holders:
@@ -197,22 +198,24 @@ class LoaderGains:
         return _gain_at(GainKind.NOTHING, "no loader that holds it has workers", holders[0].place)
 
     def gain_of_class(self, path: str, name: str) -> Gain | None:
-        """Return the gain *nothing* for a dataset class that a decorator declares, if no loader reads it in batches.
+        """Return the gain *nothing* of declaring a dataset class if no loader reads its samples in batches.
 
-        The result is None if a loader may read it in batches.
+        The result is None if a loader may read samples of the class in batches.
 
         Args:
             path: path of the module that defines the class.
             name: the name of the class.
         """
         # If no loader is known to get objects of the class, any loader may get them.
-        loaders = _evidence(path, self._readers.get((path, name), ())) or _evidence(path, self._run.loaders)
+        loaders = _relevant_loaders(path, self._readers.get((path, name), ())) or _relevant_loaders(
+            path, self._run.loaders
+        )
         if not loaders or not all(map(self._builds_no_batches, loaders)):
             return None
         return _gain_at(GainKind.NOTHING, "no loader reads its samples in batches", loaders[0].place)
 
     def gain_of_transform(self, path: str, name: str) -> Gain | None:
-        """Return the gain *nothing* for a transform class that a decorator declares, if no loader builds its batches.
+        """Return the gain *nothing* of declaring a transform class if no loader applies the transform to batches.
 
         The result is None if a loader may apply the transform to batches.
 
@@ -220,18 +223,18 @@ class LoaderGains:
             path: path of the module that defines the class.
             name: the name of the class.
         """
-        if not _evidence(path, self._run.loaders):
+        if not _relevant_loaders(path, self._run.loaders):
             return Gain(GainKind.NOTHING, "the project builds no loader")
         return self.gain_of_class(path, name)
 
     def _builds_no_batches(self, loader: LoaderObject) -> bool:
-        """Return whether a loader gains nothing from its migration, or has a ``collate_fn`` that is not PyTorch's."""
+        """Return whether a loader builds no whole batches: it gains nothing, or has its own ``collate_fn``."""
         collations = loader.arguments.get("collate_fn", ())
-        is_own = bool(collations) and all(map(self._own_collation, collations))
+        is_own = bool(collations) and all(map(self._custom_collation, collations))
         return is_own or self._gain_of_place(loader.place, moves=False).kind is GainKind.NOTHING
 
-    def gain_of_value(self, path: str) -> Gain:
-        """Return the gain of rewriting the mentions of ``DataLoader`` in a file that do not call the class.
+    def gain_of_stored_class(self, path: str) -> Gain:
+        """Return the gain of rewriting ``DataLoader`` at places in a file that do not call the class.
 
         A file that stores ``DataLoader`` in a variable may build a loader with that variable. The result is the gain of
         such a loader, if its samples can be read in batches.
@@ -251,12 +254,13 @@ class LoaderGains:
             loader.may_have_workers for loader in self._run.loaders if loader.place.path in near
         )
 
-    def pinned_in(
+    def pinning_calls(
         self, module: Module, loop: cst.For, is_moved: Callable[[CreationPlace], bool]
     ) -> tuple[CreationPlace, ...]:
-        """Return the calls that build the loaders of a loop, if the loaders pin their batches after the migration.
+        """Return the calls that build loaders of a loop which pin their batches after the migration.
 
-        A call that already pins its batches only counts if it calls the factory, or if its rewrite gains something.
+        A loader that already pins its batches only counts if a call of the factory builds it, or if its rewrite has a
+        gain.
 
         Args:
             module: the module of the loop.
@@ -278,21 +282,23 @@ class LoaderGains:
         return tuple(dict.fromkeys(places))
 
     def has_data_on_device(self, module: Module, loop: cst.For) -> bool:
-        """Return whether all loaders of a loop read tensors that code has moved to a device before."""
+        """Return whether all loaders of a loop read tensors that code has already moved to a device."""
         loaders = self._loaders_of(module, loop)
         return bool(loaders) and all(map(self._is_on_device, loaders))
 
     def _loaders_of(self, module: Module, loop: cst.For) -> list[LoaderObject]:
         """Return the loaders that a loop iterates over."""
-        now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
+        now = dict(
+            self._objects.remaining_nodes(module, [one.node for one in self._run.loops if one.path == module.path])
+        )
         value = self._run.loops.get(CreationPlace(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
-        return _evidence(module.path, _loaders_in(value))
+        return _relevant_loaders(module.path, _loaders_in(value))
 
     def _is_on_device(self, loader: LoaderObject) -> bool:
         """Return whether the dataset of a loader consists of tensors that code has moved to a device."""
-        return all(one.in_memory and any(map(self._puts_on_device, one.made)) for one in self._readings(loader))
+        return all(one.in_memory and any(map(self._creates_device_data, one.made)) for one in self._readings(loader))
 
-    def _puts_on_device(self, place: CreationPlace) -> bool:
+    def _creates_device_data(self, place: CreationPlace) -> bool:
         """Return whether the call at a place creates a dataset from tensors that code has moved to a device."""
         module = self._project.module(place.path)
         offset = module.offset(getattr(place.node, "lineno", 1), getattr(place.node, "col_offset", 0))
@@ -300,9 +306,9 @@ class LoaderGains:
         return any(is_on_device(module, one) for one in calls)
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
-        """Return original path and line of each loop over a loader of ``call``, if only the factory pins its batches.
+        """Return original path and line of each loop over a loader of ``call`` whose batches only the factory pins.
 
-        A loader that already pins its batches does not need the factory for that.
+        Loaders that already pin their batches are omitted.
         """
         own = [one for one in self._loaders_at(module, module.span(call)[0]) if self._pins_by_factory(one)]
         return [
@@ -313,7 +319,7 @@ class LoaderGains:
         ]
 
     def _pins_by_factory(self, loader: LoaderObject) -> bool:
-        """Return whether a loader has no `pin_memory`, and its batches are batches that the factory allocates."""
+        """Return whether a loader has no `pin_memory`, and the factory would allocate, and so pin, its batches."""
         if loader.arguments.get("pin_memory", NONE) != NONE:
             return False
         collation = loader.arguments.get("collate_fn", ())
@@ -321,22 +327,22 @@ class LoaderGains:
 
     def _loaders_at(self, module: Module, offset: int) -> list[LoaderObject]:
         """Return the loaders that the call at ``offset`` of a module builds."""
-        nodes = module.once(self._calls).get(offset, ())
+        nodes = module.once(self._calls_by_offset).get(offset, ())
         return [loader for node in nodes for loader in self._loaders[module.path][node]]
 
-    def _calls(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return the calls in a module that build loaders, by their present offsets."""
+    def _calls_by_offset(self, module: Module) -> dict[int, list[ast.AST]]:
+        """Return the calls that build loaders in a module, by their present offsets."""
         return self._index_by_offset(module, self._loaders)
 
     def _code_of_objects(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return the code in a module that creates objects in loaders, by its present offset."""
+        """Return the code in a module that creates objects in loaders, by the present offsets."""
         return self._index_by_offset(module, self._holders)
 
     def _index_by_offset(
         self, module: Module, known: dict[str, dict[ast.AST, list[LoaderObject]]]
     ) -> dict[int, list[ast.AST]]:
         found: dict[int, list[ast.AST]] = {}
-        for offset, node in self._objects.now(module, list(known.get(module.path, ()))):
+        for offset, node in self._objects.remaining_nodes(module, list(known.get(module.path, ()))):
             found.setdefault(offset, []).append(node)
         return found
 
@@ -358,7 +364,7 @@ class LoaderGains:
         collations = [
             one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks_samples(one)
         ]
-        own = [found for found in map(self._own_collation, collations) if found is not None]
+        own = [found for found in map(self._custom_collation, collations) if found is not None]
         replaced, are_single = self._replaced_by(loaders), all(map(_gives_single_samples, loaders))
         if at_once is not None and not collations and replaced is None and not are_single:
             return _gain_at(GainKind.BATCHED, at_once.why, at_once.place)
@@ -369,7 +375,9 @@ class LoaderGains:
                 at_once is not None and len(own) < len(collations)
             ):
                 return _AT_RUN_TIME
-            if not (self._annotated_readings(loaders[0].place) or self._has_all_callers(loaders[0].place, readings)):
+            if not (
+                self._annotated_readings(loaders[0].place) or self._has_only_known_datasets(loaders[0].place, readings)
+            ):
                 return _AT_RUN_TIME
         sending, in_test = [one for one in loaders if one.sends_to_workers], is_test_file(loaders[0].place.path)
         held = [one for loader in sending for one in self._objects.held.get(loader, ())]
@@ -388,7 +396,7 @@ class LoaderGains:
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
 
     def _holds_samples(self, loader: LoaderObject) -> bool:
-        """Return whether all samples of a loader are provably in memory: in tensors, or in a list."""
+        """Return whether all samples of a loader are provably in memory, in tensors or in a list."""
         lists = [
             isinstance(one, Container) and one.kind in ("list", "tuple") for one in loader.arguments.get("dataset", ())
         ]
@@ -418,7 +426,7 @@ class LoaderGains:
         names = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
         return given[0].id in {one.id for one in names} - _parameters(function)
 
-    def _own_collation(self, collation: AbstractObject) -> _Collation | None:
+    def _custom_collation(self, collation: AbstractObject) -> _Collation | None:
         """Return the function or class of a `collate_fn` that is not PyTorch's, else None.
 
         The result is None for a lambda, because a rewrite may replace it by a function of the runtime.
@@ -427,20 +435,20 @@ class LoaderGains:
             case FunctionObject(place=CreationPlace(node=ast.FunctionDef(name=name)) as place):
                 return _Collation(name, place)
             case BoundMethod(function=FunctionObject() as function):
-                return self._own_collation(function)
+                return self._custom_collation(function)
             case BoundMethod(owner=Instance(cls=ClassObject() as cls), function=str() as name):
                 declared = self._declared_class(cls, name)
                 return None if declared is None else _Collation(name, declared.place, is_declared=True)
             case Instance(cls=ClassObject() as cls):
                 return _Collation(cls.name, cls.place)
             case Instance(cls="functools.partial", cells={0: (function,)}):
-                return self._own_collation(function)
+                return self._custom_collation(function)
             case LibraryName(name=name) if not (_stacks_samples(collation) or _MAY_STACK.fullmatch(name)):
                 return _Collation(name.rpartition(".")[2])
         return None
 
     def _declared_class(self, cls: ClassObject, name: str) -> ClassObject | None:
-        """Return the class of the project in the annotation of an attribute that has no value there; else None."""
+        """Return the project's class in an annotation such as ``self.name: Class``, without a value; else None."""
         for base in cls.order:
             for node in ast.walk(base.place.node) if isinstance(base, ClassObject) else ():
                 match node:
@@ -453,7 +461,7 @@ class LoaderGains:
         return None
 
     def _class_of_annotation(self, path: str, annotation: ast.expr | None) -> ClassObject | None:
-        """Return the class of the project that an annotation in a file names; None for any other annotation."""
+        """Return the class of the project that an annotation in a file names; None for other annotations."""
         if annotation is None:
             return None
         named = str(annotation.value) if isinstance(annotation, ast.Constant) else ast.unparse(annotation)
@@ -477,11 +485,11 @@ class LoaderGains:
     def _readings(self, loader: LoaderObject) -> list[DatasetReading]:
         """Return how the datasets of a loader are read.
 
-        For a loader outside tests, in-memory datasets that tests create do not count.
+        In-memory datasets that tests create count only for loaders in tests.
         """
         found = possible_readings(self._project, loader.arguments.get("dataset", ()))
         if not is_test_file(loader.place.path):
-            found = [one for one in found if not (one.way is ReadingMode.AT_ONCE and _is_of_tests(one))]
+            found = [one for one in found if not (one.way is ReadingMode.AT_ONCE and _is_created_by_tests(one))]
         known = [one for one in found if one.way is not ReadingMode.UNKNOWN]
         if known and len(known) == len(found):
             return known
@@ -489,9 +497,10 @@ class LoaderGains:
         return [*known, *annotated] if annotated else found or [DatasetReading(ReadingMode.UNKNOWN)]
 
     def _annotated_readings(self, place: CreationPlace) -> list[DatasetReading]:
-        """Return how a loader reads its dataset if this is a parameter that is annotated with a class of the project.
+        """Return how a loader reads a dataset that is a parameter annotated with a class of the project.
 
-        The result is empty unless objects of the class and of all its subclasses are read one by one.
+        The result is empty if the dataset is anything else. It is also empty if objects of the class, or of a subclass,
+        may be read in batches.
         """
         given = _dataset_of(place.node)
         function = next((one for one in self._definitions_around(place) if isinstance(one, _FUNCTIONS)), None)
@@ -507,10 +516,10 @@ class LoaderGains:
         is_known = all(one.way is ReadingMode.ONE_BY_ONE and not _is_stub(one.place) for one in readings)
         return readings if is_known else []
 
-    def _has_all_callers(self, place: CreationPlace, readings: list[DatasetReading]) -> bool:
+    def _has_only_known_datasets(self, place: CreationPlace, readings: list[DatasetReading]) -> bool:
         """Return whether a loader can only get the datasets that this analysis found.
 
-        The loader may get other datasets if the function or class around it may have calls that the analysis missed.
+        The loader may get other datasets if the analysis may have missed calls of the function or class around it.
         """
         around = self._definitions_around(place)
         if not around or _is_inside(place.path, around[0], readings):
@@ -525,7 +534,7 @@ class LoaderGains:
         return True
 
     def _count_mentions(self, name: str) -> int:
-        """Return how many lines of the project mention a definition, besides its definition and imports."""
+        """Return how many lines of the project mention the name of a definition, except its definition and imports."""
         if name not in self._mentions:
             word = re.compile(rf"\b(?<!def )(?<!class ){re.escape(name)}\b")
             texts = map(self._project.text, self._project.paths_containing(name))
@@ -536,7 +545,7 @@ class LoaderGains:
     def _is_known_for_any_caller(self, place: CreationPlace, around: list[_Definition]) -> bool:
         """Return whether the datasets of a loader are known for all arguments of the function that builds it.
 
-        The analysis calls the function with unknown arguments; if the function is a method, on a new object.
+        The analysis calls the function with unknown arguments. It calls a method on a new object.
 
         Args:
             place: the call that builds the loader.
@@ -546,10 +555,10 @@ class LoaderGains:
         method = around[-2] if isinstance(outermost, ast.ClassDef) and len(around) > 1 else None
         for thing in self._run.module(place.path).cells.get(outermost.name, ()):
             if isinstance(thing, FunctionObject | ClassObject) and thing.place.node is outermost:
-                made = self._run.call_alone(thing)  # for a class, this calls its constructor
+                made = self._run.call_from_outside(thing)  # for a class, this calls its constructor
                 bound = [one for each in made if method for one in self._run.attribute_of(each, method.name)]
                 for one in bound if method and method.name != "__init__" else ():
-                    self._run.call_alone(one)
+                    self._run.call_from_outside(one)
         found = [one for one in self._run.loaders[first:] if one.place == place]
         del self._run.loaders[first:]
         return bool(found) and all(
@@ -557,18 +566,18 @@ class LoaderGains:
         )
 
 
-def _evidence(path: str, loaders: Iterable[LoaderObject]) -> list[LoaderObject]:
-    """Return the loaders that count for the code of a file: loaders of tests count only for code of tests."""
+def _relevant_loaders(path: str, loaders: Iterable[LoaderObject]) -> list[LoaderObject]:
+    """Return the loaders that count for the code of a file. Loaders in tests count only for code in tests."""
     return [one for one in loaders if is_test_file(path) or not is_test_file(one.place.path)]
 
 
-def _is_of_tests(reading: DatasetReading) -> bool:
-    """Return whether tests create the dataset of a reading, or a dataset inside it."""
+def _is_created_by_tests(reading: DatasetReading) -> bool:
+    """Return whether tests create the dataset of a reading, or a dataset inside this dataset."""
     return any(is_test_file(place.path) for place in reading.made)
 
 
 def _called_name(call: ast.AST) -> str:
-    """Return the last part of the name of the function that a call calls."""
+    """Return the last part of the called function's name."""
     called = call.func if isinstance(call, ast.Call) else call
     return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
@@ -592,13 +601,13 @@ def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderObject]:
 
 
 def _pins_itself(loader: LoaderObject) -> bool:
-    """Return whether the `pin_memory` of a loader is provably true when a device is available."""
+    """Return whether the argument `pin_memory` of a loader is provably true if a device is available."""
     given = loader.arguments.get("pin_memory", NONE)
     return given != NONE and (all(map(_is_pinning, given)) or _checks_for_cuda(loader.place.node))
 
 
 def _is_pinning(given: AbstractObject) -> bool:
-    """Return whether the value of `pin_memory` is true, or is an expression that is true if CUDA is available."""
+    """Return whether the value of `pin_memory` is true, or is true if CUDA is available."""
     match given:
         case Constant(value=value, is_whole=True):
             return bool(value)
@@ -608,7 +617,7 @@ def _is_pinning(given: AbstractObject) -> bool:
 
 
 def _checks_for_cuda(call: ast.AST) -> bool:
-    """Return whether `pin_memory` tests for CUDA, as in ``device.type == "cuda"``; ``True if … else False`` counts."""
+    """Return whether `pin_memory` is a test for CUDA, such as ``device.type == "cuda"``."""
     given = [one.value for one in call.keywords if one.arg == "pin_memory"] if isinstance(call, ast.Call) else []
     for value in given:
         match value:
@@ -623,7 +632,7 @@ def _checks_for_cuda(call: ast.AST) -> bool:
 
 
 def _only_inherits(cls: ClassObject) -> bool:
-    """Return whether a class inherits its methods that read samples from another dataset class of the project."""
+    """Return whether a class inherits all methods that read samples from another dataset class of the project."""
     others = [one for one in cls.order[1:] if isinstance(one, ClassObject)]
     return cls.body.cells.keys().isdisjoint(("__getitem__", "__getitems__", "__iter__")) and any(
         one.is_dataset for one in others
@@ -639,7 +648,7 @@ def _dataset_of(call: ast.AST) -> ast.expr | None:
 
 
 def _names_bound(function: ast.AST) -> set[str]:
-    """Return the names that code of a function binds, without its parameters, and the parameters of its lambdas."""
+    """Return the names that the code of a function assigns, and the parameters of its lambdas."""
     nodes = list(ast.walk(function))
     lambdas = (one.args for one in nodes if isinstance(one, ast.Lambda))
     names = {one.id for one in nodes if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
@@ -647,7 +656,7 @@ def _names_bound(function: ast.AST) -> set[str]:
 
 
 def _is_stub(place: CreationPlace | None) -> bool:
-    """Return whether a method only names what subclasses or other classes define, as in an abstract class."""
+    """Return whether a method has no code of its own, as in an abstract class."""
     body = getattr(place.node, "body", ()) if place is not None else ()
     match body[-1:]:
         case [ast.Raise() | ast.Pass() | ast.Expr(value=ast.Constant())]:
@@ -672,7 +681,7 @@ def _has_batches_of_one(call: ast.AST) -> bool:
 
 
 def _gives_single_samples(loader: LoaderObject) -> bool:
-    """Return whether a loader provably yields single samples, because of ``batch_size=None``."""
+    """Return whether a loader provably yields single samples (``batch_size=None``)."""
     return loader.arguments.get("batch_size") == NONE and loader.arguments.get("batch_sampler", NONE) == NONE
 
 
@@ -699,7 +708,7 @@ def _names_collation(call: ast.AST, own: list[_Collation]) -> bool:
 
 
 def _is_inside(path: str, node: ast.AST, readings: list[DatasetReading]) -> bool:
-    """Return whether the code of a definition creates all datasets of ``readings``."""
+    """Return whether the code of the definition ``node`` creates all datasets of ``readings``."""
     first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     made = [place for one in readings for place in one.made]
     return bool(made) and all(
@@ -734,6 +743,6 @@ def _function_without_calls(module: Module, project: Project, call: cst.Call) ->
 
 
 def _is_script(module: Module, project: Project) -> bool:
-    """Return whether a module is a script that no file imports, and that calls no functions by computed names."""
+    """Return whether a module is a script that no file imports, and that calls functions only by their names."""
     is_run = _GUARD.search(module.text) is not None and _CALLS_BY_NAME.search(module.text) is None
     return is_run and files_with_importers(project, [module.path], 1) == [module.path]

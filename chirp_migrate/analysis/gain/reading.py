@@ -1,4 +1,4 @@
-"""Infer how the runtime reads a dataset: as whole batches, as single samples, or unknown before the program runs.
+"""Infer how the runtime reads a dataset: in whole batches, in single samples, or unknown before the program runs.
 
 At run time, ``chirpid_patch.datasets.gather.gather_node`` makes the same decision.
 """
@@ -22,8 +22,7 @@ from chirp_migrate.analysis.datasets.declared_class import (
     may_be_declarable,
 )
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET, ITERABLE_DATASET
-from chirp_migrate.analysis.objects.libraries import MAKES_ROWS, has_rows
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     AbstractObject,
     ClassObject,
     Container,
@@ -32,6 +31,7 @@ from chirp_migrate.analysis.objects.things import (
     Instance,
     LibraryName,
 )
+from chirp_migrate.analysis.objects.libraries import MAKES_ROWS, is_numeric_array
 from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
@@ -43,7 +43,7 @@ _TORCH = "torch.utils.data."
 _SHIPPED = "chirpid_patch."
 #: Libraries whose datasets read each sample with the library's own code.
 _LIBRARIES = ("torchvision.", "torchaudio.")
-#: Functions and methods that read no files: they convert or rearrange values in memory.
+#: Functions and methods that only convert or rearrange values in memory, and read no files.
 _COMPUTES = re.compile(
     r"tuple|list|dict|int|float|bool|len|range|zip|enumerate|isinstance|slice|max|min|sum|super"
     r"|(torch|np|numpy)\.(\w+Tensor|tensor|as_tensor|from_numpy|is_tensor|stack|concatenate|cat|array|asarray|\w*float\d*"
@@ -72,7 +72,7 @@ class DatasetReading:
     """How the samples of one dataset are read.
 
     Attributes:
-        way: whether they are read at once, one by one, or in an unknown way.
+        way: whether samples are read at once, one by one, or in an unknown way.
         why: the reason, for messages.
         place: the code that is the reason.
         made: the calls that create the dataset and the datasets inside it.
@@ -90,7 +90,7 @@ _UNKNOWN = DatasetReading(ReadingMode.UNKNOWN)
 
 
 def possible_readings(project: Project, value: Iterable[AbstractObject], depth: int = 0) -> list[DatasetReading]:
-    """Return how each possible dataset of a value is read; a possible value of None does not count."""
+    """Return how each possible dataset of a value is read. A possible None does not count."""
     things = [one for one in value if getattr(one, "value", one) is not None]
     return [_reading(project, thing, depth) for thing in things] or [_UNKNOWN]
 
@@ -105,7 +105,7 @@ def _reading(project: Project, thing: AbstractObject, depth: int) -> DatasetRead
 
 
 def _reading_of_library_object(project: Project, made: Instance, name: str, depth: int) -> DatasetReading:
-    """Return how an object is read if a library defines the methods that read its samples."""
+    """Return how the samples of an object are read if a library defines the methods that read them."""
     short = name.rpartition(".")[2]
     if name == f"{_TORCH}TensorDataset" or MAKES_ROWS.fullmatch(name):
         return DatasetReading(
@@ -140,7 +140,7 @@ def _reading_of_library_object(project: Project, made: Instance, name: str, dept
 
 
 def _combine_readings(parts: list[DatasetReading], made: Instance) -> DatasetReading:
-    """Return how a dataset that contains other datasets is read: at once only if each inner dataset is read at once."""
+    """Return how a dataset with inner datasets is read. It is read at once if all inner datasets are read at once."""
     ways = {one.way for one in parts}
     way = next(one for one in (ReadingMode.UNKNOWN, ReadingMode.ONE_BY_ONE, ReadingMode.AT_ONCE) if one in ways)
     first = next(one for one in parts if one.way is way)
@@ -149,7 +149,7 @@ def _combine_readings(parts: list[DatasetReading], made: Instance) -> DatasetRea
 
 
 def _reading_of_class(project: Project, made: Instance, cls: ClassObject, depth: int) -> DatasetReading:
-    """Return how an object of a class of the project is read.
+    """Return how the samples of an object of the project's class ``cls`` are read.
 
     The result depends on the first class, in the method resolution order, that defines a method for reading samples.
     """
@@ -172,7 +172,7 @@ def _reading_of_class(project: Project, made: Instance, cls: ClassObject, depth:
 
 
 def reading_of_instance(project: Project, instance: Instance, cls: ClassObject) -> DatasetReading:
-    """Return how samples are read from a class with a ``__getitem__``: at once for a declared dataset."""
+    """Return how samples of a class with a ``__getitem__`` are read. They are read at once from a declared dataset."""
     node = cls.place.node
     if not isinstance(node, ast.ClassDef):
         return _UNKNOWN  # rule CHP005 (`type()` with lambdas) may turn the class into a declared dataset
@@ -195,7 +195,7 @@ def reading_of_instance(project: Project, instance: Instance, cls: ClassObject) 
 
 
 def _only_indexes(reader: ast.AST) -> bool:
-    """Return whether a ``__getitem__`` only indexes data and computes with tensors or arrays: it calls nothing else."""
+    """Return whether a ``__getitem__`` only indexes data and computes with tensors or arrays."""
     nodes = list(ast.walk(reader))
     called = [one.func for one in nodes if isinstance(one, ast.Call)]
     return any(isinstance(one, ast.Subscript) for one in nodes) and all(
@@ -205,13 +205,13 @@ def _only_indexes(reader: ast.AST) -> bool:
 
 
 class _MayChange:
-    """Marks a class that a rewrite, or the author, may change into a declared dataset."""
+    """Marks a class that a rewrite, or its author, may change to a declared dataset."""
 
 
 def _declaration(
     project: Project, place: CreationPlace, is_local: bool
 ) -> DeclaringDecorator | type[_MayChange] | None:
-    """Return how a rule would declare the samples of a class; None if no rule would and nobody may do so later."""
+    """Return how a rule would declare the samples of a class; None if the class cannot be declared."""
     module = project.module(place.path)
     definition = _definition(module, place.node) if isinstance(place.node, ast.ClassDef) else None
     if definition is None:
@@ -227,9 +227,9 @@ def _declaration(
 def _captured_if_changed(
     module: Module, project: Project, definition: cst.ClassDef
 ) -> dict[str, Sequence[cst.Name]] | None:
-    """Return the variables that a local class captures, if rule CHP006 (local dataset classes) may change the class.
+    """Return the variables that a local class captures if CHP006 (local dataset classes) may change the class.
 
-    The result is None for a class whose move to the top level of the module changes nothing.
+    The result is None for a class that a move to the top level of the module would not change.
     """
     bases = [base.value for base in definition.bases]
     captured: dict[str, Sequence[cst.Name]] = {
@@ -239,12 +239,14 @@ def _captured_if_changed(
 
 
 def _declared_reading(made: Instance, cls: ClassObject, decorator: str, arguments: Sequence[str]) -> DatasetReading:
-    """Return how an object of a declared class is read; unknown for an object of a subclass."""
+    """Return how samples of an object of a declared class are read; unknown for an object of a subclass."""
     if made.cls is not cls:
         return _UNKNOWN
-    if decorator == "lists_samples":  # the attribute may hold another object, whose own code reads samples
+    if decorator == "lists_samples":  # the attribute may contain another dataset, whose own code reads samples
         held = made.cells.get(arguments[0].strip("\"'") if arguments else "", ())
-        if not any(has_rows(one) or (isinstance(one, Container) and one.kind in ("list", "tuple")) for one in held):
+        if not any(
+            is_numeric_array(one) or (isinstance(one, Container) and one.kind in ("list", "tuple")) for one in held
+        ):
             return _UNKNOWN
     return DatasetReading(ReadingMode.AT_ONCE, f"`{cls.name}` declares its samples", cls.place)
 
@@ -255,12 +257,12 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _definition(module: Module, node: ast.ClassDef) -> cst.ClassDef | None:
-    """Return LibCST's node of the class definition ``node``; None if a rewrite changed the module too much."""
+    """Return LibCST's node for the class definition ``node``; None if it cannot be found after a rewrite."""
     named = [one for one in module.find(cst.ClassDef) if one.name.value == node.name]
-    at = [one for one in named if module.position(module.span(one)[0])[0] in _lines(node)]
+    at = [one for one in named if module.position(module.span(one)[0])[0] in _header_lines(node)]
     return at[0] if at else (named[0] if len(named) == 1 else None)
 
 
-def _lines(node: ast.ClassDef) -> range:
+def _header_lines(node: ast.ClassDef) -> range:
     first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
     return range(first, node.lineno + 1)

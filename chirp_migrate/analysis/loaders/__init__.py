@@ -1,1 +1,1 @@
-"""Find calls that build loaders, the roles of loaders, and code that loads batches without a loader."""
+"""Find calls that build loaders, roles of loaders, and code that loads batches without a loader."""

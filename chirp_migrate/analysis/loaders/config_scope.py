@@ -26,7 +26,7 @@ _MAPPINGS = frozenset(
 #: The header of a class, up to one of its bases. Names inside square brackets are not bases.
 _CLASS = r"class\s+\w+\s*(\[(?:(?!class\b)[^\]])*\]\s*)?\(((?!class\b)[^)\[\]]|\[([^\[\]]|\[[^\[\]]*\])*\])*?\b"
 _GETS = ("get", "__getattr__", "__getattribute__")
-#: Code that defines a `get`, or assigns it to a class or object; and the `__getattr__` of a class, but not of a module.
+#: Code that defines a `get`, assigns a `get` to a class or object, or defines the `__getattr__` of a class.
 # Each alternative begins with a different character, so that `re` skips most of a text quickly.
 _OWN_GET = (
     r"def\s+(get\b|__getattr(ibute)?__\s*\(\s*\w(?:(?!def\b)[^,)])*,)|get(?<!\wget)['\"]?[ \t]*(:[ \t]*\w|=(?!=))"
@@ -36,12 +36,12 @@ _OWN_GET = (
 
 
 def config_expression(module: Module, project: Project, node: cst.CSTNode) -> str | None:
-    """Return the source of a configuration that code at ``node`` can read: ``self.config`` or ``config``; else None.
+    """Return the source of a configuration that code at ``node`` can read, such as ``self.config``; else None.
 
-    The configuration must provably be a mapping that exists at ``node``: before, the same function or ``__init__`` has
-    always called ``.get('key')`` on it. A default value in that call may be a number, None, True or False.
+    The configuration must provably be a mapping that exists at ``node``: the same function, or ``__init__``, has always
+    called ``.get('key')`` on it before. A default value in that call may be a number, None, True or False.
 
-    The condition excludes a namespace of parsed arguments, which has no ``get``, and a ConfigParser, whose ``get``
+    This condition excludes namespaces of parsed arguments, which have no ``get``, and ConfigParsers, whose ``get``
     takes two names. The result is also None if a class of the backend may define its own ``get``.
     """
     function = module.enclosing_function(node)
@@ -52,16 +52,17 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
     for name in _CONFIG_NAMES:
         attribute = f"self.{name}"
         if owner is not None and (
-            _is_read(module, function, attribute, node, end) or _is_kept(module, function, owner, attribute)
+            _get_is_always_called(module, function, attribute, node, end)
+            or _is_read_in_init(module, function, owner, attribute)
         ):
             return attribute
-        if _is_read(module, function, name, node, end):
+        if _get_is_always_called(module, function, name, node, end):
             return name
     return None
 
 
 def _has_own_get(project: Project) -> bool:
-    """Return whether the backend may have its own method ``get``, which may refuse a key.
+    """Return whether the backend may define its own method ``get``, which may refuse a key.
 
     Code may define the method, assign it to a class or object, inherit it from a mapping class, or return it from
     ``__getattr__``.
@@ -70,18 +71,18 @@ def _has_own_get(project: Project) -> bool:
     return project.holds(rf"{_OWN_GET}({'|'.join(mappings)})\b", *_GETS, *mappings)
 
 
-def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:
+def _is_read_in_init(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:
     """Return whether ``__init__`` always calls ``get`` on an attribute, and no other method assigns the attribute."""
     init = methods_of(owner).get("__init__")
     if init is None or init is function:
         return False
     targets = (one for one in find_nodes(owner, cst.AssignTarget) if dotted_source(one.target) == attribute)
     is_only = all(module.enclosing_function(target) is init for target in targets)
-    return is_only and _is_read(module, init, attribute, init.body, module.span(init)[1])
+    return is_only and _get_is_always_called(module, init, attribute, init.body, module.span(init)[1])
 
 
-def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
-    """Return whether ``function`` has always called ``get`` on ``mapping`` when it reaches ``node``.
+def _get_is_always_called(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
+    """Return whether ``function`` has always called ``get`` on ``mapping`` before it reaches ``node``.
 
     The call must be above the offset ``end``, and no code between the call and ``end`` may rebind the mapping.
     """
@@ -94,7 +95,7 @@ def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.
     return any(
         module.span(read)[1] <= end
         and not any(module.span(read)[0] < place < end for place in bound)
-        and _is_evaluated(module, read, around)
+        and _always_runs_with(module, read, around)
         for read in reads
     )
 
@@ -116,8 +117,8 @@ def _is_get_call(call: cst.Call, mapping: str) -> bool:
     return False
 
 
-def _is_evaluated(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
-    """Return whether an expression is always evaluated when the innermost node of ``around`` that contains it runs."""
+def _always_runs_with(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
+    """Return whether an expression always runs together with the innermost node of ``around`` that contains it."""
     for ancestor in module.ancestors(node):
         if ancestor in around:
             return True

@@ -50,7 +50,7 @@ def first_use_of_whole_config(project: Project) -> str | None:
     """
     outlines = []
     for text in (*project.texts("config"), *project.texts("CONFIG")):
-        with contextlib.suppress(UnparsableModule):  # the code that reads the file reports this
+        with contextlib.suppress(UnparsableModule):  # the code that reads the file reports the error
             outlines.append(Outline("", text))
     known: dict[str, list[list[str]]] = defaultdict(list)
     for outline in outlines:
@@ -62,26 +62,26 @@ def first_use_of_whole_config(project: Project) -> str | None:
     attributes = [node for outline in outlines for node in outline.find(ast.Attribute)]
     stored = {node.attr for node in attributes if _is_config(node) and _is_stored(node)}
     for outline in outlines:
-        libraries = _libraries(outline, project)
+        libraries = _imported_libraries(outline, project)
         for node in ast.walk(outline.tree):
             if (
                 (attributes_are_read and isinstance(node, ast.Attribute) and _is_config(node) and _is_stored(node))
                 or (frames_are_read and isinstance(node, ast.arg) and _NAME.fullmatch(node.arg))
                 or (names_are_read and _is_global(node, outline))
-                or _shows_stored(node, outline, stored)
-                or _shows_all(node, outline)
+                or _exposes_stored_config(node, outline, stored)
+                or _exposes_all_variables(node, outline)
             ):
                 return ast.unparse(node).partition("\n")[0]
             if isinstance(node, ast.alias) and _is_renamed(node) and isinstance(outline.parents[node], ast.ImportFrom):
                 return ast.unparse(node)
             if _is_config(node) and isinstance(getattr(node, "ctx", None), ast.Load):
-                found = _whole_use(node, outline.parents, known, libraries)
+                found = _find_whole_use(node, outline.parents, known, libraries)
                 if found is not None:
                     return ast.unparse(found).partition("\n")[0]
     return None
 
 
-def _libraries(outline: Outline, project: Project) -> frozenset[str]:
+def _imported_libraries(outline: Outline, project: Project) -> frozenset[str]:
     """Return the names that a module imports from other packages."""
     found = set[str]()
     for node in outline.find(ast.Import):
@@ -103,10 +103,10 @@ def _is_global(node: ast.AST, outline: Outline) -> bool:
     )
 
 
-def _shows_stored(node: ast.AST, outline: Outline, stored: Collection[str]) -> bool:
-    """Return whether code may read a configuration in an attribute by a string, or saves an object that may hold it.
+def _exposes_stored_config(node: ast.AST, outline: Outline, stored: Collection[str]) -> bool:
+    """Return whether code may read a configuration from an attribute by a string, or may save it with its object.
 
-    ``stored`` are the names of attributes that hold a configuration.
+    ``stored`` contains the names of the attributes with a configuration.
     """
     parent = outline.parents.get(node)
     match node:
@@ -128,8 +128,8 @@ def _is_dictionary(name: str, outline: Outline) -> bool:
     return bool(values) and all(isinstance(one, plain) or _name_of_callee(one) in calls for one in values)
 
 
-def _shows_all(node: ast.AST, outline: Outline) -> bool:
-    """Return whether code reads all variables at once, or defines a class with a configuration as annotated field."""
+def _exposes_all_variables(node: ast.AST, outline: Outline) -> bool:
+    """Return whether code reads all variables at once, or declares a configuration as a field of a class."""
     match node:
         case ast.Call(func=ast.Name(id=name)):
             return name in _READING_VARIABLES
@@ -167,22 +167,22 @@ def _is_renamed(imported: ast.alias) -> bool:
     return _NAME.fullmatch(imported.name) is not None and _NAME.fullmatch(imported.asname or imported.name) is None
 
 
-def _whole_use(
+def _find_whole_use(
     node: ast.AST,
     parents: Mapping[ast.AST, ast.AST],
     known: Mapping[str, list[list[str]]],
     libraries: Collection[str],
 ) -> ast.AST | None:
-    """Return the code that uses the configuration ``node`` as a whole; ``None`` if the code around only reads keys."""
+    """Return the code that uses the configuration ``node`` as a whole; ``None`` if the code only reads its keys."""
     parent = parents[node]
     match parent:
         case ast.BoolOp() | ast.IfExp():  # config or {}
-            return _whole_use(parent, parents, known, libraries)
+            return _find_whole_use(parent, parents, known, libraries)
         case ast.Dict(keys=keys, values=values):  # {**config, …}
             merged = any(key is None and value is node for key, value in zip(keys, values, strict=True))
-            return _whole_use(parent, parents, known, libraries) if merged else parent
+            return _find_whole_use(parent, parents, known, libraries) if merged else parent
         case ast.Attribute(attr="copy") if isinstance(parents[parent], ast.Call):
-            return _whole_use(parents[parent], parents, known, libraries)
+            return _find_whole_use(parents[parent], parents, known, libraries)
         case ast.Attribute(attr=name):
             return parent if name in _WHOLE or name == "copy" or name.startswith("__") else None
         case ast.Assign(targets=targets):

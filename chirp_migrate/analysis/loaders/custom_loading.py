@@ -2,7 +2,7 @@
 
 A pool counts if one of its functions reads samples of a dataset. A thread counts if it puts data from a dataset or
 loader into a queue. A stream counts if an iterator moves data of a dataset or loader to a device while the stream is
-current. Pools, threads and streams for other purposes do not count, and neither does code that trains.
+current. Pools, threads and streams for other purposes do not count. Code that trains does not count either.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class CustomLoading:
 
     Attributes:
         node: the class or function; the module for code at the top level.
-        machinery: for pools, threads and streams, the first place in the text that creates one: a call, or a base class
-            in the header of a class.
+        machinery: the first place in the text that creates a pool, thread or stream, by kind. A place is a call, or a
+            base class in the header of a class.
         around_loader: whether the code reads from a loader instead of a dataset.
     """
 
@@ -81,7 +81,7 @@ def find_custom_loading(module: Module, project: Project) -> Iterator[CustomLoad
         loading = _LoadingUnit(module, project, unit)
         machinery: dict[str, cst.Call | cst.Arg] = {}
         for kind, place in made[unit]:
-            if loading.is_done_by(kind, place):
+            if loading.loads_data(kind, place):
                 machinery.setdefault(kind, place)
         if machinery:
             yield CustomLoading(unit, machinery, loading.from_loader)
@@ -101,7 +101,7 @@ def _refers_to(module: Module, project: Project, node: cst.CSTNode, pattern: re.
 
 
 def _possible_modules_of(module: Module, project: Project, node: cst.BaseExpression) -> set[str]:
-    """Return the modules that an expression may refer to; a multiprocessing context counts as ``multiprocessing``."""
+    """Return the modules that an expression may refer to. A multiprocessing context counts as ``multiprocessing``."""
     values = [origin.value for origin in assigned_values(module, node)]
     modules: set[str] = set()
     for value in (part for whole in (node, *values) for part in contained_expressions(module, module.tree, whole)):
@@ -113,37 +113,37 @@ def _possible_modules_of(module: Module, project: Project, node: cst.BaseExpress
 
 
 def _enclosing_unit(module: Module, node: cst.CSTNode) -> Unit:
-    """Return the innermost class that contains a node; without one, the outermost function; else the module."""
+    """Return the innermost class around a node; without a class, the outermost function; else the module."""
     definitions = [around for around in module.ancestors(node) if isinstance(around, cst.ClassDef | cst.FunctionDef)]
     classes = (definition for definition in definitions if isinstance(definition, cst.ClassDef))
     return next(classes, definitions[-1] if definitions else module.tree)
 
 
 class _LoadingUnit(DataReadingFinder):
-    """Test which pools, threads and streams of one unit (class, function or module) load data."""
+    """Finds out which pools, threads and streams of one unit (class, function or module) load data."""
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
         super().__init__(module, project, unit)
         self._nodes = list(nodes_in_scope(unit) if isinstance(unit, cst.Module) else walk_code(unit))
 
-    def is_done_by(self, kind: str, place: cst.Call | cst.Arg) -> bool:
+    def loads_data(self, kind: str, place: cst.Call | cst.Arg) -> bool:
         """Return whether a pool, thread or stream loads samples or batches."""
         if kind == WORKERS:
             return any(self._gives_work_to_pool(node) for node in self._nodes if isinstance(node, cst.Call))
         if kind == THREADS:
             return self._fills_queue(place)
         moving = any(isinstance(node, cst.With) and self._moves_on_stream(node) for node in self._nodes)
-        return moving and self._is_iterator and (self.reads(self._nodes) or self._used_on_data)
+        return moving and self._is_iterator and (self.reads(self._nodes) or self._gets_data)
 
     # Pools
 
     def _gives_work_to_pool(self, call: cst.Call) -> bool:
-        """Return whether a call makes a pool read samples that other code uses, or iterate over a dataset or loader."""
+        """Return whether a call makes a pool iterate over a dataset or loader, or read samples that other code uses."""
         if not isinstance(call.func, cst.Attribute) or not call.args or not self._is_pool(call.func.value):
             return False
         method = call.func.attr.value
         function, *data = (argument.value for argument in call.args)
-        # Code that only stores samples elsewhere, or computes one value of a whole dataset, does not load batches.
+        # Code that only stores samples elsewhere, or computes one value from a whole dataset, does not load batches.
         if self._is_iterator and method in _MAPS and any(map(self.iterates_over, data)):
             return True
         is_used = self._is_iterator or not self._ignores_result(call)
@@ -169,16 +169,16 @@ class _LoadingUnit(DataReadingFinder):
         calls = (call for value in values for call in find_nodes(value.value, cst.Call))
         if any(_refers_to(self._module, self._project, call.func, pattern) for call in calls):
             return True
-        # It may be a property or a parameter, whose name decides.
+        # The expression may be a property or a parameter, for which only the name counts.
         return not values and re.search(r"pool|executor", name.rpartition(".")[2], re.IGNORECASE) is not None
 
     def _reads_samples(self, function: cst.BaseExpression, data: list[cst.BaseExpression]) -> bool:
         if self._module.qualified_names(function) == {"builtins.next"}:
             return any(map(self.is_data, data))
-        if self.names_items(function):
+        if self.is_getitem_of_data(function):
             return True
         called = [definition for definition in self.functions_in(function) if not _trains(definition)]
-        return any(self.takes_samples(walk_code(definition)) for definition in called)
+        return any(self.reads_single_samples(walk_code(definition)) for definition in called)
 
     # Threads
 
@@ -193,8 +193,7 @@ class _LoadingUnit(DataReadingFinder):
         if not puts or any(map(_trains, reached)):
             return False
         of_data = (
-            any(self.is_data(part) for argument in arguments for part in walk_code(argument.value))
-            or self._used_on_data
+            any(self.is_data(part) for argument in arguments for part in walk_code(argument.value)) or self._gets_data
         )
         taken = self.names_of_read_data(reached, every_loop=of_data)
         return any(self.has_samples(argument.value, taken) for call in puts for argument in call.args)
@@ -215,12 +214,12 @@ class _LoadingUnit(DataReadingFinder):
         return any(isinstance(node, cst.Yield) for node in self._nodes)
 
     @cached_property
-    def _used_on_data(self) -> bool:
-        """Return whether the module passes a loader, a dataset or an iterator of these to the unit."""
+    def _gets_data(self) -> bool:
+        """Return whether the module passes a loader, a dataset, or an iterator over one of them to the unit."""
         return not isinstance(self._enclosing_unit, cst.Module) and self._is_given_data(self._enclosing_unit, 0)
 
     def _is_given_data(self, called: cst.ClassDef | cst.FunctionDef, depth: int) -> bool:
-        """Return whether the module calls ``called`` with a loader or dataset, perhaps through another function."""
+        """Return whether the module calls ``called`` with a loader or dataset, maybe through another function."""
         own = f"{self._module.name}.{called.name.value}"
         for call in self._module.find(cst.Call):
             if not call.args or own not in self._module.qualified_names(call.func):
@@ -234,7 +233,7 @@ class _LoadingUnit(DataReadingFinder):
         return False
 
     def _definitions_that_pass_on(self, call: cst.Call) -> Iterator[cst.ClassDef | cst.FunctionDef]:
-        """Yield the function that passes its parameter to a call, and the class that passes an attribute to it."""
+        """Yield the function that passes its parameter to a call, and the class that passes its attribute to a call."""
         function, owner = self._module.enclosing_function(call), self._module.enclosing_class(call)
         given = {dotted_source(argument.value) or "" for argument in call.args}
         if function is not None and given & parameters_by_name(function).keys():
@@ -264,7 +263,7 @@ class _LoadingUnit(DataReadingFinder):
         return any(called_method_name(node) in ("to", "cuda") for node in (*calls, *followed))
 
     def _is_stream(self, context: cst.BaseExpression, depth: int) -> bool:
-        """Return whether a context manager makes a stream current, perhaps through a variable or ``partial``."""
+        """Return whether a context manager makes a stream current, maybe through a variable or ``partial``."""
         for part in walk_code(context):
             if _refers_to(self._module, self._project, part, _CURRENT):
                 return True

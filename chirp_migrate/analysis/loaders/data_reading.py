@@ -26,20 +26,20 @@ _DEPTH = 4
 
 
 class DataReadingFinder:
-    """Find code that reads data in one unit (class, function or module)."""
+    """Finds code that reads data in one unit (class, function or module)."""
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
         self._module, self._project, self._enclosing_unit = module, project, unit
         self._loaders = module.once(LoaderExpressions, project)
-        #: Whether any data that was found so far is a loader.
+        #: Whether the data that was found so far includes a loader.
         self.from_loader = False
 
     def is_data(self, node: cst.CSTNode) -> bool:
-        """Return whether an expression is a loader, a dataset, or an iterator of these."""
+        """Return whether an expression is a loader, a dataset, or an iterator over one of them."""
         return self._stands_for(self._is_loader, node) or self._stands_for(self._is_dataset, node)
 
     def _stands_for(self, is_kind: Callable[[cst.CSTNode], bool], node: cst.CSTNode, depth: int = 0) -> bool:
-        """Return whether ``is_kind`` is true for an expression, or for an expression from which its value comes."""
+        """Return whether ``is_kind`` is true for an expression, or for an expression that gives the first its value."""
         if is_kind(node):
             return True
         return depth < _DEPTH and any(self._stands_for(is_kind, source, depth + 1) for source in self._sources(node))
@@ -53,7 +53,7 @@ class DataReadingFinder:
         return isinstance(node, cst.Name | cst.Attribute) and is_dataset(self._module, self._project, node)
 
     def _sources(self, node: cst.CSTNode) -> list[cst.BaseExpression]:
-        """Return the values that code assigns to a variable; for ``iter(x)`` and ``enumerate(x)``, return x."""
+        """Return the values that code assigns to a variable. For ``iter(x)`` and ``enumerate(x)``, return ``x``."""
         match node:
             case cst.Call(func=function, args=[first, *_]):
                 return [first.value] if self._module.qualified_names(function) & _ITERATORS else []
@@ -68,30 +68,30 @@ class DataReadingFinder:
                 return any(self.iterates_over(argument.value) for argument in node.args)
         return False
 
-    def names_items(self, node: cst.BaseExpression) -> bool:
+    def is_getitem_of_data(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is the ``__getitem__`` of a dataset, or ``self.__getitem__`` in its class."""
         if not isinstance(node, cst.Attribute) or node.attr.value not in _ITEMS:
             return False
         return any(map(self.methods, _ITEMS)) if is_self_attribute(node) else self.is_data(node.value)
 
-    def takes_samples(self, nodes: Iterable[cst.CSTNode]) -> bool:
+    def reads_single_samples(self, nodes: Iterable[cst.CSTNode]) -> bool:
         """Return whether code reads single samples from a dataset: ``dataset[i]``, ``next(samples)``."""
-        return any(map(self._takes_sample, nodes))
+        return any(map(self._reads_single_sample, nodes))
 
-    def _takes_sample(self, node: cst.CSTNode) -> bool:
+    def _reads_single_sample(self, node: cst.CSTNode) -> bool:
         match node:
             case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString())), *_]):
                 return False
             case cst.Subscript(value=owner):
                 return self._stands_for(self._is_dataset, owner)
             case cst.Attribute():
-                return self.names_items(node)
+                return self.is_getitem_of_data(node)
         return self._builtin_reads_data(node, {"builtins.next"})
 
     def reads(self, nodes: Iterable[cst.CSTNode]) -> bool:
         """Return whether code reads samples from a dataset or batches from a loader, in any way."""
         nodes = list(nodes)
-        return any(map(self._iterates_over_data, nodes)) or self.takes_samples(nodes)
+        return any(map(self._iterates_over_data, nodes)) or self.reads_single_samples(nodes)
 
     def _iterates_over_data(self, node: cst.CSTNode) -> bool:
         """Return whether a loop iterates over data, or a call returns an iterator of data."""
@@ -113,8 +113,8 @@ class DataReadingFinder:
     def names_of_read_data(self, functions: Sequence[Function], *, every_loop: bool) -> set[str]:
         """Return the variables to which ``functions`` assign samples or batches that they read.
 
-        Samples in an argument of a call from one of the functions to another also count. ``every_loop``: any loop is
-        assumed to iterate over data.
+        Samples that one of the functions passes to another also count. With ``every_loop``, every loop counts as a loop
+        over data.
         """
         nodes = [node for function in functions for node in walk_code(function)]
         known = {id(function): function for function in functions}
@@ -124,9 +124,9 @@ class DataReadingFinder:
             for node in nodes:
                 if isinstance(node, cst.For | cst.CompFor):
                     if every_loop or self.reads([node]) or self.has_samples(node.iter, found):
-                        found |= _bound(node.target)
+                        found |= _bound_names(node.target)
                 elif isinstance(node, cst.Assign) and self.has_samples(node.value, found):
-                    found = found.union(*(_bound(target.target) for target in node.targets))
+                    found = found.union(*(_bound_names(target.target) for target in node.targets))
                 elif isinstance(node, cst.Call):
                     for function in self._definitions(node.func):
                         if id(function) in known:
@@ -141,10 +141,10 @@ class DataReadingFinder:
         parts = list(walk_code(node))
         return any(
             isinstance(part, cst.Name) and part.value in names_of_read_data for part in parts
-        ) or self.takes_samples(parts)
+        ) or self.reads_single_samples(parts)
 
     def functions_in(self, node: cst.BaseExpression) -> list[Function]:
-        """Return the functions of the module that an expression names or defines, and the functions that these call."""
+        """Return the functions that an expression names or defines, and the functions of the module that they call."""
         found: list[Function] = []
         for part in walk_code(node):
             if isinstance(part, cst.Lambda):
@@ -154,7 +154,7 @@ class DataReadingFinder:
         return found
 
     def with_called_functions(self, function: Function) -> list[Function]:
-        """Return a function, and the functions and own methods that it calls, also indirectly, in the module."""
+        """Return a function, and the functions and own methods of the module that it calls, directly or indirectly."""
         found = [function]
         for one in found:
             for call in find_nodes(one, cst.Call):
@@ -173,9 +173,9 @@ class DataReadingFinder:
         return [] if found is None else [one.node for one in found[1] if isinstance(one.node, cst.FunctionDef)]
 
 
-def _bound(target: cst.CSTNode) -> set[str]:
+def _bound_names(target: cst.CSTNode) -> set[str]:
     """Return the names of the variables and attributes in the target of an assignment or loop."""
     if isinstance(target, cst.Tuple | cst.List):
-        return set[str]().union(*(_bound(element.value) for element in target.elements))
+        return set[str]().union(*(_bound_names(element.value) for element in target.elements))
     name = dotted_source(target)
     return set() if name is None else {name.rpartition(".")[2]}

@@ -1,4 +1,4 @@
-"""Find loaders whose samples are on a device already, so that a copy of their batches does nothing."""
+"""Find loaders whose samples are on a device already. A copy of their batches to the device does nothing."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def reads_device_data(loader: LoaderValue) -> bool:
 
 
 def is_on_device(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
-    """Return whether code moves the value of an expression to a device, or an argument from which it is created.
+    """Return whether code moves the value of an expression, or a value from which it is created, to a device.
 
-    Values of variables are followed inside their function or class.
+    The analysis follows the values of variables inside their function or class.
     """
     match node:
         case cst.Call(func=function, args=arguments):

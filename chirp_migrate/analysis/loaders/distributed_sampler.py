@@ -34,9 +34,9 @@ class DistributedSampler:
 
     Attributes:
         name: an expression that refers to the sampler in the loop.
-        made: the values that code assigns to the variable that holds the sampler, or its loader.
-        guard: name of the sampler's class in the module, if the expression may also refer to an object of another
-            class; else "".
+        made: the values that code assigns to the variable with the sampler, or with its loader.
+        guard: name of the sampler's class in the module, if ``name`` may also refer to an object of another class; else
+            "".
         is_known: whether the object provably is a distributed sampler, or the module can check it with ``isinstance``.
     """
 
@@ -69,7 +69,7 @@ def distributed_sampler_of_loader(
 
 
 def _sampler_calls(module: Module, project: Project, value: cst.BaseExpression) -> tuple[list[cst.Call], bool]:
-    """Return the calls that may create a value as a shuffling distributed sampler, and whether no other code may."""
+    """Return the calls that may create ``value`` as a shuffling distributed sampler, and whether no other code may."""
     found = assigned_values(module, value)
     if any(one.part is not None for one in found) or (not found and dotted_source(value) is not None):
         return [], False
@@ -86,7 +86,7 @@ def _sampler_calls(module: Module, project: Project, value: cst.BaseExpression) 
 
 
 def _is_imported(module: Module, node: cst.BaseExpression) -> bool:
-    """Return whether the first name of an expression is imported at the top level of the module."""
+    """Return whether the module imports the first name of an expression at its top level."""
     bindings = module.scopes.module.bindings.get((dotted_source(node) or "").partition(".")[0], ())
     lines = (module.parents[binding.node] for binding in bindings if binding.kind is BindingKind.IMPORT)
     return any(isinstance(module.parents.get(line), cst.Module) for line in lines)

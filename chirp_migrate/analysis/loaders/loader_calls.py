@@ -1,4 +1,4 @@
-"""Find calls that build a loader, with PyTorch's ``DataLoader`` or the factory, and read their arguments by name."""
+"""Find calls of ``DataLoader`` or the factory, which build loaders, and read their arguments by name."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LoaderCall:
 
 
 def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator[LoaderCall]:
-    """Yield the calls that build loaders; with ``mentioning``, only calls with one of these keyword arguments."""
+    """Yield the calls that build loaders; with ``mentioning``, only calls with one of its keyword arguments."""
     for call in module.find(cst.Call):
         if mentioning and keyword_arguments(call).keys().isdisjoint(mentioning):
             continue
@@ -82,7 +82,7 @@ def _role_of_callee(qualified: str) -> str | None:
 
 
 def argument_positions(call: cst.Call) -> dict[str, int]:
-    """Return, for each parameter that a ``DataLoader`` call passes, the position of its argument in the call.
+    """Return the parameters that a ``DataLoader`` call passes, each with the position of its argument in the call.
 
     The call must have no ``*`` or ``**`` arguments.
     """

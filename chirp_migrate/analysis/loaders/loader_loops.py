@@ -1,4 +1,4 @@
-"""Find loops over loaders, and the part of a loop's target that receives the batches of each loader."""
+"""Find loops over loaders, and the part of each loop's target that receives the batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEPTH_LIMIT = 8
 def loader_loops(
     module: Module, project: Project
 ) -> Iterator[tuple[cst.For, list[tuple[cst.BaseExpression, LoaderValue]]]]:
-    """Yield each loop over loaders, with pairs of a target and the loader whose batches the target receives."""
+    """Yield each loop over loaders, with pairs of a target and the loader whose batches it receives."""
     for loop in module.find(cst.For):
         loaders = iterated_loaders(module, project, loop.target, loop.iter) if loop.asynchronous is None else []
         if loaders:

@@ -17,7 +17,7 @@ _ROLES = {
     "validation": re.compile(r"(?<![a-z])(?:val(?!u)|eval|dev(?![a-z])|holdout)"),
     "test": re.compile(r"(?<![a-z])test"),
 }
-#: Any role other than training.
+#: A role other than training.
 _OTHER = "other"
 #: Keyword arguments of datasets that select a part of the data, with True or False, or with the name of the part.
 _PARTS = frozenset({"train", "is_train", "training", "split", "subset", "mode", "phase", "partition"})
@@ -28,8 +28,8 @@ _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.BaseExpression]) -> str:
     """Return the role of the loader that ``call`` builds with ``arguments`` (by name of the parameter).
 
-    The role comes from the names of the loader and its dataset. If these names show no role, it comes from the names of
-    the enclosing functions.
+    The role comes from the names of the loader and its dataset. If these names show no role, the role comes from the
+    names of the enclosing functions.
 
     Returns:
         ``training``, ``validation`` or ``test``, as in the names of the factory's methods. "" if the role is not clear,
@@ -53,12 +53,12 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
 
 
 def _only_role(said: set[str | None]) -> str | None:
-    """Return the role if ``said`` contains exactly one; "" if it contains no role, ``None`` for several roles."""
+    """Return the role if ``said`` contains exactly one role; "" for no role, ``None`` for several roles."""
     return next(iter(said)) if len(said) == 1 else None if said else ""
 
 
 def _role_by_functions(module: Module, call: cst.Call) -> str | None:
-    """Return the role in the name of the innermost enclosing function whose name shows a role; else ""."""
+    """Return the role in the name of the innermost enclosing function that shows a role; else ""."""
     if _TESTS.search(module.path) is not None:
         return ""
     functions = (one.name.value for one in module.ancestors(call) if isinstance(one, cst.FunctionDef))
@@ -66,7 +66,7 @@ def _role_by_functions(module: Module, call: cst.Call) -> str | None:
 
 
 def _role_in_name(name: str) -> str | None:
-    """Return the role that a name contains; "" if it contains no role, ``None`` if it contains several."""
+    """Return the role that a name contains; "" for no role, ``None`` for several roles."""
     words = _CAMEL.sub("_", name).lower()
     found = [role for role, pattern in _ROLES.items() if pattern.search(words)]
     return None if len(found) > 1 else found[0] if found else ""
@@ -84,7 +84,7 @@ def _roles_of_dataset(module: Module, dataset: cst.BaseExpression) -> set[str | 
 def _role_of_argument(module: Module, argument: cst.Arg) -> str | None:
     """Return the role that an argument such as ``split="val"`` or ``train=True`` shows.
 
-    ``train=False`` only shows that the role is not training.
+    The argument ``train=False`` only shows that the role is not training.
     """
     if is_name(argument.value, "False"):
         return _OTHER

@@ -47,7 +47,7 @@ def uses_names_beyond_imports(outline: Outline, names: Set[str]) -> bool:
 
 
 def _is_annotation(outline: Outline, node: ast.AST) -> bool:
-    """Return whether an expression is an annotation, or part of one."""
+    """Return whether an expression is an annotation, or a part of an annotation."""
     for parent in outline.ancestors(node):
         if node in (getattr(parent, "annotation", None), getattr(parent, "returns", None)):
             return True
@@ -60,11 +60,11 @@ class LoaderMentionUse:
     """The use of one mention of ``DataLoader``.
 
     Attributes:
-        why: ``called``: the code calls the class. ``named``: it only names the class, such as in an annotation.
-            ``called-later``: it stores the class, and all uses of the stored class are calls. ``subclass``: a class
-            inherits from it. ``used-as-value``: any other use.
+        why: the kind of use. ``called``: the code calls the class. ``named``: the code only names the class, as in an
+            annotation. ``called-later``: the code stores the class, and only calls the stored class. ``subclass``: a
+            class inherits from ``DataLoader``. ``used-as-value``: any other use.
         what: the name of the subclass, or a description of the code that receives the class as a value.
-        call: the call of the class, which builds a loader.
+        call: the call of the class, which builds a loader; None for other uses.
     """
 
     why: str
@@ -85,14 +85,16 @@ def use_of_mention(module: Module, project: Project, node: cst.Name | cst.Attrib
         step = next_step_of_value(module, step.whole)
     if isinstance(step, CalledValue) and step.call.func is top:
         return LoaderMentionUse("called", call=step.call)
-    use = _use_after(module, project, node, step)
+    use = _use_by_step(module, project, node, step)
     if use is _CALLED_LATER and top is not node:  # `DataLoader[Batch]` is valid, but a method has no subscripts
         return LoaderMentionUse("used-as-value", f"stored as {module.source(top).strip()}")
     return use
 
 
-def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> LoaderMentionUse:
-    """Return the use of a mention that is not called directly; ``step`` is the code to which its value flows."""
+def _use_by_step(
+    module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None
+) -> LoaderMentionUse:
+    """Return the use of a mention that is not called directly. ``step`` is the code that uses its value."""
     match step:
         case BaseClass(definition):
             return LoaderMentionUse("subclass", definition.name.value)
@@ -107,7 +109,7 @@ def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute,
             return _use_of_attribute(module, project, attribute.value)
         case ValueAssignment((target,), cst.Assign()):
             return LoaderMentionUse("used-as-value", f"stored in {module.source(target).strip()}")
-    return _in_expression(module, node)
+    return _use_in_expression(module, node)
 
 
 def _use_of_variable(module: Module, project: Project, name: cst.Name) -> LoaderMentionUse:
@@ -118,34 +120,34 @@ def _use_of_variable(module: Module, project: Project, name: cst.Name) -> Loader
     mentions = variable_mentions(module, name.value, scope)
     reads = [one for one in mentions if name_role(module, one) not in (NameRole.BOUND, NameRole.DECLARED)]
     shared = scope is module.scopes.module and project.imported_elsewhere(module, name.value)
-    return _only_called(module, reads, f"stored in {name.value}", shared)
+    return _use_of_stored_class(module, reads, f"stored in {name.value}", shared)
 
 
 def _use_of_attribute(module: Module, project: Project, attribute: str) -> LoaderMentionUse:
     mentions = [one for one in module.find(cst.Attribute) if one.attr.value == attribute]
     reads = [one for one in mentions if not isinstance(module.parents[one], cst.AssignTarget)]
     shared = project.mentions(attribute, besides=module.path)
-    return _only_called(module, reads, f"stored in the attribute {attribute}", shared)
+    return _use_of_stored_class(module, reads, f"stored in the attribute {attribute}", shared)
 
 
-def _only_called(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> LoaderMentionUse:
+def _use_of_stored_class(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> LoaderMentionUse:
     """Return the use of ``DataLoader`` as the value of a variable or attribute.
 
-    ``reads`` are the places that read the variable. ``shared``: other files may read it, too.
+    ``reads`` contains the places that read the variable. ``shared`` is True if other files may read it, too.
     """
     is_called = bool(reads) and all(isinstance(module.parents[read], cst.Call) for read in reads)
     return _CALLED_LATER if is_called and not shared else LoaderMentionUse("used-as-value", where)
 
 
-def _in_expression(module: Module, node: cst.CSTNode) -> LoaderMentionUse:
-    """Return the use of a mention inside an expression or statement: code only names the class, or passes it on."""
+def _use_in_expression(module: Module, node: cst.CSTNode) -> LoaderMentionUse:
+    """Return the use of a mention inside an expression or statement that only names the class or passes it on."""
     child, where = node, ""
     for ancestor in module.ancestors(node):
         match ancestor:
             case cst.ImportFrom() | cst.Import() | cst.Annotation() | cst.Comparison() | cst.Del():
                 return _NAMED
             case cst.SubscriptElement() | cst.Attribute() | cst.BinaryOperation(operator=cst.BitOr()):
-                return _NAMED  # it is part of a generic type, or code reads one of its attributes
+                return _NAMED  # a part of a generic type, or a read of an attribute of the class
             case cst.Dict() | cst.List() | cst.Tuple() | cst.Set():
                 where = where or "stored in a collection"
             case cst.Call():

@@ -1,8 +1,9 @@
 """Find expressions whose value is a ``DataLoader``, and the calls that may have built the loader.
 
-An expression is a loader if its value comes from a call that builds a loader, also in a helper function of the project
-or through an attribute of ``self``. A variable is also a loader if its annotation names a loader, or if its name is
-typical of loaders. A value that is clearly of another class is no loader, even if the name of the variable is typical.
+An expression is a loader if its value comes from a call that builds a loader. The call may be in a helper function of
+the project, and the value may be stored in an attribute of ``self``. A variable is also a loader if its annotation
+names a loader, or if its name is typical of loaders. A value that is clearly of another class is not a loader, even if
+the name of the variable is typical.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from chirp_migrate.syntax.queries import (
     parameters_by_name,
 )
 
-#: Patterns for a quick check of a text before the analysis.
+#: Patterns for the quick check of a text that comes before the analysis.
 _SHORT = re.compile(r"(?:\b|_)dl\b")
 _BATCHES = re.compile(rf"{LINE}for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch")
 
@@ -54,7 +55,7 @@ _DEPTH_LIMIT = 8
 
 @lru_cache(maxsize=8)
 def may_use_loader(text: str) -> bool:
-    """Return whether a module may iterate over a loader, according to a search of its text."""
+    """Return whether a module may iterate over a loader, judged by a search of its text."""
     if "oader" in text or ("dl" in text and _SHORT.search(text) is not None):
         return True
     return "atch" in text and _BATCHES.search(text) is not None
@@ -87,11 +88,11 @@ class LoaderExpressions:
         self._known: dict[tuple[Module, cst.CSTNode, str, bool], LoaderValue | None] = {}
 
     def loader(self, node: cst.BaseExpression) -> LoaderValue | None:
-        """Return the loader that an expression refers to; None if it is no loader."""
+        """Return the loader that an expression refers to; None if the expression is not a loader."""
         return self._value(self._module, node, 0)
 
     def functions(self, call: cst.Call, module: Module | None = None) -> list[tuple[Module, cst.FunctionDef]]:
-        """Return the functions of the project, or methods of the same class, that ``call`` may call, and their modules.
+        """Return the functions of the project, or methods of the class, that ``call`` may call, each with its module.
 
         Args:
             call: a call in ``module``.
@@ -113,9 +114,10 @@ class LoaderExpressions:
     def _value(
         self, module: Module, node: cst.BaseExpression, depth: int, part: int | None = None, inside: bool = False
     ) -> LoaderValue | None:
-        """Return the loader that is the value of ``node``; None if the value is no loader.
+        """Return the loader that is the value of ``node``; None if the value is not a loader.
 
-        With ``part``, return the loader at that position of the value; with ``inside``, the loader at any position.
+        With ``part``, return the loader at the position ``part`` of the value. With ``inside``, return a loader at any
+        position.
         """
         if depth > _DEPTH_LIMIT:
             return None
@@ -123,11 +125,11 @@ class LoaderExpressions:
             case cst.Call():
                 return self._loader_of_call(module, node, depth, part, inside)
             case cst.IfExp(body=body, orelse=orelse):
-                return _one_of_loaders(self._value(module, one, depth + 1, part, inside) for one in (body, orelse))
+                return _unite_loaders(self._value(module, one, depth + 1, part, inside) for one in (body, orelse))
             case cst.Tuple(elements=elements) | cst.List(elements=elements) if part is not None:
                 return self._value(module, elements[part].value, depth + 1) if part < len(elements) else None
             case cst.List() | cst.Tuple() | cst.Set() | cst.Dict() if inside:
-                return _one_of_loaders(self._value(module, one.value, depth + 1) for one in node.elements)
+                return _unite_loaders(self._value(module, one.value, depth + 1) for one in node.elements)
             case cst.ListComp(elt=element) | cst.SetComp(elt=element) | cst.DictComp(value=element) if inside:
                 return self._value(module, element, depth + 1)
             case cst.Subscript(value=holder) if part is None:
@@ -151,17 +153,17 @@ class LoaderExpressions:
             return self._value(module, call.args[0].value, depth + 1, part, inside)
         for owner, function in self.functions(call, module):
             returned = [n.value for n in find_in_scope(function, cst.Return) if n.value is not None]
-            found = _one_of_loaders(self._value(owner, value, depth + 1, part, inside) for value in returned)
+            found = _unite_loaders(self._value(owner, value, depth + 1, part, inside) for value in returned)
             if found is not None:
                 return found
         last = (dotted_source(call.func) or "").rpartition(".")[2]
         classes = any(self._project.is_class(name) for name in names)
-        return LoaderValue() if _is_called_loader(last) and whole and not classes else None
+        return LoaderValue() if _is_typical_loader_name(last) and whole and not classes else None
 
     def _named(self, module: Module, node: cst.Name | cst.Attribute, depth: int, inside: bool) -> LoaderValue | None:
         name = dotted_source(node)
         if name is None:
-            return LoaderValue() if _is_called_loader(node.attr.value) else None  # type: ignore[union-attr]
+            return LoaderValue() if _is_typical_loader_name(node.attr.value) else None  # type: ignore[union-attr]
         scope = assigning_scope(module, node, name)
         key = (module, scope, name, inside)
         if key not in self._known:
@@ -171,24 +173,24 @@ class LoaderExpressions:
 
     def _bound(self, module: Module, scope: cst.CSTNode, name: str, depth: int, inside: bool) -> LoaderValue | None:
         values, annotations = assigned_values_and_annotations(module, scope, name)
-        made = _one_of_loaders(self._value(module, one.value, depth + 1, one.part, inside) for one in values)
+        made = _unite_loaders(self._value(module, one.value, depth + 1, one.part, inside) for one in values)
         if made is not None and made.calls:
             return replace(made, complete=made.complete and name not in parameters_by_name(scope))
         if any(self._is_loader_annotation(module, one, inside) for one in annotations):
             return LoaderValue()
         last = name.rpartition(".")[2]
-        if not (_PLURAL.search(last) if inside else _is_called_loader(last)):
+        if not (_PLURAL.search(last) if inside else _is_typical_loader_name(last)):
             return None
         if (
             values
             and name not in parameters_by_name(scope)
-            and all(self._is_other(module, o.value, inside) for o in values)
+            and all(self._is_known_non_loader(module, o.value, inside) for o in values)
         ):
             return None
         return LoaderValue()
 
     def _is_loader_annotation(self, module: Module, node: cst.BaseExpression, inside: bool) -> bool:
-        """Return whether an annotation names a loader; with ``inside``, a container of loaders."""
+        """Return whether an annotation names a loader, or a container of loaders with ``inside``."""
         if isinstance(node, cst.SimpleString):
             return _QUOTED.search(node.value) is not None and not inside
         if isinstance(node, cst.BinaryOperation):
@@ -205,7 +207,7 @@ class LoaderExpressions:
         names = self._project.resolved_names(module, node)
         return not inside and any(inherits_from(self._project, one, LOADER) for one in names)
 
-    def _is_other(self, module: Module, value: cst.BaseExpression, inside: bool) -> bool:
+    def _is_known_non_loader(self, module: Module, value: cst.BaseExpression, inside: bool) -> bool:
         if isinstance(value, _LITERALS) or (isinstance(value, _CONTAINERS) and not inside):
             return True
         if not isinstance(value, cst.Call):
@@ -214,18 +216,18 @@ class LoaderExpressions:
         return bool(names) and all(NO_LOADER.fullmatch(name) or self._project.is_class(name) for name in names)
 
 
-def _is_called_loader(name: str) -> bool:
+def _is_typical_loader_name(name: str) -> bool:
     """Return whether a name is typical of loaders.
 
-    Names may be very long, so the check uses no regular expression that backtracks over the whole name.
+    Names may be very long, so no regular expression may backtrack over a whole name.
     """
     name = name.lower()
     _, found, suffix = name.rpartition("loader")
     return bool(found and _SUFFIX.fullmatch(suffix)) or name == "dl" or name.endswith("_dl")
 
 
-def _one_of_loaders(found: Iterable[LoaderValue | None]) -> LoaderValue | None:
-    """Return the loader of an expression that has one of several values; None if none of the values is a loader."""
+def _unite_loaders(found: Iterable[LoaderValue | None]) -> LoaderValue | None:
+    """Return the loader of an expression with several possible values; None if no value is a loader."""
     every = list(found)
     known = [one for one in every if one is not None]
     if not known:

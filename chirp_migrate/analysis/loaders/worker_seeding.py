@@ -48,9 +48,9 @@ def repeated_seeds(module: Module, worker_init_fn: cst.BaseExpression | cst.Func
         case cst.FunctionDef() | cst.Lambda():
             function: cst.FunctionDef | cst.Lambda | None = worker_init_fn
         case cst.Call(args=[named, *bound]) if module.qualified_names(worker_init_fn.func) == {"functools.partial"}:
-            function = _only_function(module, named.value)
+            function = _unique_function(module, named.value)
         case _:
-            function = _only_function(module, worker_init_fn)
+            function = _unique_function(module, worker_init_fn)
     if function is None or any(one.star or _names_in_seed(module, function, one.value) is None for one in bound):
         return
     by_keyword = {one.keyword.value for one in bound if one.keyword is not None}
@@ -62,7 +62,7 @@ def repeated_seeds(module: Module, worker_init_fn: cst.BaseExpression | cst.Func
 def _repeated_seeds_in(
     module: Module, function: cst.FunctionDef | cst.Lambda, given: set[str], depth: int
 ) -> Iterator[RepeatedSeed]:
-    """Yield the :func:`repeated_seeds` of a function; only its parameters ``given`` depend on the worker's number."""
+    """Yield the :func:`repeated_seeds` of a function of which only the parameters ``given`` depend on the worker."""
     nodes = [*walk_code(function)]
     asks = any(isinstance(node, cst.Name) and "worker_info" in node.value for node in nodes)
     if asks or any(isinstance(node, cst.Global | cst.Nonlocal) for node in nodes):
@@ -80,13 +80,13 @@ def _repeated_seeds_in(
 
 
 def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> bool:
-    """Return whether an expression reads the first word of the state in which PyTorch leaves NumPy's generator.
+    """Return whether an expression reads the first word of the state that PyTorch gives to NumPy's generator.
 
-    The expression is ``numpy.random.get_state()[1][0]``, perhaps in several steps with local variables. No earlier code
-    may use the generator.
+    The expression is ``numpy.random.get_state()[1][0]``, possibly in several steps with local variables. No earlier
+    code may use the generator.
     """
-    words = _object_of_item(module, function, node, "0")
-    state = _object_of_item(module, function, words, "1") if words is not None else None
+    words = _indexed_object(module, function, node, "0")
+    state = _indexed_object(module, function, words, "1") if words is not None else None
     if not isinstance(state, cst.Call) or module.qualified_names(state.func) != {_STATE}:
         return False
     before = (one for one in find_nodes(function, cst.Call) if module.span(one)[1] <= module.span(state)[0])
@@ -94,10 +94,10 @@ def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> 
     return all(found and all(map(_LEAVES_STATE.match, found)) for found in names)
 
 
-def _object_of_item(
+def _indexed_object(
     module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: str
 ) -> cst.BaseExpression | None:
-    """Return ``x`` for the expression ``x[key]``, else None; a local variable is replaced by its only value."""
+    """Return ``x`` for the expression ``x[key]``; else None. If ``x`` is a local variable, return its only value."""
     match node:
         case cst.Subscript(value=owner, slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer(value=index)))]):
             return _value_of(module, function, owner) if index == key else None
@@ -105,7 +105,7 @@ def _object_of_item(
 
 
 def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return the only value that a function assigns to a local variable; any other expression unchanged."""
+    """Return the only value that a function assigns to a local variable. Return any other expression unchanged."""
     if not isinstance(node, cst.Name):
         return node
     match [one for one in nodes_in_scope(function) if is_name(bound_target(one), node.value)]:
@@ -117,11 +117,11 @@ def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -
 def _called_helper(
     module: Module, function: cst.CSTNode, call: cst.Call, given: set[str]
 ) -> tuple[cst.FunctionDef, set[str]] | None:
-    """Return the function of the module that a call calls, and its parameters that depend on the worker's number.
+    """Return the module's function that a call calls, and those of its parameters that depend on the worker's number.
 
     The result is ``None`` if the module has no such function, or if an argument may differ in the next epoch.
     """
-    called = _only_function(module, call.func)
+    called = _unique_function(module, call.func)
     if called is None or any(argument.star for argument in call.args):
         return None
     names = list(parameters_by_name(called))
@@ -135,14 +135,14 @@ def _called_helper(
     return called, seeds
 
 
-def _only_function(module: Module, name: cst.BaseExpression) -> cst.FunctionDef | None:
-    """Return the function called ``name``, if exactly one function of the module has that name; else None."""
+def _unique_function(module: Module, name: cst.BaseExpression) -> cst.FunctionDef | None:
+    """Return the function called ``name`` if exactly one function of the module has this name; else None."""
     named = [function for function in module.find(cst.FunctionDef) if is_name(name, function.name.value)]
     return named[0] if len(named) == 1 else None
 
 
 def _names_in_seed(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth: int = 0) -> set[str] | None:
-    """Return the names from which a seed is computed; ``None`` if the seed may differ in the next epoch."""
+    """Return the names from which a seed is computed; ``None`` if the seed may be different in the next epoch."""
     if depth > _DEPTH or isinstance(seed, cst.Tuple) or (isinstance(seed, cst.Name) and seed.value == "None"):
         return None
     names: set[str] = set()
@@ -166,7 +166,7 @@ def _names_in_seed(module: Module, function: cst.CSTNode, seed: cst.BaseExpressi
 
 
 def _resolve_name(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -> set[str] | None:
-    """Return the names from which the value of ``name`` is computed; for a name without local value, the name itself.
+    """Return the names from which the value of ``name`` is computed. A name without a local value stands for itself.
 
     The result is ``None`` if the value may differ in the next epoch.
     """

@@ -1,1 +1,1 @@
-"""Analyse loops over loaders: the variables that hold parts of a batch, and the expressions that wait for a device."""
+"""Analyse loops over loaders: variables with parts of a batch, and expressions that wait for a device."""

@@ -22,7 +22,7 @@ from chirp_migrate.analysis.loops.loop_names import LoopNames, innermost_stateme
 from chirp_migrate.syntax.module import Module, walk_code
 from chirp_migrate.syntax.queries import first_name_of, is_read
 
-#: Methods and attributes that read a tensor, or its container, and return no view of the tensor.
+#: Methods and attributes that read a tensor, or a container of tensors, and do not return a view.
 _READS = re.compile(
     r"to|cuda|size|shape|dim|ndim|numel|nelement|device|dtype|items|keys|values|item|tolist|sum|mean|max|min|any|all"
     r"|argmax|type|clone|is_cuda|is_pinned|eq|ne"
@@ -50,18 +50,18 @@ class BatchExpressions(LoopNames[Path | None]):
         self._read_body()
 
     def value(self, node: cst.CSTNode) -> Path | None:
-        """Return the place in the batch of an expression that is an unchanged part of the batch; else ``None``."""
+        """Return the place in the batch if an expression is an unchanged part of the batch; else ``None``."""
         match node:
             case cst.Name():
                 return self._named(node)
             case cst.Subscript(value=owner):
-                return self._part(self.value(owner), _key(node))
+                return self._fact_of_part(self.value(owner), _index_key(node))
             case cst.Attribute(value=owner, attr=cst.Name(value=name)) if not _READS.fullmatch(name):
-                return self._part(self.value(owner), f".{name}")
+                return self._fact_of_part(self.value(owner), f".{name}")
         return None
 
     def why_written_after(self, call: cst.Call, path: Path) -> str | None:
-        """Return why code may write to a tensor before the non-blocking copy ``call`` has read it; None if it cannot.
+        """Return why code may write to a tensor before the non-blocking copy ``call`` has read it; None if it is safe.
 
         ``path`` is the place of the tensor in the batch.
         """
@@ -94,7 +94,7 @@ class BatchExpressions(LoopNames[Path | None]):
     def _paths(self, node: cst.CSTNode, moving: cst.CSTNode) -> Iterator[Path]:
         """Yield the places in the batch that ``node`` may refer to after the statement ``moving``."""
         if isinstance(node, cst.Subscript):
-            yield from ((*one, _key(node)) for one in self._paths(node.value, moving))
+            yield from ((*one, _index_key(node)) for one in self._paths(node.value, moving))
             return
         path = self.value(node)
         if path is not None:
@@ -109,7 +109,7 @@ class BatchExpressions(LoopNames[Path | None]):
     ) -> Iterator[Path]:
         """Yield the places in the batch that ``name`` may refer to at the offset ``place``.
 
-        ``around`` are the blocks that contain the offset. A binding in one of these blocks hides earlier bindings.
+        ``around`` contains the blocks around the offset. A binding in one of these blocks hides earlier bindings.
         """
         for bound in reversed(self._bound.get(name, ())):
             if bound.offset <= place:
@@ -121,8 +121,8 @@ class BatchExpressions(LoopNames[Path | None]):
     def _earlier_paths(self, node: cst.CSTNode) -> Iterator[Path]:
         """Yield the places in the batch of an earlier iteration that ``node`` may refer to.
 
-        An expression may refer to an earlier batch if this iteration has not assigned the variable yet, or if an inner
-        function reads the variable.
+        An expression may refer to an earlier batch if the present iteration has not yet assigned the variable, or if an
+        inner function reads the variable.
         """
         functions = (cst.FunctionDef, cst.Lambda)
         name = first_name_of(node)
@@ -132,33 +132,33 @@ class BatchExpressions(LoopNames[Path | None]):
         if later or not any(one.offset <= self._module.span(node)[0] for one in bound):
             yield from (one.value for one in bound if one.value is not None)
 
-    def _part(self, value: Path | None, position: str) -> Path | None:
+    def _fact_of_part(self, value: Path | None, position: str) -> Path | None:
         return None if value is None else (*value, position)
 
-    def _each(self, iterable: cst.BaseExpression) -> Path | None:
+    def _fact_of_item(self, iterable: cst.BaseExpression) -> Path | None:
         match iterable:
             case cst.Call(func=cst.Attribute(value=owner, attr=cst.Name(value="values"))):
-                return self._part(self.value(owner), "*")
+                return self._fact_of_part(self.value(owner), "*")
             case cst.Call():
                 return None
-        return self._part(self.value(iterable), "*")
+        return self._fact_of_part(self.value(iterable), "*")
 
     def _read(self, node: cst.CSTNode) -> None:
         super()._read(node)
         if isinstance(node, cst.AugAssign):
-            self._give(node.target, None, node)
+            self._record_fact(node.target, None, node)
         elif isinstance(node, cst.AsName):
             self._bind(self._names(node.name, None), self._module.span(node)[0], node)
 
     def _updated_containers(self, call: cst.Call, path: Path) -> set[str]:
-        """Return the variables with containers in which the copy replaces the original.
+        """Return the variables whose containers get the copy in place of the original.
 
         An example is ``batch`` in ``batch[k] = batch[k].to(device)``.
         """
         statement = innermost_statement(self._module, call)
         if not isinstance(statement, cst.Assign):
             return set()
-        items = (part for target in statement.targets for part in _parts(target.target))
+        items = (part for target in statement.targets for part in _single_targets(target.target))
         return {first_name_of(item) for item in items if not isinstance(item, cst.Name) and self.value(item) == path}
 
     def _only_read(self, node: cst.CSTNode) -> bool:
@@ -174,23 +174,23 @@ class BatchExpressions(LoopNames[Path | None]):
         match step:
             case IteratedValue():
                 return True
-            case ValueAssignment(targets, cst.Assign()):  # the uses of the assigned names are checked as well
+            case ValueAssignment(targets, cst.Assign()):  # the caller also checks the uses of the assigned names
                 kinds = (cst.Tuple, cst.List) if isinstance(node, cst.Tuple) else (cst.Name, cst.Tuple, cst.List)
                 return all(isinstance(target, kinds) for target in targets)
         reading = cst.Index | cst.Comparison | cst.ComparisonTarget | cst.BinaryOperation | cst.Del
         return isinstance(self._module.parents[node], reading | cst.FormattedStringExpression)
 
 
-def _parts(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+def _single_targets(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """Yield the single targets in an assignment target, which may be a nested tuple or list."""
     if not isinstance(target, cst.Tuple | cst.List):
         yield target
         return
     for element in target.elements:
-        yield from _parts(element.value)
+        yield from _single_targets(element.value)
 
 
-def _key(node: cst.Subscript) -> str:
+def _index_key(node: cst.Subscript) -> str:
     index = node.slice[0].slice if len(node.slice) == 1 else None
     if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
         return repr(index.value.evaluated_value)

@@ -25,7 +25,7 @@ def innermost_statement(module: Module, node: cst.CSTNode) -> cst.CSTNode:
 
 @dataclass(frozen=True)
 class NameBinding(Generic[T]):
-    """A binding of a name: after ``offset``, it has ``value``. ``statement`` in ``block`` assigns the value."""
+    """A binding of a name. ``statement`` in ``block`` binds the name, which has ``value`` after ``offset``."""
 
     offset: int
     value: T
@@ -36,12 +36,12 @@ class NameBinding(Generic[T]):
 class LoopNames(ABC, Generic[T]):
     """The names in the body of one loop, and facts about the value of each name.
 
-    A subclass decides what a fact is, such as the place of a value in the batch.
+    The subclass chooses the kind of fact, such as the place of a value in the batch.
 
     Args:
         module: the module of the loop.
         loop: the loop.
-        nothing: the fact for a value about which nothing is known.
+        nothing: the fact for values that the analysis does not track.
     """
 
     def __init__(self, module: Module, loop: cst.For, nothing: T) -> None:
@@ -53,11 +53,11 @@ class LoopNames(ABC, Generic[T]):
         """Return the fact about the value of an expression in the body."""
 
     @abstractmethod
-    def _part(self, value: T, position: str) -> T:
-        """Return the fact about one part of a value, from the fact about the value; ``*`` is any position."""
+    def _fact_of_part(self, value: T, position: str) -> T:
+        """Return the fact about a part of a value, from the fact about the whole value; ``*`` is any position."""
 
     @abstractmethod
-    def _each(self, iterable: cst.BaseExpression) -> T:
+    def _fact_of_item(self, iterable: cst.BaseExpression) -> T:
         """Return the fact about each item of ``iterable``."""
 
     def _read_body(self) -> None:
@@ -77,9 +77,9 @@ class LoopNames(ABC, Generic[T]):
 
     def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression, node: cst.CSTNode) -> None:
         for one, given in target_value_pairs(target, value):
-            self._give(one, self.value(given), node)
+            self._record_fact(one, self.value(given), node)
 
-    def _give(self, target: cst.BaseExpression, value: T, node: cst.CSTNode) -> None:
+    def _record_fact(self, target: cst.BaseExpression, value: T, node: cst.CSTNode) -> None:
         """Record ``value`` as the fact about ``target`` after the code ``node``."""
         self._bind(self._names(target, value), self._module.span(node)[1], node)
 
@@ -92,14 +92,14 @@ class LoopNames(ABC, Generic[T]):
             self._bound.setdefault(name, []).append(NameBinding(offset, value, statement, block))
 
     def _names(self, target: cst.CSTNode, value: T) -> Iterator[tuple[str, T]]:
-        """Yield the names in ``target``, each with the fact about it; ``value`` is the fact about what is assigned."""
+        """Yield the names in ``target``, each with a fact; ``value`` is the fact about the assigned value."""
         if isinstance(target, cst.Name):
             yield target.value, value
         elif isinstance(target, cst.Tuple | cst.List):
             starred = False
             for position, element in enumerate(target.elements):
                 starred = starred or isinstance(element, cst.StarredElement)
-                yield from self._names(element.value, self._part(value, "*" if starred else str(position)))
+                yield from self._names(element.value, self._fact_of_part(value, "*" if starred else str(position)))
 
     def _elements(self, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Iterator[tuple[str, T]]:
         """Yield the names that a loop over ``iterable`` binds, each with the fact about its value."""
@@ -114,12 +114,12 @@ class LoopNames(ABC, Generic[T]):
                     yield from self._elements(part, one.value)
             case cst.Call(func=cst.Attribute(value=owner, attr=cst.Name(value="items"))) if len(parts) == 2:
                 yield from self._names(parts[0], self._nothing)
-                yield from self._names(parts[1], self._each(owner))
+                yield from self._names(parts[1], self._fact_of_item(owner))
             case _:
-                yield from self._names(target, self._each(iterable))
+                yield from self._names(target, self._fact_of_item(iterable))
 
     def _named(self, name: cst.Name) -> T:
-        """Return the fact about the value that a variable has where the code names it."""
+        """Return the fact about the value of a variable at one place in the code."""
         for ancestor in self._module.ancestors(name):
             if ancestor is self._loop:
                 break

@@ -1,7 +1,7 @@
 """Find expressions that wait for the device in every step of a loop, such as ``.item()``, ``.cpu()`` and ``float(…)``.
 
-A value is on the device if the loop itself moves a part of the batch there, or if it is computed from such a value.
-Loops without such a move are not reported, because no code waits on a CPU.
+A value is on the device if the loop itself moves it there as a part of the batch, or computes it from such a value.
+Loops that move no batch are not reported, because code on the CPU does not wait.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HERE_TOO = frozenset(
 )
 #: Comparisons that do not read the values of a tensor.
 _IDENTITIES = (cst.In, cst.NotIn, cst.Is, cst.IsNot)
-#: Words in a condition that show that it is not true in every step.
+#: Words that show that a condition is not true in every step.
 _SOMETIMES = re.compile(
     r"%|debug|verbose|\b_?log(s|ger|ging|_\w+)?\b|print|plot|visuali|save|step|iter\b|_?idx|index|interval|freq|\b(i|n)\b\s*[<=>]",
     re.IGNORECASE,
@@ -55,7 +55,7 @@ class DeviceWait:
 
 
 def runs_in_every_iteration(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
-    """Return whether code in the body of a loop runs in every iteration; code in ``except`` does not."""
+    """Return whether code in the body of a loop runs in every iteration. Code in ``except`` does not count."""
     child = node
     for ancestor in module.ancestors(node):
         if ancestor is loop:
@@ -79,7 +79,7 @@ def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
 
 
 def waits_right_after(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
-    """Return whether a loop waits for the copies ``transfers`` in the same statement or the next one."""
+    """Return whether a loop waits for the copies ``transfers`` in the same statement or in the next statement."""
     copies = list(transfers)
     return any(loop.waits_for(wait, copies) for wait in loop.waits())
 
@@ -105,7 +105,7 @@ class DeviceLoop(LoopNames[bool]):
             self._read_body()
 
     def _device_moves(self, batch: BatchExpressions) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
-        """Yield the calls that move a part of the batch to a device, each with that device."""
+        """Yield the calls that move a part of the batch to a device, each with the device."""
         for call in find_in_scope(self.loop.body, cst.Call):
             device = target_device(self._module, call)
             parts: list[cst.CSTNode] = [call.func]
@@ -158,7 +158,7 @@ class DeviceLoop(LoopNames[bool]):
         return None
 
     def _chain_of_waits(self, call: cst.Call) -> tuple[cst.Call, list[str]]:
-        """Return the longest chain of method calls that begins with the wait ``call``, and the names of its methods."""
+        """Return the longest chain of method calls that starts with ``call``, which waits, and the methods' names."""
         methods = [called_method_name(call)]
         while methods[0] and isinstance(parent := self._module.parents[call], cst.Attribute):
             around = self._module.parents[parent]
@@ -194,10 +194,10 @@ class DeviceLoop(LoopNames[bool]):
                 return False
         return any(self.value(child) for child in code_children(node))
 
-    def _part(self, value: bool, position: str) -> bool:
+    def _fact_of_part(self, value: bool, position: str) -> bool:
         return value
 
-    def _each(self, iterable: cst.BaseExpression) -> bool:
+    def _fact_of_item(self, iterable: cst.BaseExpression) -> bool:
         return self.value(iterable)
 
     def _read(self, node: cst.CSTNode) -> None:
@@ -205,15 +205,15 @@ class DeviceLoop(LoopNames[bool]):
         match node:
             case cst.Call(func=cst.Attribute(value=cst.Name() as grown, attr=cst.Name(value="append" | "extend"))):
                 if any(self.value(argument.value) for argument in node.args):
-                    self._give(grown, True, node)
+                    self._record_fact(grown, True, node)
             case cst.AugAssign() if self.value(node.value):
-                self._give(node.target, True, node)
+                self._record_fact(node.target, True, node)
 
-    def _give(self, target: cst.BaseExpression, value: bool, node: cst.CSTNode) -> None:
+    def _record_fact(self, target: cst.BaseExpression, value: bool, node: cst.CSTNode) -> None:
         if not isinstance(target, cst.Subscript | cst.Attribute):
-            super()._give(target, value, node)
+            super()._record_fact(target, value, node)
             return
-        # The container now contains a value on the device, perhaps with other values.
+        # After the assignment, the container has a value on the device, perhaps next to other values.
         name = first_name_of(target)
         if value and name not in ("", "self"):
             self._bind([(name, True)], self._module.span(node)[1], node)

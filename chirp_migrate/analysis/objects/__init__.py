@@ -1,1 +1,1 @@
-"""Objects that a program creates, and their contents, found by running the program on abstract values."""
+"""Find the objects that a program creates, and their contents, by running the program on abstract values."""

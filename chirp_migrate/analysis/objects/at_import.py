@@ -1,4 +1,4 @@
-"""Modules whose import iterates over loaders with workers; spawned workers import the main module again."""
+"""Find modules whose import iterates over loaders with workers. Spawned workers would import the main module again."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from chirp_migrate.analysis.objects.abstract_objects import CreationPlace
 from chirp_migrate.analysis.objects.importers import files_with_importers, module_name_without_package
 from chirp_migrate.analysis.objects.pickled import find_unpicklable_objects
 from chirp_migrate.analysis.objects.running import AbstractRun
-from chirp_migrate.analysis.objects.things import CreationPlace
 from chirp_migrate.syntax.gaps import GAP
 from chirp_migrate.syntax.project import Project
 
@@ -22,16 +22,17 @@ __all__ = [
     "modules_with_loaders",
 ]
 
-#: An argument for the number of a loader's workers.
+#: An argument that sets the number of a loader's workers.
 GIVES_WORKERS = re.compile(rf"\b(num|max)_workers{GAP}=(?!=)")
 
 
 @dataclass(frozen=True)
 class WorkerStartAtImport:
-    """A place in a module where its import starts workers.
+    """A place in a module at which the import of the module starts workers.
 
     Attributes:
-        place: the call that builds the loader; if that is in another module, the code that iterates over the loader.
+        place: the call that builds the loader. If this call is in another module, the code that iterates over the
+            loader.
         builds: whether ``place`` is the call that builds the loader.
     """
 
@@ -43,7 +44,7 @@ def find_worker_starts_at_import(project: Project, path: str) -> list[WorkerStar
     """Return where the import of a module iterates over loaders with workers, or passes them to unknown code."""
     if not project.has_file(path):
         return []
-    run = find_unpicklable_objects(project).run_of(path)
+    run = find_unpicklable_objects(project).run_for_module(path)
     run.module(path)
     return list(dict.fromkeys(_places(run, path)))
 
@@ -51,7 +52,7 @@ def find_worker_starts_at_import(project: Project, path: str) -> list[WorkerStar
 def _places(run: AbstractRun, path: str) -> Iterator[WorkerStartAtImport]:
     for loader, calls in run.iterated:
         first = calls[0]
-        if first.path == path and loader.sends_to_workers:  # otherwise another module does the same during its import
+        if first.path == path and loader.sends_to_workers:  # if not, the import of another module starts these workers
             yield (
                 WorkerStartAtImport(loader.place, builds=True)
                 if loader.place.path == path
@@ -61,17 +62,17 @@ def _places(run: AbstractRun, path: str) -> Iterator[WorkerStartAtImport]:
 
 @lru_cache(maxsize=4)
 def modules_with_loaders(project: Project) -> frozenset[str]:
-    """Return names, without packages, of modules that build loaders with workers, and of modules that import these.
+    """Return names, without packages, of modules that build loaders with workers, and of modules that import them.
 
-    The words of the modules decide, so that the result may contain too many.
+    Only words in the texts of the modules count, so the result may contain too many names.
     """
     building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
     return frozenset(map(module_name_without_package, files_with_importers(project, building)))
 
 
 @lru_cache(maxsize=4)
-def _as_read(project: Project) -> tuple[frozenset[str], frozenset[str]]:
-    """Return two sets of original texts: those that may build or import loaders, and those that start workers."""
+def _original_texts(project: Project) -> tuple[frozenset[str], frozenset[str]]:
+    """Return two sets of original texts: texts that may build or import loaders, and texts that start workers."""
     building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
     texts = {path: project.text(path) for path in files_with_importers(project, building)}
     found = [text for path, text in texts.items() if find_worker_starts_at_import(project, path)]
@@ -79,6 +80,6 @@ def _as_read(project: Project) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def may_start_workers_at_import(project: Project, text: str) -> bool:
-    """Return whether importing a module with this text may start workers; True for a rewritten text."""
-    known, found = _as_read(project)
+    """Return whether the import of a module with this text may start workers. For a rewritten text, return True."""
+    known, found = _original_texts(project)
     return text in found or text not in known

@@ -1,4 +1,4 @@
-"""Calls of functions and classes of the project."""
+"""Run calls of functions and classes of the project on abstract values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 
-from chirp_migrate.analysis.objects.object_access import ObjectAccess
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     UNKNOWN,
     AbstractObject,
     AbstractScope,
@@ -27,6 +26,7 @@ from chirp_migrate.analysis.objects.things import (
     Value,
     unite_values,
 )
+from chirp_migrate.analysis.objects.object_access import ObjectAccess
 from chirp_migrate.analysis.objects.values import (
     NO_ARGUMENTS,
     NONE,
@@ -40,18 +40,18 @@ from chirp_migrate.analysis.objects.values import (
 __all__ = ["TracedCalls"]
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-#: Depth of calls to follow, and how often the same function may occur among them.
+#: Depth of calls to follow, and how often one function may occur in such a chain of calls.
 _DEPTH = 9
 _SAME = 2
-#: Steps of one function, with the functions that it calls, in runs that create no loader and no dataset; and how many
-#: of them one run counts at most. After them, the results of further calls are unknown: without this limit, each test
-#: would run the library that it tests again.
+#: Limits for a function whose runs create neither loaders nor datasets: its total number of steps, and the steps that
+#: one run counts at most. Steps include those of called functions. After the total, further calls of the function
+#: return an unknown object. Without the limit, each test of a library would run the library again.
 _FRUITLESS = 2_000
 _FRUITLESS_RUN = 100
 
 
 class TracedCalls(ObjectAccess):
-    """Calls that are traced into the project.
+    """Runs the functions of the project that are called.
 
     Attributes:
         instances: the created objects of the project's classes.
@@ -60,7 +60,8 @@ class TracedCalls(ObjectAccess):
         loops: the values that each loop iterates over, by its statement.
         iterated: the loaders that the import of a module iterates over, or passes to unknown code, each with the calls
             that lead there, outermost first.
-        is_counting: whether runs still count as fruitless. Without it, results do not depend on earlier calls.
+        is_counting: whether the limits for functions without loaders and datasets apply. If not, results do not depend
+            on earlier calls.
     """
 
     def __init__(self) -> None:
@@ -71,9 +72,10 @@ class TracedCalls(ObjectAccess):
         self.loops: dict[CreationPlace, Value] = {}
         self.iterated: list[tuple[LoaderObject, tuple[CreationPlace, ...]]] = []
         self.is_counting = True
-        # Key: the function that runs and the function that it wraps. A decorator's wrapper runs for many functions.
+        # The key is the running function and the function that it wraps, because a decorator's wrapper runs for many
+        # functions.
         self._fruitless: Counter[tuple[ast.AST, ast.AST]] = Counter()
-        self._steps_of: Counter[tuple[ast.AST, ast.AST]] = Counter()  # in the last run that counted as fruitless
+        self._steps_of: Counter[tuple[ast.AST, ast.AST]] = Counter()  # in the last run without new loaders and datasets
         self._stack: list[tuple[ast.AST, CreationPlace]] = []
         self._is_import = False
 
@@ -92,7 +94,7 @@ class TracedCalls(ObjectAccess):
         place = CreationPlace(scope.path, node)
         known = [one for one in functions if one not in UNKNOWN]
         if not known:
-            self._hand_over(arguments, place)
+            self._pass_to_unknown_code(arguments, place)
             return UNKNOWN
         found: list[Value] = [UNKNOWN] if len(known) < len(functions) else []
         if len(known) == 1:
@@ -131,14 +133,14 @@ class TracedCalls(ObjectAccess):
                 arguments.more |= not isinstance(thing, Container) or None in thing.cells
         return arguments
 
-    def _hand_over(self, arguments: Arguments, place: CreationPlace) -> None:
-        """Record that unknown code gets these arguments, with which it may do anything."""
+    def _pass_to_unknown_code(self, arguments: Arguments, place: CreationPlace) -> None:
+        """Record that unknown code gets these arguments. It may, for example, iterate over loaders."""
         for value in arguments.values():
             for loader in loaders_in(value):
-                self._use(loader, place)
+                self._record_iteration(loader, place)
 
-    def _use(self, loader: LoaderObject, place: CreationPlace) -> None:
-        """Record that code iterates over a loader, whose samples are then read."""
+    def _record_iteration(self, loader: LoaderObject, place: CreationPlace) -> None:
+        """Record that code iterates over a loader."""
         if self._is_import:
             self.iterated.append((loader, (*(one for _, one in self._stack), place)))
 
@@ -150,7 +152,7 @@ class TracedCalls(ObjectAccess):
             case FunctionObject():
                 return self._run(function, arguments, place)
             case BoundMethod(owner=owner, function=FunctionObject() as inner):
-                return self._run(inner, arguments.behind((owner,)), place)
+                return self._run(inner, arguments.with_first((owner,)), place)
             case BoundMethod(owner=owner, function=str() as name, cls=below):
                 return self._call_named(owner, name, arguments, place, below)
             case ClassObject():
@@ -167,12 +169,12 @@ class TracedCalls(ObjectAccess):
                     or UNKNOWN
                 )
             case Instance(cls=ClassObject() as cls):
-                found = [one for one in self._in_class(cls, "__call__") if isinstance(one, FunctionObject)]
+                found = [one for one in self._class_attribute(cls, "__call__") if isinstance(one, FunctionObject)]
                 return (
                     unite_values(*(self._call(BoundMethod(function, one), arguments, place) for one in found))
                     or UNKNOWN
                 )
-        self._hand_over(arguments, place)
+        self._pass_to_unknown_code(arguments, place)
         return UNKNOWN
 
     def _run(self, function: FunctionObject, arguments: Arguments, place: CreationPlace) -> Value:
@@ -185,8 +187,8 @@ class TracedCalls(ObjectAccess):
         self.called.add(node)
         key = node, function.unwrapped.place.node
         if self._fruitless[key] >= _FRUITLESS:
-            self._left -= self._steps_of[key]  # so that the entry point reaches no further than with this run
-            self._hand_over(arguments, place)
+            self._left -= self._steps_of[key]  # so that the steps that are left do not depend on this limit
+            self._pass_to_unknown_code(arguments, place)
             return UNKNOWN
         self.callers.setdefault(function.place, set()).add(place)
         left, created = self._left, self._created
@@ -284,7 +286,7 @@ class TracedCalls(ObjectAccess):
                 made.cells[name] = given[name]
                 continue
             found: list[Value] = []
-            for default in self._in_class(cls, name):
+            for default in self._class_attribute(cls, name):
                 match default:
                     case Instance(cls="dataclasses.field"):
                         found.append(default.cells.get("default", ()))
@@ -293,6 +295,6 @@ class TracedCalls(ObjectAccess):
                     case _:
                         found.append((default,))
             made.cells[name] = unite_values(*found, UNKNOWN if arguments.more or not found else ())
-        for one in self._in_class(cls, "__post_init__"):
+        for one in self._class_attribute(cls, "__post_init__"):
             if isinstance(one, FunctionObject):
                 self._call(BoundMethod(made, one), NO_ARGUMENTS, place)

@@ -1,24 +1,24 @@
-"""Assignments of an abstract run, and alternative branches."""
+"""Record the assignments of an abstract run, and unite alternative branches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from chirp_migrate.analysis.objects.things import Cells, Value, unite_values
+from chirp_migrate.analysis.objects.abstract_objects import Cells, Value, unite_values
 
 __all__ = ["ALONE", "STEPS", "StepLimitReached", "VariableState"]
 
-#: Number of expressions and statements to run of a module, and of a function without calls.
+#: Limits of an abstract run, in expressions and statements: for a module, and for a function that no code calls.
 STEPS = 20_000
 ALONE = 8_000
 
 
 class StepLimitReached(Exception):
-    """The limit of steps of an entry point is reached."""
+    """Raised if an entry point reaches its limit of steps."""
 
 
 class VariableState:
-    """The cells of names, attributes and containers. All writes use this class, so that branches can be united."""
+    """The cells (values of names, attributes and items). All writes use this class, so that branches can be united."""
 
     def __init__(self) -> None:
         self._log: list[tuple[Cells, object, Value | None]] | None = None
@@ -39,10 +39,10 @@ class VariableState:
             del cells[key]
 
     def _run_alternatives(self, alternatives: Sequence[Callable[[], bool]]) -> bool:
-        """Run each alternative from the same state, and unite the resulting states, except those that raise an error.
+        """Run each alternative from the same state, and unite the resulting states.
 
         Returns:
-            Whether no alternative continues after its end.
+            Whether all alternatives leave the block, by ``return``, ``raise`` or similar.
         """
         finals: list[dict[tuple[int, object], tuple[Cells, Value | None]]] = []
         ends = True
@@ -61,7 +61,8 @@ class VariableState:
                     elif before is not None:
                         cells[key] = before
                 self._log = outer
-                # If the run ends inside, the objects that it created, also in earlier alternatives, keep their cells.
+                # If the run ends inside an alternative, the objects that this and earlier alternatives created keep
+                # their cells.
                 for (_, key), (cells, value) in () if is_complete else (one for each in finals for one in each.items()):
                     if value is not None:
                         cells.setdefault(key, value)

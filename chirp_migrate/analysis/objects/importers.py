@@ -1,4 +1,4 @@
-"""Files that may import a module, by the words of their imports; the results may contain too many files."""
+"""Find files that may import a module, by words in their imports. The result may contain too many files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def module_name_without_package(path: str) -> str:
 
 
 def files_with_importers(project: Project, paths: Iterable[str], depth: int = _DEPTH) -> list[str]:
-    """Return ``paths``, the files that may import them, the files that may import those, and so on."""
+    """Return ``paths``, and the files that may import one of them, directly or through up to ``depth`` imports."""
     found = dict.fromkeys(paths)
     new = {module_name_without_package(path) for path in found} - {""}
     seen: set[str] = set()

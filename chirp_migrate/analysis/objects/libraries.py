@@ -1,6 +1,6 @@
-"""Results of library calls: objects that store their arguments, and objects without a pickled form.
+"""List library calls with known results: objects that store their arguments, and objects that cannot be pickled.
 
-All other calls return an unknown object, which is never reported.
+All other library calls return an unknown object, which is never reported.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from chirp_migrate.analysis.objects.things import AbstractObject, Instance, UnpicklableKind
+from chirp_migrate.analysis.objects.abstract_objects import AbstractObject, Instance, UnpicklableKind
 
 __all__ = [
     "KEEPS",
@@ -20,7 +20,7 @@ __all__ = [
     "STAYS_ROWS",
     "TRANSPARENT",
     "LibraryResult",
-    "has_rows",
+    "is_numeric_array",
     "unpicklable_kind_of_class",
     "unpicklable_part_of",
     "unpicklable_result_of_call",
@@ -41,7 +41,7 @@ MAKES_ROWS = re.compile(
     r"|(Float|Double|Half|Byte|Char|Short|Int|Long|Bool)?Tensor)"
     r"|numpy\.(zeros|ones|empty|arange|linspace|eye|random\.(rand|randn|random|randint|normal|uniform|standard_normal|permutation))"
 )
-#: Methods of tensors and arrays of numbers that return such an object, too, on the same device.
+#: Methods of tensors and arrays of numbers that return another tensor or array of numbers on the same device.
 STAYS_ROWS = re.compile(
     r"float|double|half|bool|long|int|astype|numpy|copy|clone|detach|contiguous|reshape|view|flatten|permute|transpose|swapaxes"
     r"|(un)?squeeze"
@@ -51,11 +51,11 @@ PASSES_ON = re.compile(
     r"contextlib\.closing|typing\.cast|tqdm(\.\w+)*\.\w+|functools\.(lru_cache|cache|total_ordering)"
     r"|torch\.(no_grad|inference_mode|enable_grad)"
 )
-#: Decorators after which a function is still found by its own name.
+#: Decorators with which a function can still be looked up by its own name.
 TRANSPARENT = re.compile(
     r"torch\.(no_grad|inference_mode|enable_grad)|typing\.\w+|typing_extensions\.\w+|abc\.\w+|functools\.(total_ordering|cached_property)"
 )
-#: Modules that programs import from their package.
+#: Modules that programs import as a member of their package.
 MODULES = re.compile(
     r"os\.path|importlib\.\w+|xml\.etree\.ElementTree|concurrent\.futures|scipy\.(signal|ndimage|stats|io|interpolate)"
     r"|torch\.(nn|optim|cuda|distributed|fft|linalg|backends)|torch\.nn\.(functional|init|utils)|torch\.utils\.data"
@@ -117,7 +117,7 @@ _MAKERS: tuple[tuple[re.Pattern[str], LibraryResult], ...] = tuple(
     )
 )
 
-#: Result of an attribute or method, by kind and name; ``[]`` is an index by a string, ``iter`` an iteration.
+#: Maps the attributes and methods of a kind of object to the parts that they return. ``[]`` is an index by a string.
 _PARTS: dict[tuple[UnpicklableKind, str], dict[str, str]] = {
     (UnpicklableKind.HDF5, "file"): {
         **dict.fromkeys(("[]", "get()", "create_dataset()", "get_node()"), "variable"),
@@ -141,22 +141,22 @@ _PARTS: dict[tuple[UnpicklableKind, str], dict[str, str]] = {
 
 
 @lru_cache(maxsize=4096)
-def has_rows(thing: AbstractObject) -> bool:
+def is_numeric_array(thing: AbstractObject) -> bool:
     """Return whether an object is a tensor or array of numbers."""
     return isinstance(thing, Instance) and isinstance(thing.cls, str) and MAKES_ROWS.fullmatch(thing.cls) is not None
 
 
 def unpicklable_result_of_call(name: str) -> LibraryResult | None:
-    """Return the unpicklable result of calling a qualified name of a library, if it has one."""
+    """Return the unpicklable result of a call of a library's name; None if the result can be pickled or is unknown."""
     return next((made for names, made in _MAKERS if names.fullmatch(name)), None)
 
 
 def unpicklable_kind_of_class(class_name: str) -> UnpicklableKind | None:
-    """Return the unpicklable kind of objects whose class inherits from a library's class, if there is one."""
+    """Return the unpicklable kind of objects whose class inherits from a library's class; None if it is unknown."""
     made = unpicklable_result_of_call(class_name)
     return None if made is None else made.kind
 
 
 def unpicklable_part_of(kind: UnpicklableKind, part: str, access: str) -> str:
-    """Return the part of an object behind an attribute, a method (``name()``) or an index (``[]``); "" if none."""
+    """Return the part of an object that an attribute, a method ``name()`` or an index ``[]`` returns; "" if unknown."""
     return _PARTS.get((kind, part), {}).get(access, "")

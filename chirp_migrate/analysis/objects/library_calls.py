@@ -1,4 +1,4 @@
-"""Calls of libraries, of Python's built-in functions, and of methods that no class of the project defines."""
+"""Evaluate calls of libraries, of Python's built-in functions, and of methods that the project does not define."""
 
 from __future__ import annotations
 
@@ -7,18 +7,7 @@ import re
 from abc import ABC, abstractmethod
 
 from chirp_migrate.analysis.known_names import ACCELERATOR, DATASET, FACTORY_METHOD, HUGGING_FACE_DATASET, LOADER
-from chirp_migrate.analysis.objects.cells import VariableState
-from chirp_migrate.analysis.objects.libraries import (
-    KEEPS,
-    MAKES_ROWS,
-    PASSES_ON,
-    PLAIN_CALLABLE,
-    STAYS_ROWS,
-    has_rows,
-    unpicklable_part_of,
-    unpicklable_result_of_call,
-)
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     UNKNOWN,
     AbstractObject,
     AbstractScope,
@@ -36,6 +25,17 @@ from chirp_migrate.analysis.objects.things import (
     UnpicklableLibraryObject,
     Value,
     unite_values,
+)
+from chirp_migrate.analysis.objects.cells import VariableState
+from chirp_migrate.analysis.objects.libraries import (
+    KEEPS,
+    MAKES_ROWS,
+    PASSES_ON,
+    PLAIN_CALLABLE,
+    STAYS_ROWS,
+    is_numeric_array,
+    unpicklable_part_of,
+    unpicklable_result_of_call,
 )
 from chirp_migrate.analysis.objects.values import (
     NO_ARGUMENTS,
@@ -88,7 +88,7 @@ class LibraryCalls(VariableState, ABC):
     def _attribute(self, thing: AbstractObject, name: str) -> Value: ...
 
     @abstractmethod
-    def _in_class(self, cls: ClassObject, name: str, below: ClassObject | None = None) -> Value: ...
+    def _class_attribute(self, cls: ClassObject, name: str, below: ClassObject | None = None) -> Value: ...
 
     @abstractmethod
     def _item(self, thing: AbstractObject, keys: Value, node: ast.expr, scope: AbstractScope) -> Value: ...
@@ -105,7 +105,7 @@ class LibraryCalls(VariableState, ABC):
     ) -> Value: ...
 
     @abstractmethod
-    def _hand_over(self, arguments: Arguments, place: CreationPlace) -> None: ...
+    def _pass_to_unknown_code(self, arguments: Arguments, place: CreationPlace) -> None: ...
 
     def _initialise(self, made: Instance, base: str, arguments: Arguments, place: CreationPlace) -> bool:
         """Pass the arguments to the constructor of a library's class, and return whether the object stores them."""
@@ -113,13 +113,13 @@ class LibraryCalls(VariableState, ABC):
             made.loader = self._loader(base, arguments, place)
             return True
         if KEEPS.fullmatch(base) and (arguments.positional or arguments.keywords):
-            self._keep(made, arguments)
+            self._store_arguments(made, arguments)
             return True
         if base in ("builtins.dict", "builtins.list", "collections.UserDict", "collections.UserList"):
             self._add(made.cells, None, unite_values(*(self._all_of(value) for value in arguments.values())))
         return False
 
-    def _keep(self, made: Instance, arguments: Arguments) -> None:
+    def _store_arguments(self, made: Instance, arguments: Arguments) -> None:
         for key, value in (*enumerate(arguments.positional), *arguments.keywords.items()):
             self._add(made.cells, key, value)
 
@@ -151,18 +151,18 @@ class LibraryCalls(VariableState, ABC):
             return (UnpicklableLibraryObject(place, made.kind, UNKNOWN, made.part),)
         if name in ("functools.wraps", "dataclasses.field", "dataclasses.dataclass"):
             kept = Instance(place, name)
-            self._keep(kept, arguments)
+            self._store_arguments(kept, arguments)
             return (kept,)
         if PASSES_ON.fullmatch(name):
             if name.startswith("tqdm"):
-                self._hand_over(arguments, place)
+                self._pass_to_unknown_code(arguments, place)
             return arguments.first() if arguments.positional else (LibraryName(name),)
         if KEEPS.fullmatch(name):
             keeper = Instance(place, name)
-            self._keep(keeper, arguments)
+            self._store_arguments(keeper, arguments)
             self._created += DATASET.fullmatch(name) is not None
             if name.startswith(("builtins.", "itertools.")):
-                self._hand_over(arguments, place)
+                self._pass_to_unknown_code(arguments, place)
             if name.rpartition(".")[2] == "random_split":
                 return (Container("list", {None: (keeper,)}),)
             return (keeper,)
@@ -170,17 +170,17 @@ class LibraryCalls(VariableState, ABC):
             self._created += 1
             return (Instance(place, name),)
         if MAKES_ROWS.fullmatch(name) and not arguments.keywords.keys() & {"device", "requires_grad"}:
-            self._hand_over(arguments, place)
+            self._pass_to_unknown_code(arguments, place)
             return (Instance(place, name),)
         found = self._call_builtin(name, arguments, place, scope)
         if not PLAIN_CALLABLE.fullmatch(name):
-            self._hand_over(arguments, place)
+            self._pass_to_unknown_code(arguments, place)
         return UNKNOWN if found is None else found
 
     def _call_builtin(
         self, name: str, arguments: Arguments, place: CreationPlace, scope: AbstractScope | None
     ) -> Value | None:
-        """Return the result of a function of Python or NumPy; ``None`` if it is not known."""
+        """Return the result of a function of Python or NumPy; ``None`` if the result is not known."""
         first = arguments.first()
         node = place.node if isinstance(place.node, ast.expr) else ast.Constant(None)
         inner = scope or AbstractScope(place.path, None, "module")
@@ -194,13 +194,13 @@ class LibraryCalls(VariableState, ABC):
             case "builtins.sum" | "builtins.min" | "builtins.max" | "builtins.any" | "builtins.all":
                 summed = self._elements(first, node, inner)
                 if name == "builtins.sum" and summed and all(isinstance(one, Instance) for one in summed):
-                    return summed  # datasets: one with the samples of all
+                    return summed  # for datasets: a dataset with the samples of all
             case "builtins.next":
                 return self._elements(first, node, inner)
             case "builtins.len":
                 for thing in first:
                     if isinstance(thing, Instance) and isinstance(thing.cls, ClassObject):
-                        for one in self._in_class(thing.cls, "__len__"):
+                        for one in self._class_attribute(thing.cls, "__len__"):
                             self._call(
                                 BoundMethod(thing, one) if isinstance(one, FunctionObject) else one, NO_ARGUMENTS, place
                             )
@@ -229,7 +229,7 @@ class LibraryCalls(VariableState, ABC):
                 if owners and len(arguments.positional) > 1:
                     return (SuperResult(arguments.positional[1], owners[0]),)
             case "builtins.type" if len(arguments.positional) == 3:
-                return self._made_class(arguments, place, inner)
+                return self._create_class(arguments, place, inner)
             case "builtins.type":
                 return tuple(one.cls for one in first if isinstance(one, Instance) and isinstance(one.cls, ClassObject))
             case "copy.copy" | "copy.deepcopy":
@@ -270,7 +270,7 @@ class LibraryCalls(VariableState, ABC):
         body = AbstractScope(place.path, scope, "class")
         return (ClassObject(place, name, scope, [LibraryName("builtins.tuple")], body, fields),)
 
-    def _made_class(self, arguments: Arguments, place: CreationPlace, scope: AbstractScope) -> Value:
+    def _create_class(self, arguments: Arguments, place: CreationPlace, scope: AbstractScope) -> Value:
         """Return the class that ``type(name, bases, body)`` creates."""
         title, bases, members = arguments.positional
         body = AbstractScope(place.path, scope, "class")
@@ -337,13 +337,15 @@ class LibraryCalls(VariableState, ABC):
             case Instance(cls=ClassObject() as cls):
                 return self._call_inherited(owner, cls, name, arguments, place, below)
             case Instance(cls=str() as cls) if HUGGING_FACE_DATASET.fullmatch(cls) and _GIVES_DATASET.fullmatch(name):
-                self._hand_over(arguments, place)
+                self._pass_to_unknown_code(arguments, place)
                 return (owner,)
-            case Instance() if has_rows(owner) and STAYS_ROWS.fullmatch(name):
+            case Instance() if is_numeric_array(owner) and STAYS_ROWS.fullmatch(name):
                 return (owner,)
             case Instance(cls=str() as cls) if ACCELERATOR.fullmatch(cls) and name in _PREPARE:
                 return self._prepare(arguments, place)
-            case BoundMethod(function="accelerator") if name in _PREPARE:  # of transformers' `Trainer`
+            case BoundMethod(function="accelerator") if (
+                name in _PREPARE
+            ):  # the attribute `accelerator` of transformers' `Trainer`
                 return self._prepare(arguments, place)
             case Instance(cls="pathlib.Path") if name == "open":
                 return (UnpicklableLibraryObject(place, UnpicklableKind.FILE, UNKNOWN, "file"),)
@@ -351,11 +353,11 @@ class LibraryCalls(VariableState, ABC):
                 return self._path(arguments.first(), place)
             case Instance(cls="pathlib.Path") if name in ("absolute", "resolve", "expanduser"):
                 return (owner,)
-        self._hand_over(arguments, place)
+        self._pass_to_unknown_code(arguments, place)
         return UNKNOWN
 
     def _prepare(self, arguments: Arguments, place: CreationPlace) -> Value:
-        """Return the results of accelerate's ``prepare``: new loaders for loaders, all others unchanged."""
+        """Return the results of accelerate's ``prepare``: an unknown object for loaders, other arguments unchanged."""
         made: list[Value] = []
         for value in arguments.positional:
             loaders = list(loaders_in(value))
@@ -392,7 +394,7 @@ class LibraryCalls(VariableState, ABC):
         if any(one in ("builtins.dict", "builtins.list", "collections.UserDict") for one in libraries):
             inner = Container("dict" if "dict" in libraries[0].lower() else "list", owner.cells)
             return self._call_container(inner, name, arguments, place)
-        self._hand_over(arguments, place)
+        self._pass_to_unknown_code(arguments, place)
         return UNKNOWN
 
     def _call_container(self, made: Container, name: str, arguments: Arguments, place: CreationPlace) -> Value:

@@ -1,4 +1,4 @@
-"""Access to abstract objects: attributes, items, elements, and ``with``."""
+"""Read and set attributes and items of abstract objects, iterate over them, and enter them in ``with``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import ast
 from abc import abstractmethod
 
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET
-from chirp_migrate.analysis.objects.libraries import has_rows, unpicklable_part_of, unpicklable_result_of_call
-from chirp_migrate.analysis.objects.library_calls import LibraryCalls
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     UNKNOWN,
     AbstractObject,
     AbstractScope,
@@ -27,12 +25,14 @@ from chirp_migrate.analysis.objects.things import (
     Value,
     unite_values,
 )
+from chirp_migrate.analysis.objects.libraries import is_numeric_array, unpicklable_part_of, unpicklable_result_of_call
+from chirp_migrate.analysis.objects.library_calls import LibraryCalls
 from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, SuperResult, only_container_key
 from chirp_migrate.syntax.module import package_name
 
 __all__ = ["ObjectAccess"]
 
-#: Positional parameters of library classes whose attributes programs read.
+#: Attributes of library classes that programs read, each with the position of the constructor's argument.
 _PLACES = {"dataset": 0, "datasets": 0, "transforms": 0, "indices": 1, "func": 0}
 
 
@@ -44,13 +44,13 @@ class ObjectAccess(LibraryCalls):
         """Return the names of a module after its import."""
 
     @abstractmethod
-    def _held(self, scope: AbstractScope, name: str) -> Value: ...
+    def _value_of_name(self, scope: AbstractScope, name: str) -> Value: ...
 
     @abstractmethod
-    def _use(self, loader: LoaderObject, place: CreationPlace) -> None: ...
+    def _record_iteration(self, loader: LoaderObject, place: CreationPlace) -> None: ...
 
-    def _in_class(self, cls: ClassObject, name: str, below: ClassObject | None = None) -> Value:
-        """Return the attribute of a class, in method resolution order; with ``below``, only after that class."""
+    def _class_attribute(self, cls: ClassObject, name: str, below: ClassObject | None = None) -> Value:
+        """Return the attribute of a class in method resolution order; with ``below``, only from classes after it."""
         order = cls.order
         if below is not None:
             order = order[order.index(below) + 1 :] if below in order else order[1:]
@@ -70,8 +70,8 @@ class ObjectAccess(LibraryCalls):
                     return (cls,)
                 if thing.loader is not None and name in thing.loader.arguments:
                     return thing.loader.arguments[name]
-                found = self._in_class(cls, name)
-                bound = unite_values(*(self._bound(one, thing, cls) for one in found))
+                found = self._class_attribute(cls, name)
+                bound = unite_values(*(self._bind_to_object(one, thing, cls) for one in found))
                 return bound or thing.cells.get(_PLACES.get(name, -1)) or (BoundMethod(thing, name),)
             case Instance(cls=str()):
                 return thing.cells.get(name) or thing.cells.get(_PLACES.get(name, -1)) or (BoundMethod(thing, name),)
@@ -79,22 +79,24 @@ class ObjectAccess(LibraryCalls):
                 found_: list[Value] = []
                 for one in objects:
                     if isinstance(one, Instance) and isinstance(one.cls, ClassObject):
-                        above = self._in_class(one.cls, name, below)
-                        found_ += [self._bound(each, one, one.cls) for each in above] or [
+                        above = self._class_attribute(one.cls, name, below)
+                        found_ += [self._bind_to_object(each, one, one.cls) for each in above] or [
                             (BoundMethod(one, name, below),)
                         ]
                     elif isinstance(one, ClassObject):
-                        found_ += [self._bound(each, one, one) for each in self._in_class(one, name, below)]
+                        found_ += [
+                            self._bind_to_object(each, one, one) for each in self._class_attribute(one, name, below)
+                        ]
                 return unite_values(*found_) or UNKNOWN
             case ClassObject():
-                found = self._in_class(thing, name)
+                found = self._class_attribute(thing, name)
                 if found:
-                    return unite_values(*(self._of_class(one, thing) for one in found))
+                    return unite_values(*(self._bind_to_class(one, thing) for one in found))
                 return (BoundMethod(thing, name),)
             case ModuleObject(name=path, is_own=True):
-                return self._of_module(path, name)
+                return self._module_attribute(path, name)
             case ModuleObject(name=module) | LibraryName(name=module):
-                return self._of_library(f"{module}.{name}")
+                return self._library_attribute(f"{module}.{name}")
             case UnpicklableLibraryObject(kind=kind, part=part):
                 known = unpicklable_part_of(kind, part, name)
                 return (
@@ -108,7 +110,7 @@ class ObjectAccess(LibraryCalls):
                 return (BoundMethod(thing, name),)
         return UNKNOWN
 
-    def _of_library(self, name: str) -> Value:
+    def _library_attribute(self, name: str) -> Value:
         made = unpicklable_result_of_call(name) if name.startswith("sys.std") else None
         return (
             (LibraryName(name),)
@@ -116,10 +118,10 @@ class ObjectAccess(LibraryCalls):
             else (UnpicklableLibraryObject(CreationPlace("", ast.Pass()), made.kind),)
         )
 
-    def _of_module(self, path: str, name: str) -> Value:
+    def _module_attribute(self, path: str, name: str) -> Value:
         scope = self.module(path)
         if name in scope.cells:
-            return self._held(scope, name)
+            return self._value_of_name(scope, name)
         if path.rpartition("/")[2] == "__init__.py":
             inner = [one for one, rest in self._project.located(path, f"{package_name(path)}.{name}") if not rest]
             if inner:
@@ -128,12 +130,12 @@ class ObjectAccess(LibraryCalls):
         return self._compiled_module(path, name) or tuple(found) or UNKNOWN
 
     def _compiled_module(self, path: str, name: str) -> Value:
-        """Return the compiled module of this name in a package; empty if there is none."""
+        """Return the compiled module called ``name`` in a package; empty if it does not exist."""
         module = f"{package_name(path)}.{name}".lstrip(".")
         is_package = path.rpartition("/")[2] == "__init__.py"
         return (LibraryName(module),) if is_package and self._project.is_compiled(module) else ()
 
-    def _bound(self, found: AbstractObject, owner: AbstractObject, cls: ClassObject) -> Value:
+    def _bind_to_object(self, found: AbstractObject, owner: AbstractObject, cls: ClassObject) -> Value:
         match found:
             case FunctionObject(wraps="property"):
                 return self._call(BoundMethod(owner, found), NO_ARGUMENTS, found.place)
@@ -147,7 +149,7 @@ class ObjectAccess(LibraryCalls):
                 return (BoundMethod(owner, found),)
         return (found,)
 
-    def _of_class(self, found: AbstractObject, cls: ClassObject) -> Value:
+    def _bind_to_class(self, found: AbstractObject, cls: ClassObject) -> Value:
         return (
             (BoundMethod(cls, found),)
             if isinstance(found, FunctionObject) and found.wraps == "classmethod"
@@ -157,7 +159,7 @@ class ObjectAccess(LibraryCalls):
     def _item(self, thing: AbstractObject, keys: Value, node: ast.expr, scope: AbstractScope) -> Value:
         match thing:
             case LibraryName() | ClassObject():
-                return (thing,)  # a class for objects of some type
+                return (thing,)  # a generic class such as `Dataset[int]`
             case Container(cells=cells):
                 key = only_container_key(keys)
                 if key is not None and key in cells:
@@ -173,7 +175,7 @@ class ObjectAccess(LibraryCalls):
                 known = [value for cell, value in cells.items() if cell != "*factory"]
                 return unite_values(*known) if (key is None or factory) and known else UNKNOWN
             case Instance(cls=ClassObject() as cls):
-                found = [one for one in self._in_class(cls, "__getitem__") if isinstance(one, FunctionObject)]
+                found = [one for one in self._class_attribute(cls, "__getitem__") if isinstance(one, FunctionObject)]
                 if found:
                     place = CreationPlace(scope.path, node)
                     return unite_values(
@@ -183,7 +185,7 @@ class ObjectAccess(LibraryCalls):
             case Instance(cls=str() as name) if HUGGING_FACE_DATASET.fullmatch(name):
                 is_sample = any(isinstance(key, Constant) and isinstance(key.value, int) for key in keys)
                 return UNKNOWN if is_sample else (thing,)  # a split, or an object treated as a split
-            case Instance() if has_rows(thing):
+            case Instance() if is_numeric_array(thing):
                 return (thing,)
             case Instance(cls=str()):
                 dataset = thing.cells.get("dataset") or thing.cells.get(0) or ()
@@ -211,9 +213,11 @@ class ObjectAccess(LibraryCalls):
                 case UnpicklableLibraryObject(items=items):
                     found.append(items)
                 case (LoaderObject() as loader) | Instance(loader=LoaderObject() as loader):
-                    self._use(loader, CreationPlace(scope.path, node))
+                    self._record_iteration(loader, CreationPlace(scope.path, node))
                     if not loader.may_have_workers:
-                        self._elements(loader.arguments.get("dataset", ()), node, scope)  # this process reads samples
+                        self._elements(
+                            loader.arguments.get("dataset", ()), node, scope
+                        )  # without workers, the main process reads the samples
                     found.append(UNKNOWN)
                 case Instance(cls=ClassObject() as cls):
                     found.append(self._iterated(thing, cls, node, scope))
@@ -231,7 +235,7 @@ class ObjectAccess(LibraryCalls):
     def _iterated(self, thing: Instance, cls: ClassObject, node: ast.expr, scope: AbstractScope) -> Value:
         place = CreationPlace(scope.path, node)
         for name, arguments in (("__iter__", NO_ARGUMENTS), ("__getitem__", Arguments([UNKNOWN]))):
-            functions = [one for one in self._in_class(cls, name) if isinstance(one, FunctionObject)]
+            functions = [one for one in self._class_attribute(cls, name) if isinstance(one, FunctionObject)]
             if functions:
                 given = unite_values(*(self._call(BoundMethod(thing, one), arguments, place) for one in functions))
                 if name == "__iter__":
@@ -240,15 +244,17 @@ class ObjectAccess(LibraryCalls):
                 return given
         return thing.cells.get(None, UNKNOWN)
 
-    def _entered(self, value: Value, node: ast.expr, scope: AbstractScope) -> Value:
-        """Return the value of ``with … as``."""
+    def _value_of_with(self, value: Value, node: ast.expr, scope: AbstractScope) -> Value:
+        """Return the value that ``with … as`` binds."""
         found: list[Value] = []
         for thing in value:
             match thing:
                 case UnpicklableLibraryObject(kind=UnpicklableKind.GENERATOR, items=items, part="context"):
                     found.append(items)
                 case Instance(cls=ClassObject() as cls):
-                    functions = [one for one in self._in_class(cls, "__enter__") if isinstance(one, FunctionObject)]
+                    functions = [
+                        one for one in self._class_attribute(cls, "__enter__") if isinstance(one, FunctionObject)
+                    ]
                     place = CreationPlace(scope.path, node)
                     found += [self._call(BoundMethod(thing, one), NO_ARGUMENTS, place) for one in functions] or [
                         (thing,)
@@ -261,7 +267,9 @@ class ObjectAccess(LibraryCalls):
         write = self._write if is_only else self._add
         match thing:
             case Instance(cls=ClassObject() as cls):
-                setter = [one for one in self._in_class(cls, name) if isinstance(one, FunctionObject) and one.wraps]
+                setter = [
+                    one for one in self._class_attribute(cls, name) if isinstance(one, FunctionObject) and one.wraps
+                ]
                 if setter and setter[0].wraps == "property":
                     for function in setter[0].cells.get("setter", ()):
                         self._call(BoundMethod(thing, function) if isinstance(function, FunctionObject) else function,
@@ -291,7 +299,7 @@ class ObjectAccess(LibraryCalls):
                 else:
                     self._add(thing.cells, key, value)
             case Instance(cls=ClassObject() as cls):
-                function = self._in_class(cls, "__setitem__")
+                function = self._class_attribute(cls, "__setitem__")
                 for one in function:
                     if isinstance(one, FunctionObject):
                         self._call(BoundMethod(thing, one), Arguments([keys, value]), thing.place)

@@ -1,7 +1,7 @@
-"""Objects of a project that a loader would pickle for worker processes, but that cannot be pickled.
+"""Find objects of a project that a loader would pickle for worker processes, but that cannot be pickled.
 
-Every file that concerns loading runs on abstract values: its top level, the code behind its ``__main__`` guard, and
-functions that no code calls. Then the objects in each loader with workers are visited in the way of ``pickle``.
+The analysis runs every file about loading on abstract values: its top level, the code behind its ``__main__`` guard,
+and functions that no code calls. Then it visits the objects in each loader with workers as ``pickle`` would.
 """
 
 from __future__ import annotations
@@ -19,11 +19,7 @@ from chirp_migrate.analysis.known_names import (
     FACTORY_FUNCTIONS,
     dataset_names,
 )
-from chirp_migrate.analysis.objects.importers import files_with_importers
-from chirp_migrate.analysis.objects.libraries import unpicklable_kind_of_class
-from chirp_migrate.analysis.objects.running import AbstractRun
-from chirp_migrate.analysis.objects.same_nodes import NodesAfterRewrite, line_and_column
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     AbstractObject,
     BoundMethod,
     ClassObject,
@@ -38,6 +34,10 @@ from chirp_migrate.analysis.objects.things import (
     UnpicklableLibraryObject,
     Value,
 )
+from chirp_migrate.analysis.objects.importers import files_with_importers
+from chirp_migrate.analysis.objects.libraries import unpicklable_kind_of_class
+from chirp_migrate.analysis.objects.nodes_after_rewrite import NodesAfterRewrite, line_and_column
+from chirp_migrate.analysis.objects.running import AbstractRun
 from chirp_migrate.analysis.objects.values import Arguments
 from chirp_migrate.syntax.module import Module, syntax_tree
 from chirp_migrate.syntax.project import Project
@@ -46,7 +46,7 @@ __all__ = ["ReportedObjectKind", "UnpicklableObject", "UnpicklableObjects", "fin
 
 #: Depth of nested objects to visit.
 _DEPTH = 24
-#: Number of calls to follow from code about loading to code that names it.
+#: Number of imports to follow from files about loading to files that use them.
 _NAMING = 4
 _WORD = re.compile(r"\w+")
 _PICKLING = ("__reduce__", "__reduce_ex__", "__getnewargs_ex__")
@@ -68,9 +68,10 @@ class UnpicklableObject:
     Attributes:
         sort: the kind of object, which determines the rule.
         place: the code that creates the object.
-        holder: the container of the object, as named in messages: ```Compose.steps` ``.
-        kind: type of the object, if it is state.
-        attribute: attribute that stores the object, if the body of the same class creates the object; else empty.
+        holder: the object or attribute that contains the object, as text for messages, such as ```Compose.steps` ``.
+        kind: the type of the object if ``sort`` is ``STATE``, else None.
+        attribute: name of the attribute that stores the object, if the class with this attribute creates the object;
+            else "".
     """
 
     sort: ReportedObjectKind
@@ -99,7 +100,7 @@ class UnpicklableObjects:
     Attributes:
         run: the abstract run of the project.
         held: the objects in each loader of the run that cannot be pickled.
-        classes: the project's classes of the objects in the dataset of each loader, and their bases.
+        classes: for each loader, the classes of the project, with their bases, of the objects in its dataset.
     """
 
     def __init__(self, project: Project) -> None:
@@ -120,17 +121,17 @@ class UnpicklableObjects:
         self._lines: tuple[str, list[str]] = ("", [])
         paths, about = self._files_about_loading()
         for path in paths:
-            self.run.guarded(path)
+            self.run.run_main_guard(path)
             self._visit_new_objects()
         for path in paths:
             for _ in self._run_uncalled_code(path, about):
                 self._visit_new_objects()
         for cls in [one for one in self.run.classes if one.scope.is_local and one.is_dataset]:
             if cls.place.node not in self._made:
-                self.run.call_alone(cls)
+                self.run.call_from_outside(cls)
                 self._visit_new_objects()
         self.run.is_counting = False
-        # Users of the installed project may build further loaders.
+        # If the project can be installed, its users may build further loaders.
         may_have_workers = any(one.may_have_workers for one in self.run.loaders)
         self._others_are_sent = may_have_workers or project.is_distributed or not self.run.loaders
         for made, found in self._others if self._others_are_sent else ():
@@ -143,21 +144,21 @@ class UnpicklableObjects:
         self._texts = {path: project.text(path) for path in self._by_path}
         self._read = {path: project.text(path) for path in paths}
 
-    def run_of(self, path: str) -> AbstractRun:
-        """Return a run of the project's modules, without the old text of a module that was rewritten since."""
+    def run_for_module(self, path: str) -> AbstractRun:
+        """Return the run of the project's modules. If the module at ``path`` was rewritten, return a run without it."""
         is_as_read = self._read.setdefault(path, self._project.text(path)) == self._project.text(path)
-        return self.run if is_as_read else self.run.without(path)
+        return self.run if is_as_read else self.run.without_module(path)
 
-    def in_file(self, path: str, sort: ReportedObjectKind) -> list[UnpicklableObject]:
-        """Return the objects that a file creates."""
+    def objects_in_file(self, path: str, sort: ReportedObjectKind) -> list[UnpicklableObject]:
+        """Return the objects of one sort that a file creates."""
         return [one for one in self._by_path.get(path, ()) if one.sort is sort]
 
-    def is_idle(self, path: str, name: str) -> bool:
-        """Return whether all loaders with a dataset class have no workers, or no loader of the project has any."""
+    def has_no_workers(self, path: str, name: str) -> bool:
+        """Return whether no loader with objects of a dataset class has workers, or no loader of the project at all."""
         return (path, name) in self._idle or not (self._others_are_sent or (path, name) in self._busy)
 
     def words(self, sort: ReportedObjectKind) -> frozenset[str]:
-        """Return words of the files that create such objects: names of the enclosing functions and classes."""
+        """Return words of files that create objects of one sort: mostly names of enclosing functions and classes."""
         return self._words.get(sort, frozenset())
 
     @cached_property
@@ -169,13 +170,13 @@ class UnpicklableObjects:
                 words.setdefault(one.sort, set()).add(_word_around(tree, one.place.node))
         return {sort: frozenset(known) for sort, known in words.items()}
 
-    def places(self, module: Module, sort: ReportedObjectKind) -> Iterator[tuple[int, UnpicklableObject]]:
+    def remaining_objects(self, module: Module, sort: ReportedObjectKind) -> Iterator[tuple[int, UnpicklableObject]]:
         """Yield offset and description of each object that the rewritten module still creates."""
-        by_node = {one.place.node: one for one in self.in_file(module.path, sort)}
-        yield from ((offset, by_node[node]) for offset, node in self.now(module, list(by_node)))
+        by_node = {one.place.node: one for one in self.objects_in_file(module.path, sort)}
+        yield from ((offset, by_node[node]) for offset, node in self.remaining_nodes(module, list(by_node)))
 
-    def now(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
-        """Yield offset and node for each of these nodes of the original text that the module still contains."""
+    def remaining_nodes(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
+        """Yield offset and original node for each of ``nodes`` that the module still contains."""
         before, now = self._read.get(module.path, module.text), module.text
         for node in nodes:
             there = node if before == now else _same_nodes(before).find(node, now)
@@ -189,7 +190,7 @@ class UnpicklableObjects:
     def _run_uncalled_code(self, path: str, about: Set[str]) -> Iterator[None]:
         """Run the functions and classes about loading that no code has called.
 
-        Methods are called on unknown objects.
+        Methods of a class run on an object that a call with unknown arguments creates.
         """
         run = self.run
         for name, value in list(run.module(path).cells.items()):
@@ -198,7 +199,7 @@ class UnpicklableObjects:
                     case FunctionObject(unwrapped=FunctionObject(place=CreationPlace(path=own, node=node))) if (
                         own == path and node not in run.called
                     ):
-                        run.call_alone(thing)
+                        run.call_from_outside(thing)
                         yield
                     case ClassObject(place=CreationPlace(path=own)) if own == path and self._may_load(thing):
                         yield from self._leftover_methods(thing, about)
@@ -208,7 +209,7 @@ class UnpicklableObjects:
         return cls.is_dataset or self._words_of_loaders.search(self._text_of(cls.place)) is not None
 
     def _files_about_loading(self) -> tuple[list[str], set[str]]:
-        """Return the files about loading, and the names of the functions and classes in them that are about loading.
+        """Return the files about loading, and the names of their functions and classes about loading.
 
         A definition is about loading if its text contains a word for loading, or the name of another such definition. A
         file is about loading if it contains a word for loading, or if it imports from a file about loading and contains
@@ -255,7 +256,7 @@ class UnpicklableObjects:
         run, is_made = self.run, cls.place.node in self._made
         if cls.is_dataset:
             if not is_made:
-                run.call_alone(cls)
+                run.call_from_outside(cls)
                 yield
             return
         methods = [
@@ -270,15 +271,15 @@ class UnpicklableObjects:
         ]
         if is_made and not methods:
             return
-        objects = [one for one in run.call_alone(cls) if isinstance(one, Instance)]
-        # If the steps end inside the constructor, the methods are called on the unfinished object.
+        objects = [one for one in run.call_from_outside(cls) if isinstance(one, Instance)]
+        # If the limit of steps ends the constructor, the methods run on the unfinished object.
         objects = objects or [one for one in run.instances if one.cls is cls][-1:]
         yield
         for name, function in methods:
             if function.unwrapped.place.node not in run.called:
                 for thing in objects:
                     for method in run.attribute_of(thing, name):
-                        run.call_alone(method, Arguments(more=True))
+                        run.call_from_outside(method, Arguments(more=True))
                 yield
 
     def _is_about(self, function: FunctionObject, about: Set[str]) -> bool:
@@ -318,12 +319,12 @@ class UnpicklableObjects:
 
 
 class _PickleVisitor:
-    """Visits the objects that ``pickle`` would visit.
+    """Visits the objects that ``pickle`` would visit, and collects those that it would refuse.
 
     Attributes:
         found: the objects that cannot be pickled.
-        met: the project's classes of the visited objects: file, name and definition.
-        classes: the definitions of these classes and of their bases.
+        met: file, name and definition of each class of the project that a visited object has.
+        classes: the definitions of the classes in ``met``, and of their bases.
     """
 
     def __init__(self, run: AbstractRun) -> None:
@@ -335,11 +336,11 @@ class _PickleVisitor:
         self.classes: set[CreationPlace] = set()
 
     def value(self, value: Value, holder: str, depth: int = 0) -> None:
-        """Visit all possible objects of a value."""
+        """Visit all objects that a value may be."""
         for thing in value:
             if id(thing) not in self._seen and depth < _DEPTH:
                 self._seen.add(id(thing))
-                self._thing(thing, holder, depth)
+                self._visit_object(thing, holder, depth)
 
     def _report(
         self, sort: ReportedObjectKind, place: CreationPlace, holder: str, kind: UnpicklableKind | None = None
@@ -347,7 +348,7 @@ class _PickleVisitor:
         self.found.append(UnpicklableObject(sort, place, holder, kind, self._attribute_around(place)))
 
     def _attribute_around(self, place: CreationPlace) -> str:
-        """Return the visited attribute, if the place is in the body of the class of its object; else an empty text."""
+        """Return the name of the visited attribute, if the class with this attribute contains the place; else ""."""
         if self._holder is None:
             return ""
         cls, name = self._holder
@@ -355,7 +356,7 @@ class _PickleVisitor:
         end = getattr(around, "end_lineno", 0)
         return name if place.path == cls.place.path and line_and_column(around)[0] <= line <= end else ""
 
-    def _thing(self, thing: AbstractObject, holder: str, depth: int) -> None:
+    def _visit_object(self, thing: AbstractObject, holder: str, depth: int) -> None:
         match thing:
             case FunctionObject(is_named=True):
                 pass
@@ -364,13 +365,13 @@ class _PickleVisitor:
             case FunctionObject(scope=scope, place=place) if thing.owner is None and scope.is_local:
                 self._report(ReportedObjectKind.FUNCTION, place, holder)
             case FunctionObject(owner=ClassObject() as owner):
-                self._class(owner, holder)
+                self._visit_class(owner, holder)
             case ClassObject():
-                self._class(thing, holder)
+                self._visit_class(thing, holder)
             case BoundMethod(owner=owner):
                 self.value((owner,), holder, depth + 1)
             case Instance():
-                self._instance(thing, holder, depth)
+                self._visit_instance(thing, holder, depth)
             case Container(cells=cells):
                 for value in list(cells.values()):
                     self.value(value, holder, depth + 1)
@@ -384,18 +385,18 @@ class _PickleVisitor:
             case _:
                 pass
 
-    def _class(self, cls: ClassObject, holder: str) -> None:
+    def _visit_class(self, cls: ClassObject, holder: str) -> None:
         if cls.scope.is_local:
             self._report(ReportedObjectKind.CLASS, cls.place, holder)
 
-    def _instance(self, made: Instance, holder: str, depth: int) -> None:
+    def _visit_instance(self, made: Instance, holder: str, depth: int) -> None:
         cls = made.cls
         if isinstance(cls, str):
             for value in list(made.cells.values()):
                 self.value(value, holder, depth + 1)
             return
         self.met.add((cls.place.path, cls.name, cls.place.node))
-        self._class(cls, holder)
+        self._visit_class(cls, holder)
         order = cls.order
         self.classes |= {one.place for one in order if isinstance(one, ClassObject)}
         kinds = [unpicklable_kind_of_class(one.name) for one in order if isinstance(one, LibraryName)]
@@ -408,7 +409,7 @@ class _PickleVisitor:
             return
         if "__getstate__" in own:
             for method in self._run.attribute_of(made, "__getstate__"):
-                self.value(self._run.call_alone(method, Arguments()), f"`{cls.name}.__getstate__`", depth + 1)
+                self.value(self._run.call_from_outside(method, Arguments()), f"`{cls.name}.__getstate__`", depth + 1)
             return
         before = self._holder
         for name, value in list(made.cells.items()):
@@ -423,14 +424,14 @@ def _same_nodes(before: str) -> NodesAfterRewrite:
 
 
 def _name_offset(module: Module, node: ast.AST, offset: int) -> int:
-    """Return the place of a finding on a node: for a definition, its name."""
+    """Return the offset of a finding at a node. For a definition, this is the offset of its name."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return module.text.index(node.name, offset)
     return offset
 
 
 def _word_around(tree: ast.Module, node: ast.AST) -> str:
-    """Return the name of the definition around a node; at the top level, the longest word of the statement."""
+    """Return the name of the definition around a node. At the top level, return the statement's longest word."""
     line = line_and_column(node)[0]
     name = ""
     pending: list[ast.AST] = [tree]

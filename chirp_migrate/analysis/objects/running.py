@@ -1,7 +1,7 @@
-"""Execution of a program on abstract values: statements in order, and calls of functions of the project.
+"""Run a program on abstract values: its statements in order, and the functions of the project that it calls.
 
 If a condition is unknown, both branches run, and their assignments are united. Loops run once. The number of steps and
-the depth of calls are limited; further calls return an unknown object.
+the depth of calls are limited. Calls beyond these limits return an unknown object.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from chirp_migrate.analysis.objects.calls import TracedCalls
-from chirp_migrate.analysis.objects.cells import ALONE, STEPS, StepLimitReached
-from chirp_migrate.analysis.objects.libraries import MODULES, TRANSPARENT, has_rows
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     UNKNOWN,
     AbstractObject,
     AbstractScope,
@@ -34,6 +31,9 @@ from chirp_migrate.analysis.objects.things import (
     Value,
     unite_values,
 )
+from chirp_migrate.analysis.objects.calls import TracedCalls
+from chirp_migrate.analysis.objects.cells import ALONE, STEPS, StepLimitReached
+from chirp_migrate.analysis.objects.libraries import MODULES, TRANSPARENT, is_numeric_array
 from chirp_migrate.analysis.objects.values import (
     NONE,
     Arguments,
@@ -54,7 +54,7 @@ from chirp_migrate.syntax.project import Project
 __all__ = ["AbstractRun"]
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-#: `try` statements; those with `except*` are new in Python 3.11.
+#: Types of `try` statements. Python 3.11 added `except*`.
 _TRIES: tuple[type[ast.Try], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
 _DATACLASSES = frozenset(
     {"dataclasses.dataclass", "attr.s", "attr.attrs", "attr.define", "attrs.define", "attrs.frozen", "attr.dataclass"}
@@ -67,7 +67,7 @@ def _is_own_function(decorator: AbstractObject) -> bool:
 
 
 def _keeps_class(decorator: AbstractObject) -> bool:
-    """Return whether a decorator of a library returns the class that it gets."""
+    """Return whether a decorator is from a library and returns the decorated class."""
     return isinstance(decorator, LibraryName) and (
         decorator.name in _DATACLASSES or TRANSPARENT.fullmatch(decorator.name) is not None
     )
@@ -81,7 +81,7 @@ class AbstractRun(TracedCalls):
 
     Attributes:
         classes: the classes of the project that were defined.
-        trees: the syntax trees of the modules, whose nodes are those of all places.
+        trees: the syntax trees of the modules. The nodes of all places belong to these trees.
     """
 
     def __init__(self, project: Project) -> None:
@@ -105,21 +105,21 @@ class AbstractRun(TracedCalls):
                 self._block(tree.body, scope)
         return self._modules[path]
 
-    def without(self, path: str) -> AbstractRun:
-        """Return a run with all imported modules but one."""
+    def without_module(self, path: str) -> AbstractRun:
+        """Return a run with all imported modules except the module at ``path``."""
         other = AbstractRun(self._project)
         other._modules = {name: scope for name, scope in self._modules.items() if name != path}
         return other
 
-    def guarded(self, path: str) -> None:
+    def run_main_guard(self, path: str) -> None:
         """Run the code of a module that only runs in the main script."""
         scope = self.module(path)
         for statement in self._guards.get(path, ()):
             with self._with_own_step_limit():
                 self._block(statement.body, scope)
 
-    def call_alone(self, function: AbstractObject, arguments: Arguments | None = None) -> Value:
-        """Return the result of a call without a caller, with unknown arguments."""
+    def call_from_outside(self, function: AbstractObject, arguments: Arguments | None = None) -> Value:
+        """Return the result of a call that no code of the project makes, by default with unknown arguments."""
         found: Value = UNKNOWN
         with self._with_own_step_limit(ALONE):
             place = (
@@ -137,7 +137,7 @@ class AbstractRun(TracedCalls):
 
     @contextmanager
     def _with_own_step_limit(self, steps: int = STEPS) -> Iterator[None]:
-        """Run with a separate limit of steps, which does not affect the limit of an outer entry point."""
+        """Run the ``with`` block with its own limit of steps. The limit of an outer entry point does not change."""
         before = self._left, self._stack, self._log, self._is_import
         self._left, self._stack, self._log, self._is_import = steps, list(self._stack), None, False
         try:
@@ -148,7 +148,7 @@ class AbstractRun(TracedCalls):
             self._left, self._stack, self._log, self._is_import = before
 
     def _block(self, statements: Iterable[ast.stmt], scope: AbstractScope) -> bool:
-        """Run statements, and return whether no statement after them is reached."""
+        """Run statements, and return whether they leave the block, so that no later statement runs."""
         return any(self._statement(statement, scope) for statement in statements)
 
     def _statement(self, node: ast.stmt, scope: AbstractScope) -> bool:
@@ -194,7 +194,7 @@ class AbstractRun(TracedCalls):
                 self._block(orelse, scope)
             case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
                 for item in items:
-                    entered = self._entered(self._value(item.context_expr, scope), item.context_expr, scope)
+                    entered = self._value_of_with(self._value(item.context_expr, scope), item.context_expr, scope)
                     if item.optional_vars is not None:
                         self._assign(item.optional_vars, entered, scope)
                 return self._block(body, scope)
@@ -246,7 +246,7 @@ class AbstractRun(TracedCalls):
     def _branch(self, statements: Sequence[ast.stmt], scope: AbstractScope) -> bool:
         ended = self._block(statements, scope)
         if ended and self._log is not None and statements and isinstance(statements[-1], ast.Raise):
-            for cells, key, before in reversed(self._log):  # a path that ends with an error has no continuation
+            for cells, key, before in reversed(self._log):  # assignments before an error have no effect on later code
                 if before is None:
                     cells.pop(key, None)
                 else:
@@ -267,7 +267,7 @@ class AbstractRun(TracedCalls):
         self._write(owner.cells, name, value)
 
     def _owner(self, name: str, scope: AbstractScope | None) -> AbstractScope | None:
-        """Return the scope that defines a name, from ``scope`` outwards; functions in a class do not see its body."""
+        """Return the innermost scope around ``scope`` that defines a name. Functions in a class do not see its body."""
         inner = scope
         while scope is not None:
             if name in scope.elsewhere:
@@ -280,7 +280,7 @@ class AbstractRun(TracedCalls):
     def _name(self, name: str, scope: AbstractScope) -> Value:
         owner = self._owner(name, scope)
         if owner is not None:
-            return self._held(owner, name)
+            return self._value_of_name(owner, name)
         stars = scope.module.stars
         if stars:
             return (
@@ -290,11 +290,11 @@ class AbstractRun(TracedCalls):
             )
         return (LibraryName(f"builtins.{name}"),)
 
-    def _held(self, scope: AbstractScope, name: str) -> Value:
+    def _value_of_name(self, scope: AbstractScope, name: str) -> Value:
         """Return the value of a name in a scope, with imports resolved."""
         value = scope.cells.get(name, UNKNOWN)
         if any(isinstance(thing, ImportedName) for thing in value):
-            scope.cells[name] = UNKNOWN  # `from . import name` in a package without such a module looks here again
+            scope.cells[name] = UNKNOWN  # `from . import name` looks here again if the package has no module `name`
             try:
                 looked_up = (
                     self._imported_object(one, name) if isinstance(one, ImportedName) else (one,) for one in value
@@ -305,13 +305,13 @@ class AbstractRun(TracedCalls):
         return value
 
     def _imported_object(self, one: ImportedName, bound: str) -> Value:
-        """Return the object of an import; ``import a.b`` without another name refers to ``a``."""
+        """Return the object that an import binds. ``import a.b`` without ``as`` binds ``a``."""
         name = one.name
         if one.is_module and "." in name and bound == name.partition(".")[0]:
             found = self._imported(one.path, bound)
             name = bound
             if found == (LibraryName(bound),):
-                found = self._folder(one.name, one.path)
+                found = self._imported_folder(one.name, one.path)
         else:
             found = self._imported(one.path, name)
         is_library = found == (LibraryName(name),)
@@ -320,12 +320,12 @@ class AbstractRun(TracedCalls):
         )
 
     def _imported(self, path: str, name: str) -> Value:
-        """Return the object of an absolute name in an import of the file at ``path``."""
-        found = [self._own_name(file, rest) for file, rest in self._project.located(path, name)]
+        """Return the object that an import of an absolute name in the file at ``path`` finds."""
+        found = [self._member_of_module(file, rest) for file, rest in self._project.located(path, name)]
         return unite_values(*found) if found else (LibraryName(name),)
 
-    def _folder(self, name: str, path: str) -> Value:
-        """Return the object of ``import a.b`` if ``a`` is not a module of the project, but ``a.b`` may be."""
+    def _imported_folder(self, name: str, path: str) -> Value:
+        """Return the object that ``import a.b`` binds if ``a`` is only a folder of the project."""
         inner = self._imported(path, name)
         first, *parts = name.split(".")
         if inner == (LibraryName(name),):
@@ -334,7 +334,7 @@ class AbstractRun(TracedCalls):
             inner = (Instance(CreationPlace(path, ast.Pass()), "folder", {part: inner}),)
         return inner
 
-    def _own_name(self, path: str, rest: str) -> Value:
+    def _member_of_module(self, path: str, rest: str) -> Value:
         parts = rest.split(".") if rest else []
         value: Value = (ModuleObject(path, is_own=True),)
         if parts and (compiled := self._compiled_module(path, parts[0])):
@@ -432,7 +432,7 @@ class AbstractRun(TracedCalls):
         if not isinstance(node, ast.Lambda):
             found.scope = scope.elsewhere.get(node.name, scope) if scope.kind == "function" else scope
             if found.scope is not scope:
-                return (found,)  # a global name: workers find the function under it
+                return (found,)  # workers find a function by a global name
             return self._decorated(found, node, scope)
         return (found,)
 
@@ -465,11 +465,11 @@ class AbstractRun(TracedCalls):
                     case LibraryName(name=name) if TRANSPARENT.fullmatch(name):
                         pass
                     case _:
-                        function.is_named = True  # its result is unknown
+                        function.is_named = True  # the decorator's result is unknown
         return value
 
     def _decorate(self, decorator: AbstractObject, value: Value, place: CreationPlace) -> Value:
-        """Return the result of a decorator. Its calls create no loaders, but their results matter."""
+        """Return the result of a decorator. The limit for functions without loaders does not apply to decorators."""
         function = decorator.function if isinstance(decorator, BoundMethod) else decorator
         if isinstance(function, FunctionObject):
             self._fruitless.pop((function.place.node, function.unwrapped.place.node), None)
@@ -541,7 +541,7 @@ class AbstractRun(TracedCalls):
                 return (Container("set", {None: self._comprehension(element, generators, scope)}),)
             case ast.DictComp(value=value, generators=generators):
                 found = self._comprehension(value, generators, scope)
-                # A copy that omits keys by a condition: the omitted keys are unknown.
+                # A comprehension with a condition omits keys, and these keys are unknown.
                 is_filtered = any(one.ifs for one in generators)
                 return UNKNOWN if is_filtered else (Container("dict", {None: found}),)
             case ast.GeneratorExp(elt=element, generators=generators):
@@ -573,7 +573,9 @@ class AbstractRun(TracedCalls):
             case ast.Subscript(value=owner, slice=key):
                 if isinstance(key, ast.Slice):
                     owners = self._value(owner, scope)
-                    return tuple(one for one in owners if isinstance(one, Container) or has_rows(one)) or UNKNOWN
+                    return (
+                        tuple(one for one in owners if isinstance(one, Container) or is_numeric_array(one)) or UNKNOWN
+                    )
                 asked = self._value(key, scope)
                 return unite_values(*(self._item(one, asked, node, scope) for one in self._value(owner, scope)))
             case ast.NamedExpr(target=target, value=value):
@@ -651,7 +653,7 @@ class AbstractRun(TracedCalls):
     def _added(self, first: Value, second: Value) -> Value:
         containers = [one for one in (*first, *second) if isinstance(one, Container)]
         if not containers and first and second and all(isinstance(one, Instance) for one in (*first, *second)):
-            return unite_values(first, second)  # datasets: one with the samples of both
+            return unite_values(first, second)  # for datasets: a dataset with the samples of both
         if not containers:
             return as_end_of_text(second)
         made = Container(containers[0].kind)

@@ -1,4 +1,4 @@
-"""Queries of abstract values that need no run: truth, text, base classes."""
+"""Read properties of abstract values that need no run of code, such as their truth or text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     UNKNOWN,
     AbstractObject,
     AbstractScope,
@@ -49,7 +49,7 @@ _NAMED = (ModuleObject, UnpicklableLibraryObject)
 
 @dataclass(frozen=True)
 class SuperResult(AbstractObject):
-    """The result of ``super()``: the object, and the class whose bases are searched."""
+    """The result of ``super()``: the possible objects, and the class ``below`` which the search of bases starts."""
 
     objects: Value
     below: ClassObject
@@ -62,7 +62,7 @@ class Arguments:
     Attributes:
         positional: the values by position.
         keywords: the values by name.
-        more: whether there may be further arguments, from ``*`` or ``**`` of an unknown object.
+        more: whether the call may have further arguments, from ``*`` or ``**`` of an unknown object.
     """
 
     positional: list[Value] = field(default_factory=list)
@@ -73,8 +73,8 @@ class Arguments:
         """Return all values."""
         return [*self.positional, *self.keywords.values()]
 
-    def behind(self, first: Value) -> Arguments:
-        """Return the arguments with another positional argument in front."""
+    def with_first(self, first: Value) -> Arguments:
+        """Return the arguments with ``first`` as additional first argument."""
         return Arguments([first, *self.positional], self.keywords, self.more)
 
     def first(self, keyword: str = "") -> Value:
@@ -88,7 +88,7 @@ NO_ARGUMENTS = Arguments()
 
 
 def scope_around_comprehensions(scope: AbstractScope) -> AbstractScope:
-    """Return the innermost scope that is no comprehension, in which ``yield`` and ``:=`` take effect."""
+    """Return the innermost scope that is not a comprehension. ``yield`` and ``:=`` take effect in this scope."""
     while scope.kind == "comprehension" and scope.around is not None:
         scope = scope.around
     return scope
@@ -105,7 +105,7 @@ def enclosing_method(scope: AbstractScope) -> tuple[ClassObject, Value] | None:
 
 @lru_cache(maxsize=4096)
 def is_main_guard(test: ast.expr) -> bool:
-    """Return whether a condition compares the name under which the module runs."""
+    """Return whether a condition reads ``__name__``."""
     return any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(test))
 
 
@@ -126,7 +126,7 @@ def is_generator_function(node: ast.AST) -> bool:
 
 
 def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderObject]:
-    """Yield the loaders of a value, and those in its containers."""
+    """Yield the loaders in a value and in its containers."""
     for thing in value:
         match thing:
             case LoaderObject() as loader:
@@ -139,19 +139,19 @@ def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderObject]:
 
 
 def possible_texts(value: Value) -> list[str]:
-    """Return the possible texts of a value, or those of a path; of some texts only the end is known."""
+    """Return the texts that a value, or a path in it, may be. Some of them are only the end of a text."""
     found = [one.value for one in value if isinstance(one, Constant) and isinstance(one.value, str)]
     paths = (one.cells.get(0, ()) for one in value if isinstance(one, Instance) and one.cls == "pathlib.Path")
     return found + [text for path in paths for text in possible_texts(path)]
 
 
 def as_end_of_text(value: Value) -> Value:
-    """Return a value as the end of a text that is built from parts."""
+    """Return a value that stands for all texts that end with a text of ``value``."""
     return tuple(Constant(text, is_whole=False) for text in possible_texts(value)) or UNKNOWN
 
 
 def with_place(value: Value, path: str, node: ast.expr) -> Value:
-    """Return the value; modules and standard streams in it get the place where they are named."""
+    """Return the value, with ``node`` as the place of modules and standard streams in it."""
     if not any(isinstance(thing, _NAMED) for thing in value):
         return value
     place = CreationPlace(path, node)
@@ -166,7 +166,7 @@ def with_place(value: Value, path: str, node: ast.expr) -> Value:
 
 
 def only_container_key(keys: Value) -> object:
-    """Return the only possible key of a value; ``None`` if it is not known."""
+    """Return the key if a value has only one possible key; else ``None``."""
     match keys:
         case (Constant(value=str() | int() as key, is_whole=True),):
             return key
@@ -174,7 +174,7 @@ def only_container_key(keys: Value) -> object:
 
 
 def truth_value(value: Value) -> bool | None:
-    """Return whether a value is true; None if that is not certain."""
+    """Return whether a value is true; None if the value may be true or false."""
     answers = {_is_true(thing) for thing in value}
     return answers.pop() if len(answers) == 1 else None
 
@@ -189,7 +189,7 @@ def _is_true(thing: AbstractObject) -> bool | None:
 
 
 def comparison_result(left: AbstractObject, op: ast.cmpop, right: AbstractObject) -> bool | None:
-    """Return the result of comparing two objects, if it is certain."""
+    """Return the result of a comparison of two objects; None if the result is not certain."""
     negated = isinstance(op, ast.IsNot | ast.NotEq)
     match left, right:
         case Constant(value=first, is_whole=True), Constant(value=second, is_whole=True):

@@ -1,4 +1,4 @@
-"""The nodes of a text, found again after the text was rewritten."""
+"""Find nodes of a text again after a rewrite of the text."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def line_and_column(node: ast.AST) -> tuple[int, int]:
 
 
 class NodesAfterRewrite:
-    """The nodes of a text, found again after the text was rewritten.
+    """The nodes of an original text, which it finds in the rewritten text.
 
-    A definition is the same if its name is the same, a loop if its head is, and any other node if its structure is.
-    Rewriting removes nodes and keeps the order of the rest. The time is linear in the size of the text.
+    Two definitions are the same if they have the same name. Two loops are the same if they have the same header, and
+    other nodes if they have the same structure. A rewrite removes nodes and keeps the order of the remaining nodes. The
+    time is linear in the size of the text.
 
     Args:
         before: the text that contains the nodes.
@@ -41,7 +42,7 @@ class NodesAfterRewrite:
         self._after = lru_cache(maxsize=1)(self._read)
 
     def find(self, node: ast.AST, now: str) -> ast.AST | None:
-        """Return the node of ``now`` for ``node`` of the original text; None if it is gone."""
+        """Return the node of ``now`` for ``node`` of the original text; None if the rewrite removed the node."""
         numbers = self._numbers if node in self._numbers else self._number_nodes(node)
         number = self._identity(node, numbers)
         left = self._after(now).get(number)
@@ -52,7 +53,7 @@ class NodesAfterRewrite:
         return self._by_number(tree, self._number_nodes(tree))
 
     def _number_nodes(self, tree: ast.AST) -> _Numbers:
-        """Return a number for each node at or below ``tree``; nodes of equal structure have equal numbers."""
+        """Return a number for each node at or below ``tree``. Nodes of equal structure have equal numbers."""
         numbers: _Numbers = {}
 
         def part(value: object) -> object:

@@ -1,7 +1,7 @@
-"""Abstract objects: the possible values of expressions, and the contents of each object.
+"""Define abstract objects, which stand for the objects that a program may create, and their contents.
 
-A value is a tuple of the possible objects of an expression. It contains ``UNKNOWN`` if the object may be one that is
-not modelled.
+A value is a tuple of the objects that an expression may have. It contains ``UNKNOWN`` if the expression may have an
+object that the analysis does not model.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = [
     "unite_values",
 ]
 
-#: Largest number of objects of a value; further objects are dropped.
+#: Largest number of objects in a value. Further objects are dropped.
 _MOST = 24
-#: Largest number of classes in the order of a class.
+#: Largest number of classes in the method resolution order of a class.
 _MOST_BASES = 64
 
 
@@ -69,13 +69,13 @@ class _Unknown(AbstractObject):
 
 
 _UNKNOWN = _Unknown()
-#: Any object that is not modelled.
+#: The value of expressions that the analysis does not model.
 UNKNOWN: Value = (_UNKNOWN,)
 
 
 @dataclass(frozen=True)
 class Constant(AbstractObject):
-    """A literal. For a string that is built from parts: its last part, with ``is_whole`` false."""
+    """A literal. If the code builds a string from parts, ``value`` is the last part, and ``is_whole`` is False."""
 
     value: object
     is_whole: bool = True
@@ -87,14 +87,15 @@ class AbstractScope:
 
     Attributes:
         path: the file.
-        around: the enclosing scope, which has the names that this scope lacks.
+        around: the enclosing scope, in which names are looked up that this scope does not define.
         kind: ``module``, ``class``, ``function`` or ``comprehension``.
         cells: the values of the names.
-        elsewhere: names that a statement declares ``global`` or ``nonlocal``, and the scope that has them.
+        elsewhere: names that a statement declares ``global`` or ``nonlocal``, each with the scope that defines the
+            name.
         stars: libraries from which all names are imported.
         returned: the value that a call returns.
         yielded: the value that a call yields.
-        caller: for ``super()``: the class whose method runs, and its object.
+        caller: the class whose method runs, and the method's object, for ``super()``; None outside of methods.
     """
 
     path: str
@@ -130,9 +131,9 @@ class FunctionObject(AbstractObject):
         scope: the scope of the definition.
         defaults: the values of parameters that have a default.
         owner: the class in whose body it is defined.
-        is_named: whether a decorator sets its name to that of another function, which workers may find.
+        is_named: whether a decorator may rename the function after a function that workers find by name.
         wraps: the kind of method: ``property``, ``staticmethod``, ``classmethod`` or ``contextmanager``, or "".
-        cells: attributes that are set on it.
+        cells: the attributes of the function.
     """
 
     place: CreationPlace
@@ -145,7 +146,7 @@ class FunctionObject(AbstractObject):
 
     @property
     def unwrapped(self) -> FunctionObject:
-        """Return the function that decorators of the project have wrapped; without such decorators, this function."""
+        """Return the function that decorators of the project wrap; without such decorators, this function itself."""
         inner = next((one for one in self.cells.get("__wrapped__", ()) if isinstance(one, FunctionObject)), None)
         return self if inner is None else inner.unwrapped
 
@@ -162,7 +163,7 @@ class ClassObject(AbstractObject):
         body: the names of its body.
         fields: the fields of a dataclass or named tuple, in order.
         may_be_replaced: whether a decorator may return another class.
-        order: the class and its bases in method resolution order, cut off after a largest number of classes.
+        order: the class and its bases in method resolution order, at most ``_MOST_BASES`` classes.
         is_dataset: whether a base is a dataset of a library.
     """
 
@@ -186,12 +187,12 @@ class ClassObject(AbstractObject):
 
 @dataclass(eq=False)
 class Instance(AbstractObject):
-    """An object of a class of the project, or of a library's class that stores its arguments.
+    """An object whose class belongs to the project, or to a library and stores its arguments.
 
     Attributes:
         place: the call that creates the object.
         cls: its class, or the qualified name of a library's class.
-        cells: its attributes; arguments that a library's class stores are under their name or position.
+        cells: its attributes. An argument that a library's class stores has its name or position as key.
         loader: the loader, if the object is a loader.
     """
 
@@ -203,7 +204,7 @@ class Instance(AbstractObject):
 
 @dataclass(eq=False)
 class Container(AbstractObject):
-    """A list, tuple, set, dict or other container: values by key or position; ``None`` is an unknown key."""
+    """A list, tuple, set, dict or similar, with values by key or position. The key ``None`` means an unknown key."""
 
     kind: str
     cells: Cells = field(default_factory=dict)
@@ -211,7 +212,7 @@ class Container(AbstractObject):
 
 @dataclass(eq=False)
 class BoundMethod(AbstractObject):
-    """A function bound to an object; for objects that are not of the project, only its name."""
+    """A function bound to an object, or the name of a method whose function is not known."""
 
     owner: AbstractObject
     function: FunctionObject | str
@@ -220,7 +221,7 @@ class BoundMethod(AbstractObject):
 
 @dataclass(frozen=True)
 class ModuleObject(AbstractObject):
-    """A module: its path in the project, or its name if a library has it; and the expression that names the module."""
+    """A module, by its path if it belongs to the project, else by its name. An expression at ``place`` names it."""
 
     name: str
     is_own: bool
@@ -229,7 +230,7 @@ class ModuleObject(AbstractObject):
 
 @dataclass(frozen=True)
 class ImportedName(AbstractObject):
-    """An imported name, which is looked up at its use: the importing file, and the name from the root."""
+    """An imported name, which is looked up when code uses it: the path of the importing file, and the absolute name."""
 
     path: str
     name: str
@@ -247,7 +248,7 @@ _LATER = "open it on first use in the worker, and drop it in `__getstate__`"
 
 
 class UnpicklableKind(Enum):
-    """Kinds of objects that workers cannot get: description, effect in workers, advice."""
+    """Kinds of objects that workers cannot get. Each value has a description, the effect in workers, and advice."""
 
     FILE = ("an open file", "cannot be pickled, and forked workers share its file position", _LATER)
     ARCHIVE = (
@@ -315,8 +316,8 @@ class UnpicklableLibraryObject(AbstractObject):
     Attributes:
         place: the code that creates it.
         kind: the kind of object.
-        items: the values that iteration over it, or ``with``, yields.
-        part: the part of the object, if its parts differ: for example a file, or a variable in the file.
+        items: the value of each item in an iteration over the object, or the value in ``with … as``.
+        part: the part that the object is, such as a file, or a variable in a file; "" if the kind has no parts.
     """
 
     place: CreationPlace
@@ -327,12 +328,12 @@ class UnpicklableLibraryObject(AbstractObject):
 
 @dataclass(eq=False)
 class LoaderObject(AbstractObject):
-    """The arguments of a loader, and its uses.
+    """A loader with its arguments.
 
     Attributes:
         place: the call that builds it.
         arguments: values by parameter.
-        replaced_by: the call that builds another loader from the arguments of this one, such as accelerate's `prepare`.
+        replaced_by: the call that builds another loader from this loader's arguments, such as accelerate's `prepare`.
     """
 
     place: CreationPlace
@@ -341,13 +342,13 @@ class LoaderObject(AbstractObject):
 
     @property
     def may_have_workers(self) -> bool:
-        """Return whether the loader's number of workers is not provably 0."""
+        """Return whether the loader may have workers: its number of workers is not provably 0."""
         counts = self.arguments.get("num_workers", ())
         return not all(isinstance(one, Constant) and one.value in (0, None) for one in counts)
 
     @property
     def sends_to_workers(self) -> bool:
-        """Return whether the dataset may be pickled for workers: the loader may have workers that are not forked."""
+        """Return whether the dataset may be pickled, because the loader may have workers that are not forked."""
         context = self.arguments.get("multiprocessing_context", ())
         is_forked = context and all(isinstance(one, Constant) and one.value == "fork" for one in context)
         return self.may_have_workers and not is_forked
