@@ -145,7 +145,7 @@ def next_commands(path: Path) -> list[str]:
         start = f"chirp-migrate init-workload {place}"
         return [f"Next: read it ({shown}), then: {start}", f"Then fill in chirp_verify.py, and run: {verify}"]
     except ChirpMigrateError:
-        pass  # verify reports errors in its settings
+        pass  # ``verify`` reports errors in its own settings
     return [f"Next: read it ({shown}), then: {verify}"]
 
 
@@ -153,8 +153,8 @@ def next_commands(path: Path) -> list[str]:
 def explain_interruption(path: Path) -> Iterator[None]:
     """Add information to errors in a ``with`` block.
 
-    If the run is refused because another run was applied meanwhile, the new message names the other run. After Ctrl-C,
-    the message describes the state of the project.
+    If another process applied a run during the block, the error of a refused run names the other run. After Ctrl-C, the
+    message describes the state of the project.
     """
     root = journal_root(path) if path.exists() else None
     before = _applied_runs(root)
@@ -190,7 +190,7 @@ def _applied_runs(root: Path | None) -> frozenset[str]:
 def apply_plan(
     request: PlanRequest, plan: Plan, output: Output, *, edited: frozenset[str], allow_dirty: bool, wait_s: float = 0.0
 ) -> CommitResult:
-    """Make the last checks, write the files of a plan, and record the run in the journal of the project.
+    """Check a plan for the last time, write its files, and record the run in the journal of the project.
 
     Returns:
         The result, with paths relative to the project (see :func:`journal_root`).
@@ -219,7 +219,7 @@ def check_version_pins(plan: Plan) -> None:
     """Check that the project can be installed together with the runtime, if the plan needs the runtime.
 
     Raises:
-        WriteRefused: the project pins versions that the runtime does not work with.
+        WriteRefused: the project pins versions that the runtime does not support.
     """
     if problem := _pin_problem(plan):
         raise WriteRefused(

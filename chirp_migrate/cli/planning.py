@@ -30,7 +30,7 @@ __all__ = ["PlanRequest", "looking_options", "make_plan", "planning_options", "r
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """The options for planning on a command line; the help of ``apply`` describes them. None: the option is not set."""
+    """The options for planning on a command line (see the help of ``apply``); None for an option that is not set."""
 
     path: Path
     select: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ def read_plan_file(file: Path, request: PlanRequest) -> PlanFile:
     """Return the plan in ``file`` for the project of the request.
 
     Raises:
-        UsageProblem: the file cannot be read or is not a plan, or the command line has options for making a new plan.
+        UsageProblem: the file cannot be read or is not a plan, or the command line also has options for a new plan.
         WriteRefused: files of the project have changed since the plan was made.
     """
     if not request.is_bare:

@@ -1,4 +1,4 @@
-"""``chirp-migrate review PATH``: show each hunk and read the user's decision as a line, also from a pipe."""
+"""``chirp-migrate review PATH``: show each hunk, and read the user's decision from a terminal or a pipe."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ def review(
     begun = len(session.choices)
     total = pluralize(len(session.items), "hunk")
     screen.line(f"{total} to decide on" + (f", {begun} of them decided before." if begun else ".") + " ? explains.")
-    if not plan_file.exists():  # report that the file cannot be written before the first question
+    if not plan_file.exists():  # before the first question, so that an error loses no decisions
         _save_decisions(plan_file, found.plan, session)
     interrupted = False
     try:
         _review_items(session, screen, lambda: _save_decisions(plan_file, found.plan, session))
-    except KeyboardInterrupt:  # has the effect of `q`, with another exit code
+    except KeyboardInterrupt:  # same effect as `q`, but another exit code
         interrupted = True
         click.echo("\nchirp-migrate: interrupted", err=True)
     accepted = sum(choice.accepted for choice in session.choices.values())
@@ -139,7 +139,7 @@ def review(
         check_version_pins(selected)
     with explain_interruption(path):
         result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
-    # -q and -v are for the review only, and not for the output of the apply.
+    # -q and -v apply to the output of the review, and not to the output of the apply.
     plain = replace(output, quiet=False, verbose=False).screen()
     applied.show_applied(selected.seen_from(journal_root(path)), result, path, plain, next_commands(path))
     if refused:
@@ -159,7 +159,7 @@ def _ask(screen: Screen, question: str) -> str | None:
 def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFile:
     """Return the plan to review: the plan in the file if the sources are unchanged, else a new plan.
 
-    The new plan keeps the decisions on hunks that are equal to hunks of the plan in the file.
+    A new plan keeps the decisions on hunks that are equal to hunks of the plan in the file.
     """
     if request.path.suffix == ".json":
         raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {quote(str(request.path))}")

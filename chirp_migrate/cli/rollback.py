@@ -97,8 +97,8 @@ def rollback(
     with output.progress("locking the journal") as step:
         interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
         if interrupted is not None:
-            # The interrupted run is undone now. Undo an earlier run only if an option names it. The option may also
-            # name the interrupted run, which no longer exists.
+            # The interrupted run is undone now. Undo an earlier run only if an option names the earlier run. The option
+            # may also name the interrupted run, which is no longer applied.
             standing = [run.number for run in applied_runs(root)]
             only = only if only in standing else None
             first = None if first is None else next((number for number in standing if number >= first), None)

@@ -200,7 +200,7 @@ def tune(
 
 
 def _config_path(root: Path, given: Path) -> Path:
-    """Return ``given`` if it exists, else the same path relative to the root of the project if that exists."""
+    """Return ``given``; if only the same path relative to the root of the project exists, return this path."""
     return given if given.exists() or not (root / given).exists() else root / given
 
 

@@ -276,7 +276,7 @@ def _run_verification(
 
 
 def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
-    """Return a sentence with the number of loading problems that were seen, and the command that shows them."""
+    """Return a sentence with the number of recorded loading problems, and the command that shows the problems."""
     checks = ", ".join(dict.fromkeys(one.check for one in report.problems))
     context = click.get_current_context()
     words = [f"--workload={context.params['workload']}"] if context.params["workload"] else []
@@ -295,7 +295,7 @@ def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
 
 
 def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
-    """Write the report to the file of ``--json`` and to the journal; return a sentence if the latter fails."""
+    """Write the report to the file of ``--json`` and to the journal; return a sentence if the journal has an error."""
     output.write(report)
     return store_verdict(root, report)
 

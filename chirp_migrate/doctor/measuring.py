@@ -35,7 +35,7 @@ def measure_worker_counts(
         progress: called with the progress.
 
     Returns:
-        The best number of workers; None if the time is too short, or if it is uncertain whether the number is better.
+        The best number of workers; None if the time is too short to find the best number.
 
     Raises:
         TaskNotPossible: the loader cannot be measured, because its dataset is a stream.

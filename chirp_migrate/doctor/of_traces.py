@@ -37,7 +37,7 @@ def find_problems_in_traces(
 
 
 def _recording(label: str, traces: Sequence[LoaderPassTrace], has_own_data: bool) -> Recording:
-    """Convert the loader passes of an entry point to a recording. The number of a loader replaces its unknown line."""
+    """Convert the loader passes of an entry point to a recording, in which loaders have numbers instead of lines."""
     seen = Recording(label, has_own_data=has_own_data)
     numbers: dict[int, int] = {}
     datasets: dict[tuple[str, int], int] = {}
@@ -80,7 +80,7 @@ def _loader(number: int, dataset: int, one: LoaderPassTrace) -> LoaderInfo:
 
 
 def _tasks(one: LoaderPassTrace) -> list[BatchRecord]:
-    """Return the batches of a pass. The name of a sample is its index in the innermost dataset, if that is known."""
+    """Return the batches of a pass. The name of a sample contains its index in the innermost dataset, if known."""
     names = [f"{one.base} {index}" for index in one.base_indices] if " " in one.base else []
     ends = pairwise(accumulate(one.sizes, initial=0))
     return [

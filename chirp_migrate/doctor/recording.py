@@ -73,7 +73,7 @@ class LoaderInfo(msgspec.Struct):
             or if the number is not known.
         held_bytes: bytes of the tensors, arrays and pandas tables in the dataset.
         objects: attribute path of a large container in the dataset → number of its Python objects.
-        functions: name of a function with which the dataset reads samples → line that defines it.
+        functions: name of a function with which the dataset reads samples → line that defines the function.
         unguarded: line of the main script that starts workers and would run again in each worker; empty if there is no
             such line, if workers are forked, or if objects of the loader cannot be pickled.
     """
@@ -420,9 +420,9 @@ class Recording(msgspec.Struct):
         return list(found.values())
 
     def training_series(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Group the training passes by dataset and loader; keep only passes with the first model, and no streams.
+        """Group the training passes by dataset and loader, without streams and without passes with a second model.
 
-        Another model may belong to another run, which may begin with the same seed on purpose.
+        A second model may belong to a second training, which may begin with the same seed on purpose.
         """
         found = []
         for series in self.series():

@@ -65,7 +65,7 @@ def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
             replace(request.discovery, entry_points=tuple(replace(entries[0], name=n) for n in names)), request.select
         )
         parent.send(PartialResult(NAMES, [entry.name for entry in entries]))
-    # Entry points that doctor finds train on synthetic samples, and a few of them show what loaders do.
+    # Entry points that doctor finds train on synthetic samples. A few samples are enough to show what loaders do.
     is_found = entries[0].source is TrainingSource.FOUND
     sizes = request.sizes.for_watched_run() if is_found else request.sizes
     with wrap_user_code_errors("the model"):
@@ -135,7 +135,7 @@ def _measure(slow: _Slow, seconds: float, parent: Parent) -> None:
 
 
 def _from_code_of(tree: Path, error: BaseException) -> BaseException:
-    """Return the error with a traceback that begins in the user's code, the files in ``tree``."""
+    """Return the error with a traceback that begins in the user's code (the files in ``tree``)."""
     frames = error.__traceback__
     while frames is not None and not Path(frames.tb_frame.f_code.co_filename).is_relative_to(tree):
         frames = frames.tb_next

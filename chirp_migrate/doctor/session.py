@@ -46,7 +46,7 @@ def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> Doctor
 
     Raises:
         UsageProblem: no entry point is selected, no entry point takes a batch from a PyTorch loader, or the settings
-            name a command (``doctor`` cannot see its loaders).
+            name a command, whose loaders ``doctor`` cannot watch.
         WorkloadFailed: the user's code failed before any entry point began, or no problem was found and no entry
             point took batches without an error.
     """
@@ -77,7 +77,7 @@ def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> Doctor
 
 
 class _Watching:
-    """Runs a child process; if an entry point crashes it, a new process continues with the next entry point."""
+    """Runs a child process. If an entry point crashes the process, a new process runs the remaining entry points."""
 
     def __init__(self, request: DoctorTask, progress: Progress) -> None:
         self._request, self._progress = request, progress

@@ -1,7 +1,7 @@
 """Assign each changed line of a file to the hunk that changed it, to show the lines before and after.
 
-The edits of a hunk determine the lines that it changes. Imports that were added, and dead code that was removed, belong
-to no hunk: a comparison of the texts finds these lines. A notebook consists of its code cells.
+The edits of a hunk determine the lines that the hunk changes. Added imports and removed dead code belong to no hunk. A
+comparison of the texts finds these lines. The lines of a notebook are the lines of its code cells.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class FileLines:
     def placed_after(self, finding: Finding) -> Finding:
         """Return the finding with its line number after the changes.
 
-        If the line was rewritten, the result has the most similar line that the same hunk added.
+        If the line was rewritten, the result has the number of the most similar line that the same hunk added.
         """
         at = next((n for n, line in enumerate(self._lines) if self._is_at(finding, line)), None)
         if at is None:
@@ -148,7 +148,7 @@ class FileLines:
         return self._lines[max(added, key=likeness)].after if added else None
 
     def _next_after(self, at: int) -> int | None:
-        """Return the number of the first remaining line at or below ``at``; if none remains, of the last line above."""
+        """Return the number of the first remaining line from ``at`` on, or else of the last remaining line above."""
         following = (line.after for line in (*self._lines[at:], *reversed(self._lines[:at])))
         return next((number for number in following if number is not None), None)
 
@@ -225,7 +225,7 @@ class _FileText:
         return None if line is None else self.places[line - 1]
 
     def words(self, line: int) -> tuple[Word, ...]:
-        """Return the tokens of a line with their kinds. A line with a magic, or not of Python, is a single token."""
+        """Return the tokens of a line with their kinds. A line that is not Python, such as a magic, is one token."""
         words, text = self._words[line - 1] if line <= len(self._words) else (), self.lines[line - 1]
         return words if "".join(word for _, word in words) == text else (("", text),)
 

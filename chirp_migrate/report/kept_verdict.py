@@ -31,7 +31,7 @@ def hashes_of_written_files(root: Path) -> dict[str, str | None]:
 def store_verdict(root: Path, report: VerifyReport) -> str | None:
     """Store the document of ``verify`` in the journal, in place of an earlier document.
 
-    A project without an applied run has no journal, and nothing is stored.
+    If the project has no applied run and so no journal, nothing is stored.
 
     Args:
         root: the verified project, with links resolved.

@@ -185,7 +185,7 @@ def _run_details(
 def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLookup:
     """Return a function that returns the bytes of a file before and after a run, by its path in the plan.
 
-    The journal has paths with links resolved, so it may name the file by another path.
+    The journal has paths with links resolved, so the path of a file may differ between journal and plan.
     """
     paths = {file.path for file in run.files}
     linked = {(file.sha256_before, file.sha256_after): file.path for file in run.files if file.path not in planned}
@@ -217,7 +217,7 @@ def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]
 def _last_result(
     runs: Sequence[JournalRun], name: str, read: Callable[[bytes], _Document]
 ) -> tuple[_Document | None, int | None]:
-    """Return the last stored document of ``verify`` or ``doctor``, and the number of the run that it is stored with."""
+    """Return the last document of ``verify`` or ``doctor``, and the number of the run with which it is stored."""
     command = Path(name).stem
     for run in reversed(runs):
         data = run.document(name)

@@ -1,4 +1,4 @@
-"""Apply the decisions of a review to a plan: remove refused hunks and change edited hunks; all others stay the same."""
+"""Apply the decisions of a review to a plan: remove refused hunks, and change edited hunks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["WHOLE_FILE", "Choices", "HunkChoice", "HunkId", "apply_choices", "hu
 #: Identifies a hunk in a plan: the path of its file, and its number in this file.
 HunkId = tuple[str, int]
 
-#: Stands for the number of a hunk if the decision is on a whole file, which is added or not changed by rules.
+#: Stands for the number of a hunk if the decision is on a whole file, such as an added file.
 WHOLE_FILE = 0
 
-#: Notes of files that provide the runtime, which are useless if no other written file imports the runtime.
+#: Notes of files that provide the runtime. These files are useless if no other written file imports the runtime.
 _SERVANTS = frozenset({"dependency", "vendor"})
 
 

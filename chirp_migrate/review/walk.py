@@ -1,4 +1,4 @@
-"""Go over a plan hunk by hunk: show the diff of the current hunk, take a decision, and find the next hunk."""
+"""Review a plan hunk by hunk: create the diff of the current hunk, store the decision, and find the next hunk."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Review:
 
     @property
     def current(self) -> ReviewItem | None:
-        """Return the current item, which is the next one to decide on; None if all items are decided."""
+        """Return the current item, on which the user decides next; None if all items are decided."""
         return self.items[self._position] if self._position < len(self.items) else None
 
     @property
@@ -96,7 +96,7 @@ class Review:
         return sum(item.id not in self.choices for item in self.items)
 
     def decide(self, accepted: bool) -> None:
-        """Accept or refuse the current item, and go to the next item that is not decided."""
+        """Accept or refuse the current item, and move to the next item that is not decided."""
         self._choose(self.decided_with(self._here()), accepted)
         self._advance()
 
@@ -111,14 +111,14 @@ class Review:
         return self._decide_all(accepted, (item for item in self.items if item.kind == kind))
 
     def back(self) -> bool:
-        """Go back to the previous item; return False if the current item is the first."""
+        """Move back to the previous item; return False if the current item is the first."""
         if self._position == 0:
             return False
         self._position -= 1
         return True
 
     def edit(self, edits: tuple[Edit, ...]) -> None:
-        """Accept the current item with the edits of the user in place of its own.
+        """Accept the current item with the edits of the user in place of the edits of the hunk.
 
         Raises:
             InvalidEdit: the file would no longer be valid Python.
@@ -143,7 +143,7 @@ class Review:
             self.choices[one.id] = HunkChoice(accepted, before.edits if before is not None and accepted else None)
 
     def _advance(self) -> None:
-        """Go to the next undecided item; after the last item, continue with the first."""
+        """Move to the next undecided item; after the last item, continue with the first item."""
         order = [*range(self._position + 1, len(self.items)), *range(self._position + 1)]
         self._position = next((n for n in order if self.items[n].id not in self.choices), len(self.items))
 
@@ -205,9 +205,9 @@ def _items(plan: Plan) -> Iterator[ReviewItem]:
 
 
 def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
-    """Return, for each item, all items that must be decided together with it.
+    """Return, for each item, all items that must be decided together with this item.
 
-    These are the items whose hunks name the same calls in ``together``, directly or through other items.
+    Two items belong together if their hunks name the same call in ``together``, directly or through other items.
     """
     first: dict[str, int] = {}
     pairs = [

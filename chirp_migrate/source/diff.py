@@ -1,7 +1,7 @@
 """Write plans as unified diffs that ``patch -p1`` and ``git apply`` accept.
 
-A diff is a string. Bytes of a file that are not UTF-8 appear in it as surrogates (PEP 383), so callers encode it with
-``errors="surrogateescape"``.
+A diff is a string. Bytes of a file that are not UTF-8 appear in the diff as surrogates (PEP 383), so callers must
+encode the diff with ``errors="surrogateescape"``.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def diff_hunks_of_lines(before: Sequence[str], after: Sequence[str]) -> Iterator
 
 
 def _hunk_range(start: int, stop: int) -> str:
-    """Return a range of lines as the ``@@`` line of a hunk has it: first line, counted from 1, and number of lines.
+    """Return a range of lines in the form of an ``@@`` line: first line, counted from 1, and number of lines.
 
     For an empty range, the first number is the number of the line above the hunk.
     """

@@ -1,4 +1,4 @@
-"""Find out from git which files of a project it ignores, and which files have uncommitted changes."""
+"""Find out which files of a project git ignores, and which files have uncommitted changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chirp_migrate.errors import WriteRefused
 
 __all__ = ["ignored_paths", "refuse_uncommitted_changes", "run_git", "uncommitted_paths"]
 
-#: Largest number of paths in one call of git. With it, the command line stays well below any limit on its length.
+#: Largest number of paths in one call of git, so that the command line is much shorter than any system's limit.
 _PATHS_A_CALL = 200
 
 
@@ -23,7 +23,7 @@ def refuse_uncommitted_changes(root: Path, paths: Iterable[str]) -> None:
     function does nothing outside a work tree, and if git is not installed.
 
     Raises:
-        WriteRefused: files have such changes (the error lists them), or git cannot read the repository.
+        WriteRefused: files have such changes (the message lists the files), or git cannot read the repository.
     """
     changed = uncommitted_paths(root, paths)
     if changed:
@@ -34,7 +34,7 @@ def refuse_uncommitted_changes(root: Path, paths: Iterable[str]) -> None:
 
 
 def uncommitted_paths(root: Path, paths: Iterable[str]) -> list[str]:
-    """Return those of ``paths``, sorted, that are modified, staged or untracked in their git work tree.
+    """Return the modified, staged and untracked files among ``paths``, sorted.
 
     Raises:
         WriteRefused: git is installed but cannot read the repository.
@@ -78,7 +78,7 @@ def ignored_paths(root: Path) -> frozenset[str]:
 def _resolve_link(root: Path, path: str) -> str:
     """Return ``path`` with all symbolic links resolved; unchanged if its target is outside ``root``.
 
-    For a link, git stores only the name of the target, so only the target's own path shows changes of its bytes.
+    For a link, git stores only the name of the target. To find changes of the target, git needs the path of the target.
     """
     top, real = Path(os.path.realpath(root)), Path(os.path.realpath(root / path))
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else path
@@ -123,7 +123,7 @@ def run_git(
         stdin: standard input of git.
         fetch: whether git may download objects that a partial clone lacks.
     """
-    # A git hook sets variables that would direct git to another repository than the one that contains the folder.
+    # A git hook sets variables with which git would use the repository of the hook, and not the one of the folder.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = {**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
     if not fetch:

@@ -59,7 +59,7 @@ class CodeCell:
 
         Args:
             text: the new code.
-            raw: raw text of the whole notebook. Unchanged lines of code keep the JSON escapes that they have in it.
+            raw: raw text of the whole notebook. Unchanged lines of code keep the JSON escapes of the raw text.
         """
         whole = isinstance(self.value, str)
         spans = [(self.start, self.end)]
@@ -158,9 +158,9 @@ def _nested_value(value: Any, *keys: str | int) -> object:
 
 
 def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
-    """Parse the JSON value at offset ``at``, and return it with the offset after it.
+    """Parse the JSON value at offset ``at``, and return the value and the offset of its end.
 
-    For a container that ``shape`` describes, the value is a dictionary of its members with their spans.
+    For a container that ``shape`` describes, the value is a dictionary of the members with their spans.
 
     Raises:
         json.JSONDecodeError: the text is not valid JSON, or a key occurs twice.
@@ -186,7 +186,7 @@ def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
 
 
 def _offset_after(raw: str, at: int, mark: str) -> int:
-    """Return the offset after ``mark`` and the white space that follows it."""
+    """Return the offset after ``mark`` and the following white space."""
     if not raw.startswith(mark, at):
         raise json.JSONDecodeError(f"Expecting {mark!r}", raw, at)
     return _skip_white_space(raw, at + 1)

@@ -35,9 +35,9 @@ class CommitResult:
         applied: files that were written, in the order of the plan.
         skipped: files that were skipped because this user may not write them.
         run: number of the run, such as ``0001``; empty if no file had to be written.
-        linked: paths of written files that had further hard links. The other links keep the old bytes and are now
+        linked: paths of written files that had further hard links. The other hard links keep the old bytes, and are now
             separate files.
-        found: one sentence about an interrupted run that was recovered first; None if there was no such run.
+        found: one sentence on an interrupted run that was recovered first; None without an interrupted run.
     """
 
     applied: tuple[FilePlan, ...]
@@ -56,10 +56,11 @@ def commit_plan(
 ) -> CommitResult:
     """Write all files of ``plan``, or none.
 
-    The journal is on disk before the first file changes. Each file is replaced atomically. It keeps its mode, and its
-    owner if this user may set the owner. If a file is a symbolic link, its target is replaced, provided that the target
-    is below the root. Other hard links to a file keep the old bytes. New files are written first, so that the project
-    can be imported at every moment. If the process is killed, :func:`.recovery.recover` restores all files.
+    The journal is on disk before the first file changes. Each file is replaced atomically. The new file has the mode of
+    the old file, and the owner of the old file if this user may set the owner. If a file is a symbolic link, its target
+    is replaced, which must be below the root. Other hard links to a file keep the old bytes. New files are written
+    first, so that the project can be imported at every moment. If the process is killed, :func:`.recovery.recover`
+    restores all files.
 
     Args:
         plan: the plan to write; files that would not change are omitted.
@@ -164,9 +165,9 @@ def _can_create_file(root: Path, path: str) -> bool:
 
 
 def _unwritable(place: Path) -> str | None:
-    """Return why this user should not write to ``place``; None if this user may.
+    """Return why this user should not write to ``place``; None if this user may write.
 
-    A read-only mode also counts for root, although root could write to the file.
+    For the user root, a file with a read-only mode counts as not writable, too.
     """
     if place.exists() and not (place.stat().st_mode & stat.S_IWUSR and os.access(place, os.W_OK)):
         return "it is read-only; make it writable and run apply again"

@@ -1,7 +1,7 @@
 """A lock that permits only one process of this program at a time in a project.
 
-It is a file lock of the operating system, so it is released when the process ends. The text in the file, a process
-number and a machine, only names the process that holds the lock.
+The lock is a file lock of the operating system, so the system releases the lock when the process ends. The text in the
+file only names the process that holds the lock: its number and its machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
 _IN_USE = 32
 _UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
-#: How often other processes may remove or create the folder meanwhile, before it counts as locked.
+#: Number of attempts to create the folder and the lock file, which other processes may remove meanwhile.
 _ATTEMPTS = 50
 
 #: Seconds between two attempts to take a lock that another process holds.
@@ -48,7 +48,7 @@ def hold_lock(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
         wait_s: seconds to wait for another process that holds the lock.
 
     Raises:
-        WriteRefused: another process holds the lock, also after ``wait_s``; or ``folder`` is a link or not a folder.
+        WriteRefused: another process still holds the lock after ``wait_s``, or ``folder`` is a link or not a folder.
         OSError: the folder or the lock cannot be written.
     """
     descriptor = _wait_for(folder, wait_s)
@@ -72,7 +72,7 @@ def _wait_for(folder: Path, wait_s: float) -> int:
 
 
 class _HeldByOther(Exception):
-    """Another process holds the lock; the message names the process, if it is known."""
+    """Error: another process holds the lock. The message names the process if the process is known."""
 
     def __init__(self, folder: Path, holder: tuple[int, str] | None) -> None:
         who = "" if holder is None else f" (process {holder[0]} on {holder[1]})"

@@ -23,16 +23,16 @@ class MergeConflict(Exception):
 
 
 def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> bytes:
-    """Return ``edited`` with the changes applied that lead from ``base`` to ``other``, merged by ``git merge-file``.
+    """Apply the changes from ``base`` to ``other`` to ``edited`` with ``git merge-file``, and return the result.
 
     Args:
-        path: path of the file; its suffix shows whether a valid result is Python or, for a notebook, JSON.
+        path: path of the file; the suffix shows whether the result must be valid Python or valid JSON (a notebook).
         edited: the bytes of the file with later edits.
         base: the bytes before the later edits.
-        other: the bytes that ``base`` should become.
+        other: the bytes to restore, without the later edits.
 
     Raises:
-        Conflict: both changes edit the same lines, or the merged file is not valid.
+        MergeConflict: both changes edit the same lines, or the merged file is not valid.
         WriteRefused: git is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-merge-") as folder:

@@ -36,7 +36,7 @@ def recover(
         on_step: called for every restored file.
 
     Returns:
-        One sentence about the interruption and the recovery; None if no run was interrupted.
+        One sentence on the interruption and the recovery; None if no run was interrupted.
 
     Raises:
         WriteRefused: a file was edited after the interruption, or another process is running. Nothing is changed.
@@ -55,8 +55,8 @@ def recover_and_lock(
 ) -> Iterator[str | None]:
     """Recover from an interrupted run, and hold the lock of ``root`` during a ``with`` block.
 
-    The arguments are those of :func:`recover`, and the value of the ``with`` statement is its result. Links in ``root``
-    must be resolved.
+    The arguments are the arguments of :func:`recover`. The value of the ``with`` statement is the result of
+    :func:`recover`. Links in ``root`` must be resolved.
 
     Raises:
         WriteRefused, CommitFailed: :func:`recover` raises this error, or the lock cannot be written.
@@ -121,7 +121,7 @@ def _finish_leftovers(root: Path) -> str | None:
 def _needs_recovery(root: Path) -> bool:
     """Return whether recovery may be necessary.
 
-    Another process may be running, so the caller must take the lock and then check again.
+    Because another process may change the journal, the caller must take the lock and then check again.
     """
     if not os.path.lexists(journal_folder(root)):
         return False

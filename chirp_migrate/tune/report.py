@@ -71,7 +71,7 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
 
 
 def _is_shown(measured: CandidateMeasurement, comparison: SettingsComparison, loader: LoaderReport) -> bool:
-    """Return whether a configuration is shown without ``-v``: the pick, the best, the current one, or no workers."""
+    """Return whether a configuration is shown without ``-v``: the pick, the best, the current, or the main process."""
     way = measured.candidate
     return way in (loader.picked, loader.now) or way.alone or comparison.outcome is SettingsOutcome.BEST
 

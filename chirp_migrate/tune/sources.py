@@ -30,8 +30,8 @@ def subject_from_reference(reference: str, unaugmented: str, config: TuneConfig 
     """Build the dataset or loader that ``reference`` names.
 
     Args:
-        reference: ``MODULE:CALLABLE``, a dataset or loader, or a function or class that returns one. A function that
-            requires an argument gets the path of the configuration file.
+        reference: ``MODULE:NAME`` of a dataset or loader, or of a function or class that returns a dataset or loader. A
+            function that requires an argument gets the path of the configuration file.
         unaugmented: reference to the dataset without its augmentation; may be empty.
         config: the configuration file of the training; None without such a file.
         migrated: whether a dataset without a loader is measured with the loader of ``chirpid_patch``.
@@ -92,7 +92,7 @@ def subject_from_config(tree: Path, config: TuneConfig, migrated: bool) -> TuneS
 
 
 def _with_settings(subject: TuneSubject, config: TuneConfig | None) -> TuneSubject:
-    """Add the loader settings of the configuration file to ``subject``, and the names of the keys that set them."""
+    """Add the loader settings of the configuration file to ``subject``, with the names of the keys for messages."""
     if config is None:
         return subject
     names = {"num_workers": "data", "prefetch_factor": "data", "batch_size": "training"}
@@ -131,7 +131,7 @@ def _wants_one(function: Callable[..., Any]) -> bool:
 
 
 def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
-    """Return why the parameters of a function do not accept these arguments; an empty string if they do."""
+    """Return why the parameters of a function do not accept these arguments; an empty string if they accept them."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # the function has no signature

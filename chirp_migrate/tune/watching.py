@@ -1,4 +1,4 @@
-"""Run the beginning of a training, and record its loaders and how long it waits for each of them."""
+"""Run the beginning of a training, and record its loaders and how long the training waits for each loader."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WAITS_LITTLE = 0.05
 """If the training waits less than this share of its time for a loader, the loader is not measured."""
 
 _WATCHING_SHARE = 0.5
-"""Share of the time after which no more entry points start. Notes in the report name the others."""
+"""Share of the time after which no more entry points start. A note in the report names the omitted entry points."""
 
 _LEAST_S = 6.0
 """Smallest number of seconds that the measurement of one loader takes."""
@@ -66,7 +66,7 @@ class _LoaderGroup:
 
 
 class _LoaderWatch(Interception):
-    """Records the loaders of a training, and how long it waits for them, until the second epoch begins."""
+    """Records the loaders of a training, and how long the training waits for batches, until the second epoch begins."""
 
     def __init__(self, longest_s: float) -> None:
         super().__init__(self._watch)
@@ -132,7 +132,7 @@ def watch_loaders(
     Args:
         calls: label of an entry point → function that returns its training call.
         progress: called with the progress.
-        seconds: time limit for this function, which uses a part of it, and for the later measurement.
+        seconds: time limit for this function and the later measurement together.
         begin: called with the label of each entry point before it runs.
 
     Returns:

@@ -52,7 +52,7 @@ class VerificationResults:
         equivalence: the differences between the trainings of both versions.
         rounds: the timed rounds; empty if the trainings differ, because then nothing is timed.
         measured: name of the version → waits, memory and GPU use of its measured run.
-        spent_s: name of an activity of ``verify`` → seconds that it took.
+        spent_s: name of an activity of ``verify`` → seconds of the activity.
     """
 
     watched: WatchedRuns

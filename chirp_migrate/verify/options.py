@@ -31,7 +31,7 @@ MARGIN = 0.05
 """An entry point counts as slower if it takes longer by more than this share of the time before the migration."""
 
 LEAST_SAMPLES = 48
-"""Smallest number of samples with which entry points that are found automatically can split and train."""
+"""Smallest number of samples that automatically found entry points can split into training and validation samples."""
 
 _VERY_BUSY = 0.6
 """If other processes use more than this share of the CPUs, ``verify`` times half as many samples."""
@@ -60,7 +60,8 @@ class VerifyOptions:
         simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for no step.
         worker_counts: numbers of worker processes with which ``verify`` reads the migrated datasets; empty for none.
         extra_s: seconds that each version may spend on measurements of its datasets, in addition to training.
-        may_halve: whether a very busy machine times half as many samples; False if the user chose their number.
+        may_halve: whether ``verify`` times half as many samples on a very busy machine; False if the user chose the
+            number of samples.
     """
 
     sizes: WorkloadSizes = _SIZES
@@ -88,7 +89,7 @@ class VerifyOptions:
 
     @property
     def source(self) -> TrainingSource:
-        """Return what defines the training: the project's source, a hook, a script or a command."""
+        """Return what defines the training: the project's source, a workload function, a script or a command."""
         return TrainingSource.FOUND if self.entry is None else self.entry.source
 
     @property
@@ -155,7 +156,7 @@ def entry_points_for(tree: Path, root: Path, options: VerifyOptions, command: st
         command: name of the command that runs the training, for messages.
 
     Raises:
-        NoTrainingFound: no entry point is found, or the file of the hook does not exist.
+        NoTrainingFound: no entry point is found, or the file of the workload function does not exist.
     """
     if options.entry is None:
         found = find_entry_points(tree, options.model, command)
@@ -199,7 +200,7 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
 
 
 def _path_in(root: Path, script: str) -> str:
-    """Return the path of a script relative to ``root``, so that the script of a copy runs.
+    """Return the path of a script relative to ``root``, so that the path also refers to the script in a copy.
 
     Raises:
         UsageProblem: ``root`` does not contain the script.
@@ -227,7 +228,7 @@ def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Work
         for name in ("shape", "classes"):
             if name in said:
                 raise UsageProblem(f"the samples in {data} determine {name}: omit it.")
-        # This module imports NumPy, which the report does not need.
+        # The module ``arrays`` imports NumPy, which reports do not need.
         from chirp_migrate.training.workload.arrays import sizes_for_data
 
         sizes = sizes_for_data(sizes, data)

@@ -53,7 +53,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 @contextmanager
 def _errors_as_raised(entry: EntryPoint, stage: str) -> Iterator[None]:
-    """Return a context for code of the project, whose errors become :class:`UserCodeError` with the entry point."""
+    """Return a context that raises errors of the project's code as :class:`UserCodeError`, with the entry point."""
     try:
         yield
     except NamedObjectNotFound:
@@ -201,7 +201,7 @@ def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
     if entry.source in (TrainingSource.COMMAND, TrainingSource.SCRIPT) or entry.label in spec.repeats:
         return  # a script has no shorter run, and a command is a separate program
     if entry is not spec.entry_points[0] and entry.label not in spec.whole:
-        return  # its first epoch counts as start-up anyway
+        return  # the first epoch of this entry point counts as start-up anyway
     with AtMostTwoWorkers() as around:
         _run_training_call(spec, entry, few, spec.sizes.warm_up(), around)
     gc.freeze()
@@ -277,7 +277,7 @@ def _spending(spent: dict[str, float], what: str) -> Iterator[None]:
 
 
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
-    if entry.source is TrainingSource.SCRIPT:  # with a checkpoint of its last run, it would train less
+    if entry.source is TrainingSource.SCRIPT:  # a checkpoint of the previous run would shorten the training
         undo_writes_in_process(Path(spec.tree))
     seed_everything(sizes.seed)  # the user's workload function may create its model here
     with _errors_as_raised(entry, "import"):

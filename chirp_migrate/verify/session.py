@@ -145,7 +145,7 @@ def _time_versions(
     """Time both versions, compare results that the first round repeats, and then measure waits and memory."""
     before, after = found.watched.working("before"), found.watched.working("after")
     repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
-    # Entry points with a single training pass have no epochs, so that the whole call is timed.
+    # Entry points with a single training pass have no epochs, so the whole call is timed.
     whole = [label for label, one in before.items() if sum(trace.role == "train" for trace in one.traces) < 2]
     has_loaders = any(one.traces for one in before.values())
     measuring_s = _MEASURING_S + 2 * settings.extra_s if has_loaders and settings.measures else 0.0

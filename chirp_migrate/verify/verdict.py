@@ -19,7 +19,7 @@ __all__ = ["CombinedTiming", "Decision", "Judge", "Verdict", "combine_timings", 
 _NAMED = 4
 
 _NARROW = 0.05
-"""Half the length of the total's interval, as a share of the time before, above which further rounds are worth it."""
+"""More rounds run if half the interval of the total time is wider than this share of the time before the migration."""
 
 
 class Verdict(Enum):
@@ -74,10 +74,10 @@ class Judge:
     """Draws conclusions from the rounds at each interim analysis. Later analyses never change a conclusion.
 
     The upper end of an interval shows that the total time is shorter, or that an entry point is not slower. The lower
-    end shows that an entry point is slower, or that the total is model-bound. One such conclusion is enough for a
-    verdict, so each has an equal part of the error probability (Bonferroni). The verdict "faster" is about the total
-    time alone; inconclusive entry points are listed with the verdict. Reports show an interval of the total time whose
-    two ends have the error probability of the upper end.
+    end shows that an entry point is slower, or that the total is model-bound. One conclusion from a lower end is enough
+    for a verdict, so all lower ends share the error probability equally (Bonferroni). The verdict "faster" is about the
+    total time alone. The reason of the verdict counts inconclusive entry points. In the interval of the total time that
+    reports show, both ends have the error probability of the upper end.
 
 
     Args:
@@ -92,7 +92,7 @@ class Judge:
         self._strict = strict
         self._lines: dict[str | None, CombinedTiming] = {}
         self._total: CombinedTiming | None = None
-        # The conclusion of the first interim analysis that drew one: True means good, False means slower.
+        # First conclusion on the total (None) or an entry point: True for faster or not slower, False for slower.
         self._shown: dict[str | None, bool] = {}
 
     @property
@@ -102,7 +102,7 @@ class Judge:
 
     @property
     def entries(self) -> dict[str, CombinedTiming]:
-        """Return label of an entry point → its timing, with the interval that decides or else the latest interval."""
+        """Return label of an entry point → timing, with the interval of its conclusion, or else the latest interval."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
     def look(
@@ -194,9 +194,9 @@ class Judge:
     def _open_entry_points(self) -> frozenset[str]:
         """Return the labels of the entry points that more rounds should time.
 
-        The result is empty if an entry point is shown to be slower. It contains all entry points as long as the verdict
-        on the total time is open, or its interval is wide. After that, it contains the inconclusive entry points that
-        took longer than before and, with ``strict``, all inconclusive entry points.
+        The result is empty if an entry point is shown to be slower. The result has all entry points while the verdict
+        on the total time is open, or the interval of the total time is wide. After that, the result has the
+        inconclusive entry points that took longer than before and, with ``strict``, all inconclusive entry points.
         """
         if False in self._shown.values():
             return frozenset()
@@ -209,10 +209,10 @@ class Judge:
         )
 
     def _is_decided(self, timing: CombinedTiming) -> bool:
-        """Return whether more rounds cannot change the verdict on a total time that is not shown to be shorter.
+        """Return whether the verdict on the total time is final, although the total time is not shown to be shorter.
 
-        This requires that the saving clearly misses the threshold, and that the saving of zero-cost loading clearly
-        meets or clearly misses it.
+        The verdict is final if the saving is clearly below the threshold, and if the saving of zero-cost loading is
+        either clearly below or clearly above the threshold.
         """
         return timing.ratio.wholly_above(self._wanted) and (
             timing.zero_cost_ratio is None
@@ -237,7 +237,10 @@ def judge_rounds(rounds: Rounds, threshold: float, margin: float, strict: bool) 
 
 
 def combine_timings(rounds: Sequence[TimedRound]) -> tuple[CombinedTiming | None, dict[str, CombinedTiming]]:
-    """Return the timing of all entry points together (None if no entry point was timed twice), and of each one."""
+    """Return the timing of all entry points together, and of each entry point.
+
+    The first timing is None if no entry point was timed twice.
+    """
 
     def ratios(side: str) -> tuple[Ratio | None, dict[str, Ratio]]:
         pairs = [

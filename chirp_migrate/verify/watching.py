@@ -26,7 +26,7 @@ from chirp_migrate.verify.timing.children import ChildStarter
 __all__ = ["WatchedRuns", "record_runs"]
 
 _MOST_DEATHS = 3
-"""Number of entry points that may end their process in one version; if another one does, ``verify`` stops."""
+"""Largest number of entry points that may crash or hang in one version. With one more, ``verify`` stops."""
 _LOOK_S = 0.02
 
 
@@ -83,7 +83,7 @@ class _WatchedVersion:
         """Receive a message of the process, or let the process continue with the next entry point.
 
         Raises:
-            WorkloadFailed: the process ended before any entry point ran, or too many entry points ended it.
+            WorkloadFailed: the process ended before any entry point ran, or too many entry points crashed or hung.
         """
         try:
             if self._child.is_busy:

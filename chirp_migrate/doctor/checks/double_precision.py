@@ -25,7 +25,7 @@ def check(recording: Recording) -> Iterator[Problem]:
                 loader.dataset_place if loader.dataset_place.file else loader.place,
                 "double-precision",
                 "Batches are float64 and the model is float32, so loading moves twice the bytes, and each "
-                "step converts them.",
+                "step converts the batch.",
                 f"batch{place} of {loader} is float64 with {size:,} bytes, and the parameters are float32.",
                 "Convert the data to float32 once, where the dataset is built.",
             )

@@ -16,8 +16,8 @@ _GLOBAL = {"random", "numpy.random", "torch"}
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare the states of random generators in workers and epochs, before and after the first training batch.
 
-    The random numbers were the same if the generators are in equal states before the batch and in equal, changed states
-    after it. The check skips iterable datasets, because their workers may share a state to divide the samples.
+    The random numbers were the same if the states of the generators are equal before the batch, and equal but changed
+    after the batch. The check skips iterable datasets, because their workers may share a state to divide the samples.
     """
     for passes in recording.training_series():
         yield from _of_dataset(recording, passes)
@@ -55,7 +55,7 @@ def _usable(seen: Recording, one: LoaderPass) -> list[FetcherRun]:
 
 
 def _repeated(runs: list[FetcherRun], others: list[FetcherRun]) -> list[str]:
-    """Return the names of the generators that the first batch used and whose states are equal in all runs."""
+    """Return the names of the generators that changed in the first batch, and whose states are equal in all runs."""
     if not others:
         return []
     before, after = runs[0].generators, runs[0].tasks[0].generators

@@ -1,4 +1,4 @@
-"""Find trainings that keep the batches of worker processes, which keep file descriptors open."""
+"""Find trainings that keep batches of worker processes. Each kept batch keeps file descriptors open."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _begin(order: dict[int, list[int]]) -> str:
 
 
 def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherRun]) -> str | None:
-    """Return the evidence that samples are read sorted by class; None if they are not, or if classes are not known."""
+    """Return the evidence that samples are read sorted by class; None if samples are not sorted or have no class."""
     tasks = sorted((task for run in runs for task in run.tasks), key=lambda task: task.indices[:1])
     indices = [index for task in tasks for index in task.indices]
     labels = [label for task in tasks for label in task.labels]

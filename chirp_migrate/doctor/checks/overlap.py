@@ -15,7 +15,7 @@ _MOST_REPEATED = 0.1
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compare the samples of each validation pass with the samples of the training pass before it.
+    """Compare the samples of each validation pass with the samples of the preceding training pass.
 
     The check skips loaders of the training dataset itself, because such loaders measure the fit on training samples.
     The check skips samples of few bytes, because small samples may be equal by chance. The check skips all loaders if
@@ -23,9 +23,9 @@ def check(recording: Recording) -> Iterator[Problem]:
 
     If all samples of a validation loader are training samples, there are two explanations: the split is wrong, or the
     loader measures the fit. The message names both explanations. If each of the two loaders also has samples that the
-    other loader lacks, the split must be wrong: for example, there were two random splits. The check is certain of a
-    wrong split only if both passes read every sample, and if the training samples are equal in a second epoch:
-    samplers and random transforms may hide equal samples.
+    other loader lacks, the split must be wrong, for example because the project splits twice at random. The check is
+    certain of a wrong split only if both passes read every sample, and if the training samples are equal in a second
+    epoch, because samplers and random transforms may hide equal samples.
     """
     trained = recording.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None

@@ -1,4 +1,4 @@
-"""Find samples that each epoch reads and decodes again, with equal values, while the training waits for them."""
+"""Find samples that each epoch reads and decodes again, with equal values, while the training waits for samples."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _sample_bytes(seen: Recording, one: LoaderPass) -> int:
 def _below(
     seen: Recording, loader: LoaderInfo, first: LoaderPass, later: LoaderPass, name: str
 ) -> _RepeatedReading | None:
-    """Return the repeated reading by a function of the dataset that takes most of the time; None if there is none."""
+    """Return the repeated reading by the function ``name`` of a dataset; None if results differ or take little time."""
     before, now = (
         [task.results[name] for task in seen.tasks_of(one) if name in task.results] for one in (first, later)
     )

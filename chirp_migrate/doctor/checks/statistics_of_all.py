@@ -23,7 +23,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
     The check reports a problem if training and validation samples together are standardized, and the training samples
     alone are not. Standardized samples have mean 0 and standard deviation 1 in every column or channel. The check also
-    reports samples that are scaled to the range from 0 to 1 in the same way.
+    reports a problem if only all samples together have the range from 0 to 1 in every column.
     """
     training: tuple[LoaderInfo, LoaderPass, ValueSums] | None = None
     for one in recording.passes:

@@ -39,7 +39,7 @@ _LONGEST_TEXT = 80
 _MANY_OBJECTS, _MANY_BYTES, _MOST_VALUES = 10_000, 8 * 2**20, 4_096
 _MOST_COUNTED = 20_000
 _PLAIN = (int, float, bool, str)
-#: Names that code uses to read attributes whose names it computes.
+#: Functions and attributes with which code reads an attribute whose name is a value, such as ``getattr(self, name)``.
 _READ_ANY = frozenset({"getattr", "vars", "__dict__", "attrgetter"})
 _OTHERS_CODE = frozenset({"torch", *sys.stdlib_module_names})
 _CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
@@ -93,7 +93,7 @@ def container_lengths(dataset: Any) -> dict[str, int]:
     """Return attribute path → length of each container in the dataset, and of each ``lru_cache`` of its methods.
 
     The length of a short list does not include its None entries. The result omits queues of limited length. The result
-    also omits containers of open files, archives and connections, because each process must open its own.
+    also omits containers of open files, archives and connections, because each process must open its own files.
     """
     found: dict[str, int] = {}
     for path, value in attributes_with_paths(dataset):
@@ -143,7 +143,7 @@ def _object_bytes(value: Any) -> int:
 def bytes_of_tensors(dataset: Any) -> int:
     """Return the bytes of the tensors, arrays and pandas tables in a dataset.
 
-    All entries of a list count as large as the first.
+    Every entry of a container counts as many bytes as the first entry.
     """
     found = 0
     for path, value in attributes_with_paths(dataset):
@@ -178,8 +178,8 @@ def plain_values(dataset: Any) -> dict[str, str]:
     """Return attribute path → text of the value, for the plain values that the dataset stores and that its code reads.
 
     Plain values are numbers, bools and short strings. For small lists, arrays and tensors, the text is the length and a
-    hash. An attribute counts as read if code of the dataset, or of an object in it, loads an attribute of this name, or
-    computes names of attributes.
+    hash. An attribute counts as read if code of the dataset, or of an object in the dataset, loads an attribute of this
+    name, or computes names of attributes.
     """
     held = dict(attributes_with_paths(dataset))
     readers: set[Any] = {one if isinstance(one, FunctionType) else type(one) for one in held.values()}

@@ -48,7 +48,7 @@ def unpicklable_parts(loader: Any, places: LineFinder) -> Iterator[UnpicklablePa
 
 
 def pickled_bytes(loader: Any) -> int:
-    """Return the number of bytes that are pickled when a worker starts, without tensors, because these are shared."""
+    """Return the number of bytes that are pickled when a worker starts, without tensors, which workers share."""
     counter = _Counter()
     with as_if_starting_a_process():
         for name in _PARTS:
@@ -105,7 +105,7 @@ class _Tracer(pickle._Pickler):
         self.begun.pop()
 
     def persistent_id(self, value: Any) -> Any:
-        """Return an id for arrays and tensors, because these are large and always pickle."""
+        """Return an id for arrays and tensors, which are large and can always be pickled."""
         return id(value) if is_plain_data(value) else None
 
 
@@ -137,7 +137,7 @@ def _step(above: list[Any], child: Any) -> str:
 
 
 def _is_made_by_pickle(parent: Any, owner: Any) -> bool:
-    """Return whether ``__reduce__`` of ``owner`` created the tuple ``parent``, so that it is not the user's data."""
+    """Return whether ``pickle`` created the tuple ``parent`` for ``owner``, so that users did not create the tuple."""
     if owner is None or isinstance(owner, (list, tuple)):
         return False
     return not (isinstance(owner, dict) and any(one is parent for one in owner.values()))

@@ -50,7 +50,7 @@ class LineFinder:
         return CodeLine()
 
     def of_definition(self, value: Any) -> CodeLine:
-        """Return the line that defines a function or class; an empty place if it is not the user's code."""
+        """Return the line that defines a function or class; an empty place if the line is not in the user's code."""
         if isinstance(value, FunctionType):
             return self._place(value.__code__.co_filename, value.__code__.co_firstlineno)
         if not isinstance(value, type):

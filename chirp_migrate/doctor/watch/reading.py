@@ -31,7 +31,7 @@ _MOST_TASKS = 400
 _EACH_OF_FIRST, _EVERY = 4, 8
 """Worker processes measure containers and threads after each of the first 4 batches, then after every 8th batch."""
 _WAIT_FOR_MEMORY = 25
-"""After a memory measurement, the next has to wait for this many times the CPU time of the measurement."""
+"""The next memory measurement waits for this many times the CPU time of the previous measurement."""
 _BUSY_S = 0.03
 """A thread counts as busy if it uses at least this many CPU seconds after the first batch; idle threads use less."""
 
@@ -78,7 +78,7 @@ class _Fetcher:
 
     def fetch(self, requested: Any) -> Any:
         """Read one batch with PyTorch's fetcher, and record it."""
-        if not self._begun:  # record generators now, because the sampler may use them before
+        if not self._begun:  # not earlier, because the sampler may use the generators first
             self._begun, run, dataset = True, self._run, self._dataset
             with suppress(Exception):  # an object that cannot be inspected is not recorded
                 run.generators, run.sizes, run.values = (
@@ -133,7 +133,7 @@ class _Memory:
         self._next = 0.0
 
     def measured(self) -> int:
-        """Return the bytes of unshared memory; 0 if it is too early to measure again, or if they are not known."""
+        """Return the bytes of unshared memory; 0 if it is too early to measure again, or if measuring fails."""
         if time.perf_counter() < self._next:
             return 0
         began, found = time.thread_time(), 0

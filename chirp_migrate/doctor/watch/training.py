@@ -167,7 +167,7 @@ class _Watch(Interception):
         return loaders
 
     def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        # If an epoch begins with evaluating the previous one, the recording ends at the next call of ``backward``.
+        # If an epoch begins with an evaluation of the last epoch, the recording ends at the next call of ``backward``.
         if self._pacing.begins_epoch(loader) and self._pacing.is_over(_EPOCHS) and not self._pacing.evaluates:
             self._end()
         self._end_if_late()
@@ -335,7 +335,7 @@ class _Watch(Interception):
         return info
 
     def _place(self, loader: Any) -> CodeLine:
-        """Return the line that built a loader; if it is not known, the line that iterates over the loader."""
+        """Return the line that built a loader; if the line is not known, the line that iterates over the loader."""
         with suppress(TypeError, KeyError):
             return self._built[loader]
         return self._places.of_caller()

@@ -34,8 +34,8 @@ _Json = dict[str, Any]
 def sarif(check: CheckReport) -> _Json:
     """Return the SARIF document of all findings that need a change.
 
-    Findings of rules that find bugs have the level ``warning``, and other findings ``note``. Files that could not be
-    handled are notifications with the level ``error``.
+    Findings of rules that find bugs have the level ``warning``, and other findings have the level ``note``. Skipped
+    files are notifications with the level ``error``.
 
     Raises:
         UsageProblem: a file changed while it was checked.
@@ -169,7 +169,7 @@ def _replace(one: ReplacementEntry) -> _Json:
 
 
 def _describe_fix(findings: Sequence[Finding]) -> str:
-    """Return a description of the fix that one hunk makes; ``findings`` are the findings that it rewrites."""
+    """Return a description of the fix of one hunk; ``findings`` are the findings that the hunk rewrites."""
     places = ", ".join(f"{finding.rule} ({finding.name}) in line {finding.line}" for finding in findings)
     return f"Rewrite {places}."
 

@@ -1,7 +1,7 @@
 """Draw plots as inline SVG in the colours of the page. Tables on the page contain the same values.
 
-Text in a plot is large enough for a phone. The colours are in the style sheet of the page, because its content security
-policy forbids styles in elements.
+Text in a plot is large enough for a phone. The colours are in the style sheet of the page, because the content security
+policy of the page forbids styles in elements.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ _ELEMENTS = {" ": "div", "-": "del", "+": "ins"}
 def escape_invisible(value: Any) -> Any:
     """Escape characters that are invisible or change the order of other characters, for example as ``⟨U+202E⟩``.
 
-    Tabs and newlines do not change. All other characters of the result are printable, so encoding it as UTF-8 cannot
-    fail.
+    Tabs and newlines do not change. All other characters of the result are printable, so the result can always be
+    encoded as UTF-8.
     """
     if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
         return value

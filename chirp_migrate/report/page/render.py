@@ -1,4 +1,4 @@
-"""Render a report as one HTML file. The file loads no other file, and it is readable if its script does not run."""
+"""Render a report as one HTML file. The file loads no other file, and is readable without its script."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ _DIFFERENCES_SHOWN = 20
 def render_page(contents: ReportContents) -> str:
     """Return the HTML of the whole report.
 
-    The content security policy of the page permits only the script and the style sheet of the page, so that source code
-    in the report could not run, even if it were not escaped.
+    The content security policy of the page permits only the script and the style sheet of the page. So source code in
+    the report cannot run, even if an error in this program leaves the code unescaped.
     """
     style, script = style_sheet(), _asset("report.js")
     policy = (
@@ -198,7 +198,7 @@ def _metric_values(found: VerifyReport) -> dict[str, Any]:
     """Return the values for the template of the metrics."""
     each, together = entry_times(found), total_times(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
-    # The total has its own scale, because the bars of entry points would be too short on it.
+    # The total has its own scale. On the scale of the total, the bars of entry points would be too short.
     longest = max((value for entry in each for values in entry.seconds.values() for value in values), default=1.0)
     conditions = (
         ("Compared with", found.before),

@@ -80,7 +80,7 @@ def show_report(contents: ReportContents, screen: Screen) -> None:
 
 
 def _summary_of_contents(contents: ReportContents) -> str:
-    """Return a sentence that lists the parts of the report, for its first lines."""
+    """Return a sentence that lists the parts of the report, for the beginning of the report."""
     hunks = sum(hunk.kind == "rewrite" for file in contents.files for hunk in file.hunks)
     figures = "the verdict and its figures, " if contents.verdict is not None else ""
     return (

@@ -42,7 +42,7 @@ _MARKS = {"met": "green", "not met": "red"}
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
 #: Headings of the columns on zero-cost loading, and the smallest width of the screen for these columns.
 _ZERO_COST, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
-#: A rate counts as equal to the best rate if it is at least this share of it.
+#: A rate counts as equal to the best rate if the rate is at least this share of the best rate.
 _PLATEAU = 0.9
 
 
@@ -262,7 +262,7 @@ def _last_losses(passes: Sequence[LoaderPassTrace]) -> str:
 
 
 def _useful_workers_sentence(rates: Sequence[LoaderRate]) -> str:
-    """Return a sentence with the number of workers above which PyTorch's loader gets no faster, and with advice."""
+    """Return a sentence on the number of workers above which PyTorch's loader gets no faster, with advice."""
     plain = {rate.workers: rate.samples_per_second or 0.0 for rate in rates if rate.loader == "plain"}
     ours = next((rate.samples_per_second or 0.0 for rate in rates if rate.loader == "factory"), 0.0)
     if len(plain) < 2:

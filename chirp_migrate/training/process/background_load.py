@@ -1,4 +1,4 @@
-"""Measure how much CPU time other processes use, because it makes timings unreliable.
+"""Measure how much CPU time other processes use, because other busy processes make timings unreliable.
 
 The system counts how long every CPU is busy. The CPU time of other processes is the busy time of all CPUs minus the CPU
 time of this process and its children. The busy time includes the time that a hypervisor assigns to other virtual
@@ -27,7 +27,7 @@ _BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
 """
 
 _COUNTED_FROM_S = 0.2
-"""If this process used more CPU seconds than this, and the system counted none, the system's count is unusable."""
+"""If this process used more CPU seconds than this value, and the system counted none, the count is unusable."""
 
 
 def cpu_seconds_of_this_process() -> float:
@@ -69,7 +69,7 @@ class BackgroundLoadWatch:
 
 
 def why_not_measurable() -> str | None:
-    """Return why the CPU use of other processes cannot be measured on this system; None if it can."""
+    """Return why the CPU use of other processes cannot be measured on this system; None if it can be measured."""
     cpus = _own_cpus()
     if _busy_s(cpus) is None:
         return "this system does not count how long each CPU is busy"

@@ -1,4 +1,4 @@
-"""Run a child process, and return its result or raise an error with the reason why it has none."""
+"""Run a child process, and return its result. If there is no result, raise an error with the reason."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _KEPT_BYTES = 64 * 1024
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
 _OUTPUT_ENDS_WITHIN_S = 5.0
 _ENDS_WITHIN_S = 10.0
-"""Time for a child to end after its result. Handlers of the user's code that run at the end may wait for ever."""
+"""Seconds that a child may take to end after its result. Exit handlers of the user's code may wait for ever."""
 _LONGEST_FOLDER = 50
 """Largest length of a temporary folder's path to which multiprocessing and PyTorch can append the names of sockets."""
 _LOOK_S = 0.1
@@ -120,10 +120,10 @@ class Child(Generic[_T]):
             stack.enter_context(guard_processes(self._mark, Path(temporary)))
             ours, theirs = Pipe()
             self._connection = stack.enter_context(ours)
-            self._began = time.time()  # start of the child, later of its turn
+            self._began = time.time()  # start of the child, and later start of the turn
             with theirs:
                 self._process = subprocess.Popen(
-                    # Five digits, because a longer argument would move other data in memory.
+                    # Always five digits, because the length of an argument changes where other data is in memory.
                     [sys.executable, "-m", self.module, f"{theirs.fileno():05d}"],
                     cwd=PACKAGE_ROOT,
                     env={**_child_environment(temporary), **self.environment, MARKER: self._mark},
@@ -327,7 +327,7 @@ class Child(Generic[_T]):
 
 
 class _Output:
-    """The output of a process. A thread reads it, so that the process never waits, and keeps its last 64 KiB.
+    """The output of a process. A thread reads the output and keeps the last 64 KiB, so that the process never waits.
 
     Use the object as a context manager, and leave the context after the process has ended.
     """
@@ -347,7 +347,7 @@ class _Output:
         self._thread.join(_OUTPUT_ENDS_WITHIN_S)
 
     def tail(self) -> str:
-        """Return the last 15 lines; if the output is longer than 64 KiB, also its size."""
+        """Return the last 15 lines of the output; if the output is longer than 64 KiB, also the size of the output."""
         shown = self.text(_TAIL_BYTES).splitlines()[-_TAIL_LINES:]
         if self._total > _KEPT_BYTES:
             shown.insert(0, f"[the end of {self._total / 1e6:.1f} MB]")
@@ -389,7 +389,7 @@ def _short_folder() -> str:
 
 
 def _child_environment(temporary: str) -> dict[str, str]:
-    """Return the user's environment variables, changed so that Python writes no bytecode and matplotlib no windows."""
+    """Return environment variables with which Python writes no bytecode and matplotlib opens no windows."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), temporary))
     environment.update(PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1", MPLBACKEND="Agg")

@@ -100,7 +100,7 @@ def restore_original_files(tree: Path) -> None:
 def undo_writes_in_process(tree: Path) -> None:
     """Restore the stored files of a copy between two runs in one process, and keep new folders.
 
-    A module that the first run imported made its folders then, and is not imported again.
+    A module may create folders when it is imported. The second run needs these folders, but does not import again.
     """
     if _pristine(tree).is_dir():
         with suppress(PermissionError):  # Windows does not remove a file that the first run has open
@@ -109,7 +109,7 @@ def undo_writes_in_process(tree: Path) -> None:
 
 def _put_back(pristine: Path, tree: Path, keep_folders: bool = False) -> None:
     kept, now = _list_entries(pristine), _list_entries(tree)
-    for name, version in sorted(now.items(), reverse=True):  # reverse order removes files before their folder
+    for name, version in sorted(now.items(), reverse=True):  # files come before their folder
         if version != kept.get(name) and not (keep_folders and version == _FOLDER and name not in kept):
             path = tree / name
             path.rmdir() if version == _FOLDER else path.unlink()

@@ -1,4 +1,4 @@
-"""Detect the beginnings of epochs, from the loaders that a training iterates over and its calls of ``backward``."""
+"""Detect when a training begins an epoch, from its loader passes and its calls of ``backward``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 __all__ = ["Pacing", "watching_backward"]
 
 _BEFORE_TRAINING = 2
-"""Largest number of passes over the training loader before training, for example for the mean and the deviation."""
+"""Largest number of passes over the training loader before training, for example to compute the mean of samples."""
 
 _T = TypeVar("_T", bound="Pacing")
 
@@ -20,15 +20,14 @@ _T = TypeVar("_T", bound="Pacing")
 class Pacing:
     """Context manager for a training call, that detects when an epoch begins.
 
-    An epoch begins when the training iterates again over its first training loader, and called ``backward`` since the
-    last epoch began. So an evaluation on the training loader does not begin an epoch of its own: an epoch then contains
-    the evaluation and the training pass that follows. Until the first call of ``backward``, each such iteration begins
-    an epoch, because some trainings never call it; the first call sets :attr:`later` to 0 again.
+    An epoch begins when the training iterates again over its first training loader, and has called ``backward`` since
+    the last epoch began. So if an evaluation on the training loader precedes a training pass, both are in one epoch.
+    Before the first call of ``backward``, each iteration over the first training loader begins an epoch, because some
+    trainings never call ``backward``. The first call of ``backward`` sets :attr:`later` to 0 again.
 
     The first training loader is the first loader that is iterated over twice with gradients enabled. If the training
-    builds a new loader for every epoch, loaders with the same dataset count as one loader. The first loader of a
-    dataset may only compute statistics, and the second loader may begin the training, so the third loader of a dataset
-    begins an epoch.
+    builds a new loader for every epoch, loaders with the same dataset count as one loader. An epoch then begins with
+    the third loader of a dataset: the first loader may compute statistics, and the second loader may begin training.
 
     Attributes:
         later: number of epochs after the first that began.
@@ -73,7 +72,7 @@ class Pacing:
         return True
 
     def is_over(self, epochs: int) -> bool:
-        """Return whether ``epochs`` epochs after the first began; two more for a training without ``backward``."""
+        """Return whether ``epochs`` epochs after the first epoch began; without ``backward``, two more must begin."""
         return self.later >= (epochs if self.trains else epochs + _BEFORE_TRAINING)
 
     def _see_backward(self) -> None:

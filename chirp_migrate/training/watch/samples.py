@@ -1,4 +1,4 @@
-"""Find out from a few samples whether a dataset augments, and which of its samples or values differ."""
+"""Read a few samples of a dataset to find out whether the dataset augments, and which values differ."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ _ENGINE_INIT = frozenset({"model_class", "num_classes", "config"})
 
 
 class TrainingSource(str, Enum):
-    """What defines the training: functions in the project's source, the user's hook, a script or a command."""
+    """What defines the training: functions found in the source, a workload function (hook), a script or a command."""
 
     FOUND = "found"
     HOOK = "hook"
@@ -140,10 +140,11 @@ class EntryPoint:
 
     Attributes:
         module: import name of the function's module, such as ``utils.training_engine``; empty for other entry points.
-        name: name of the function or method, such as ``TrainingEngine.run_cross_validation``, or name of a hook's call.
+        name: name of the function or method, such as ``TrainingEngine.run_cross_validation``, or name of a training
+            call that the workload function returns.
         parameters: names of the parameters of the function or method, without ``self``.
-        hook: ``package.module:function`` or ``path.py:function``, the user's function that returns training calls;
-            empty without a hook.
+        hook: ``package.module:function`` or ``path.py:function``, the workload function, which returns training calls;
+            empty without a workload function.
         command: program and arguments of a command; empty without a command.
         script: command line of a Python script; empty without a script.
         result: file to which the command writes its results, relative to the project; may be empty.
@@ -161,7 +162,7 @@ class EntryPoint:
 
     @property
     def source(self) -> TrainingSource:
-        """Return what defines the training: the project's source, a hook, a script or a command."""
+        """Return what defines the training: the project's source, a workload function, a script or a command."""
         given = {
             TrainingSource.COMMAND: self.command,
             TrainingSource.SCRIPT: self.script,
@@ -182,7 +183,7 @@ class DiscoveredEntryPoints:
     Attributes:
         entry_points: the entry points, in the order in which they run.
         model: class of the model that all entry points train, such as ``utils.models:BirdCNN``; empty if the user's
-            hook, script or command chooses the model.
+            workload function, script or command chooses the model.
         left_out: public functions that look like training but do not have the documented parameters, with the reason.
         origin: folder of the user's project, from which no module may be imported while a copy trains; may be empty.
     """
@@ -194,7 +195,7 @@ class DiscoveredEntryPoints:
 
     @property
     def source(self) -> TrainingSource:
-        """Return what defines all entry points: the project's source, a hook, a script or a command."""
+        """Return what defines all entry points: the project's source, a workload function, a script or a command."""
         return self.entry_points[0].source
 
     def compared(self, saw_loaders: bool) -> str | None:
@@ -306,7 +307,7 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
 
 
 def _advice_without_training(root: Path, command: str) -> str:
-    """Return advice for a project in which no training was found, with the name of its script if it has only one."""
+    """Return advice for a project in which no training was found; if the project has one script, with its name."""
     scripts = [path for path in project_modules(root).values() if _is_script(path)]
     script = scripts[0].relative_to(root).as_posix() if len(scripts) == 1 else "train.py"
     return (
@@ -335,7 +336,7 @@ def _parse(path: Path) -> ast.Module | None:
 
 
 def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
-    """Yield the entry points of a module, and reasons why functions that look like training are no entry points.
+    """Yield the entry points of a module. For a function that only looks like training, yield why it is omitted.
 
     Args:
         utils: folder ``utils/`` of the project.
@@ -420,7 +421,7 @@ def _find_model(utils: Path, command: str) -> str:
 
 
 def _models(tree: ast.Module) -> Iterator[str]:
-    """Yield the names of the classes that have a base class and ``num_classes`` as first constructor parameter."""
+    """Yield the names of classes with a base class and a constructor whose first parameter is ``num_classes``."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.bases:
             constructors = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"]

@@ -1,4 +1,4 @@
-"""Call the user's workload function, which gets the sizes of the training and returns named training calls.
+"""Call the user's workload function (hook), which gets the sizes of the training and returns named training calls.
 
 The setting ``workload`` in ``[tool.chirp-migrate.verify]`` names the function, which runs in the child process, in a
 copy of each version::

@@ -32,11 +32,11 @@ _HARMLESS = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssig
 
 
 def public_names(root: Path) -> dict[str, list[str]]:
-    """Return the public functions, classes and methods of each module, found in its source.
+    """Return the public functions, classes and methods that the source of each module defines.
 
     The function reads the modules in ``utils/``. If the project has no folder ``utils/``, the function reads the
     modules in the root, in ``src/`` and in packages. The result omits modules that cannot be parsed. The result also
-    omits scripts in ``utils/``, because a module with calls at the top level must not be imported.
+    omits scripts in ``utils/``: modules that would run more than definitions and assignments when they are imported.
     """
     names: dict[str, list[str]] = {}
     for module, path in _modules(root):
@@ -68,7 +68,7 @@ def _modules(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def describe_api(names: dict[str, list[str]]) -> Api:
-    """Import each module, and read the signatures of its public names, even if other modules now define them.
+    """Import each module, and return the signatures of its public names, including names imported from elsewhere.
 
     Outside of ``utils/``, the function describes only modules that the training has imported. For a module that the
     training has not imported, the result only shows whether the module exists.
@@ -81,7 +81,7 @@ def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]
         return {"": _NOT_IMPORTED if _exists(name) else _GONE}
     try:
         module = importlib.import_module(name)
-    except Exception as error:  # the error of the user's module is the report
+    except Exception as error:  # the result contains the error of the user's module
         return {"": f"{type(error).__name__}: {error}"}
     signatures: dict[str, Signature | str] = {}
     for path in wanted:
@@ -94,7 +94,7 @@ def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]
 
 
 def missing_or_narrowed_names(before: Api, after: Api) -> list[str]:
-    """Return one sentence for each public name that the migrated version lacks or whose signature it narrows."""
+    """Return one sentence for each public name that is missing or accepts fewer calls after the migration."""
     problems: list[str] = []
     for module, names in before.items():
         now = after.get(module, {"": _GONE})
@@ -119,7 +119,7 @@ def missing_or_narrowed_names(before: Api, after: Api) -> list[str]:
 def _exists(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except (ImportError, ValueError):  # a package above it is gone
+    except (ImportError, ValueError):  # a package that contains the module is gone
         return False
 
 
@@ -157,7 +157,7 @@ def _signature(value: Any) -> Signature | str:
 
 
 def _default_text(value: Any) -> str:
-    """Return the ``repr`` of a default value; for most objects only the type, because their ``repr`` has an address."""
+    """Return the ``repr`` of a plain default value; the type of another object, whose ``repr`` contains an address."""
     if value is inspect.Parameter.empty:
         return ""
     plain = value is None or isinstance(value, (bool, int, float, str, tuple, list, dict))

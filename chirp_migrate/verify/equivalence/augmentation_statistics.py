@@ -1,8 +1,8 @@
 """Compute statistics of augmented samples, and find samples that were augmented with the same random numbers.
 
-Tests compare the statistics before and after the migration. Some statistics need only the augmented sample. Other
-statistics compare an augmented sample with the same sample without augmentation. The other statistics also find masks
-that lie under noise or clamping, and the noise itself.
+Tests compare the statistics before and after the migration. The first group of statistics (:data:`STATISTICS`) needs
+only the augmented sample. The second group (:data:`PAIRED`) compares an augmented sample with the same sample without
+augmentation. So the second group also finds noise, and masks that lie under noise or clamping.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ STATISTICS = (
     "share of constant frequency bins",
     "mean step between time frames",
 )
-"""Statistics of one augmented sample. They show how often it is augmented, mask widths, noise level and clamping."""
+"""Statistics of one augmented sample, which depend on how often samples are augmented, mask widths, noise and clamping.
+"""
 
 PAIRED = (
     "share of changed values",
@@ -56,10 +57,12 @@ RELATIONS = {
     "epochs": "at the same position in consecutive epochs",
     "indices": "of the same index in consecutive epochs",
 }
-"""Positions of two augmented samples whose random numbers must differ."""
+"""Relative positions of two augmented samples whose random numbers must differ."""
 
 _FLAT = 0.25
-"""A time frame counts as masked if augmentation reduces its standard deviation below this share (masks may have noise).
+"""A time frame counts as masked if augmentation reduces its standard deviation below this share.
+
+The share is not 0, because noise may be added to a masked time frame.
 """
 _SPREAD_OVER = 48
 _POINTS = 2048
@@ -92,11 +95,11 @@ class VisibleAugmentation:
     """The visible effects of the random numbers that augmented one sample.
 
     Attributes:
-        masked: one bit for each time frame and frequency bin, set if it is masked; ``b""`` if none is masked.
-        changes: differences from the sample without augmentation, at up to 2,048 positions; None if that sample cannot
-            be read.
+        masked: one bit for each time frame and frequency bin, set if the frame or bin is masked; ``b""`` without masks.
+        changes: differences from the sample without augmentation, at up to 2,048 positions; None if the sample without
+            augmentation cannot be read.
         noisy: whether augmentation changed most values of the sample.
-        small: size of the small changes: the 10 % quantile of the absolute changes.
+        small: 10 % quantile of the absolute changes, used as the size of small changes.
     """
 
     masked: bytes = b""
@@ -110,7 +113,7 @@ class VisibleAugmentation:
         return bool(self.masked) or self.noisy
 
     def equals(self, other: VisibleAugmentation) -> bool:
-        """Return whether both samples show the same random numbers."""
+        """Return whether this sample and ``other`` show the same random numbers."""
         if self.masked != other.masked or self.noisy != other.noisy:
             return False
         if not self.noisy or self.changes is None or other.changes is None:
@@ -176,7 +179,7 @@ def pair_statistics(
 
 
 def find_masks(batch: torch.Tensor) -> list[VisibleAugmentation]:
-    """Find masks in a batch whose samples without augmentation are not known: constant time frames and bins."""
+    """Find masks (constant time frames and bins) in a batch, without a comparison with unaugmented samples."""
     x = _as_images(batch)
     frames, bins = ((x.amax(dim=axis) == x.amin(dim=axis)).all(dim=1) for axis in (2, 3))
     return [VisibleAugmentation(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
@@ -247,9 +250,9 @@ def _as_images(batch: torch.Tensor) -> torch.Tensor:
 
 
 def _find_constant_lines(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return which rows along ``axis`` augmentation made constant in every channel, as bool of shape (B, rows).
+    """Return whether augmentation made each line along ``axis`` constant in every channel, as bool of shape (B, lines).
 
-    Of a long row, the function reads only 48 to 96 values.
+    The function reads only 48 to 96 values of a long line.
     """
     step = max(1, x.shape[axis] // _SPREAD_OVER)
     some = (slice(None),) * axis + (slice(None, None, step),)

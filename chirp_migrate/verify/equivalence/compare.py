@@ -1,9 +1,9 @@
 """Compare the trainings of both versions. Each difference is one sentence that names its first occurrence.
 
-Without augmentation, batches, losses and results must be equal to the last bit. Values that already differ between two
-runs of the original version are exempt. With augmentation, both versions must train on the same samples, and the
-augmentation must have the same distribution. Two-sample tests on statistics of each augmented sample decide this, at
-alpha 0.001 after Holm's correction over all tests of a verification.
+Without augmentation, batches, losses and results must be equal to the last bit. An exception are values that differ
+between two runs of the original version. With augmentation, both versions must train on the same samples, and the
+augmentation must have the same distribution. Two-sample tests compare the distributions of sample statistics. Their
+significance level is 0.001 after Holm's correction over all tests of a verification.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Equivalence:
     """The result of a comparison.
 
     Attributes:
-        found: the differences; empty if both versions train the same.
+        found: the differences; empty if the trainings of both versions are the same.
         notes: sentences on values that could not be compared, and on problems that both versions have.
         smallest_p: entry point with augmentation → smallest adjusted p-value of its tests.
         noticed: entry point → statistic → the smallest difference that the test of the statistic would have found.
@@ -88,8 +88,8 @@ def compare_traces(
 
     Args:
         before, after: recorded runs of both versions, by label of the entry point.
-        again: a second recorded run of the version before the migration, whose losses and batches may differ on a GPU.
-            If they differ, the function compares only distributions. None means that two runs always agree.
+        again: a second recorded run of the version before the migration; None if two runs are always equal. If losses
+            or batches differ between the two runs (possible on a GPU), the function compares only their distributions.
     """
     result = Equivalence()
     tests: list[_StatisticalTest] = []
@@ -114,7 +114,7 @@ def compare_traces(
         else:
             differences = compare_passes_of_entry(old.traces, new.traces)
             if again is not None and [one.losses for one in old.traces] != [one.losses for one in again[label].traces]:
-                # Losses of augmented samples are not compared, but the results that depend on them are.
+                # Losses of augmented samples are not compared. Results that depend on these losses may vary, too.
                 result.unrepeatable.add(label)
         if {name for name, _ in differences} <= {"order-differs"}:
             aspect = aspect_that_ignores_seed(old.seeds, new.seeds)
@@ -142,7 +142,7 @@ def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None
     for test in tests:
         if test.statistic:
             samples = len(test.before), len(test.after)
-            # Holm's correction is strictest for the first difference.
+            # Holm's correction has the strictest threshold for the smallest p-value.
             share = detectable_difference(*samples, ALPHA / len(tests))
             noticed = DetectableDifference(share, detectable_shift(test.before, share), samples)
             result.noticed.setdefault(test.entry_point, {})[test.statistic] = noticed
@@ -167,7 +167,7 @@ def compare_results(
 
     Values that differ between two runs of the version before the migration, such as times, become notes and are not
     compared. An entry point with augmentation uses other random numbers after the migration, so the function compares
-    only the structure of its return value. The function treats ``unrepeatable`` entry points like augmented ones.
+    only the structure of its return value. The function treats ``unrepeatable`` entry points in the same way.
     """
     result = Equivalence()
     for label, old in before.items():
@@ -233,7 +233,7 @@ def _without_values(record: LoaderPassTrace, batches: bool) -> LoaderPassTrace:
 def _value_tests(
     label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace], batches: bool
 ) -> list[_StatisticalTest]:
-    """Return the tests on losses that do not repeat and, with ``batches``, on values of batches that do not repeat."""
+    """Return the tests on losses and, with ``batches``, on values of batches, which differ between two equal runs."""
     tests = []
     for role in ("train", "validation"):
         sides = [[record for record in side if record.role == role] for side in (before, after)]
@@ -271,7 +271,7 @@ def _compare_picklability(
 ) -> None:
     """Report the first loader of the migrated version that cannot be pickled for spawned workers.
 
-    The report is a difference if all loaders of the original version can be pickled, and a note otherwise.
+    If all loaders of the original version can be pickled, the report is a difference. If not, the report is a note.
     """
     for number, record in enumerate(after, start=1):
         if record.unpicklable:

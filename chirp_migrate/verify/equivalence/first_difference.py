@@ -1,4 +1,4 @@
-"""Find the first difference between the loader passes of both versions, and check whether the seed still has effect."""
+"""Find the first difference between the loader passes of both versions, and check whether the seed still matters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NamedDifference = tuple[str, str]
 """Name of a difference, such as ``losses-differ``, and its description."""
 
 OTHER_SEED = 1
-"""Number that is added to the seed for a second run. The second run shows which values depend on the seed."""
+"""Number to add to the seed for a second run. The second run shows which values depend on the seed."""
 
 _SHOWN = 5
 _RESULT = "result: "
@@ -145,7 +145,7 @@ def _sample_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) 
             if old != new:
                 return _first_batch(a, b, number)
         return None
-    # Augmentation takes its random numbers from another generator now, so shuffling gets other random numbers too.
+    # Migrated augmentation uses its own generator, so shuffling gets other random numbers of the global generator.
     if not a.whole:
         return None
     if a.labels != b.labels:
@@ -180,7 +180,7 @@ def _other_indices(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference | 
 
 
 def _other_values(before: str, after: str) -> NamedDifference | None:
-    """Return the size of the difference between two encoded texts; None if it is zero or not comparable."""
+    """Compare two batches that :func:`encode_sample_values` encoded; None if they are equal or not comparable."""
     a, b = map(decode_sample_values, (before, after))
     if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
         return None
@@ -217,7 +217,7 @@ def _samples_missing_in(a: LoaderPassTrace, b: LoaderPassTrace) -> Counter[int]:
 
 
 def _is_shuffled(record: LoaderPassTrace) -> bool:
-    """Return whether the indices of a pass are out of order; if they are not known, whether the sampler shuffles."""
+    """Return whether the indices of a pass are out of order; with too few indices, whether the sampler shuffles."""
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in pairwise(record.indices))
     return record.shuffled

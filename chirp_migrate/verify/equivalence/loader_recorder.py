@@ -1,4 +1,4 @@
-"""Record the batches that a training takes from its loaders, without changing them."""
+"""Record the batches that a training takes from its loaders, without changing the batches."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class LoaderRecorder(Interception):
     """Context manager that records each pass over each loader (see :class:`LoaderPassTrace`).
 
     Recording does not change the state of the global random generators. A recording reads a few samples more than once,
-    to find out whether a dataset augments them. The additional reads advance a random generator that the dataset owns,
-    equally in both versions.
+    to find out whether a dataset augments them. If a dataset has its own random generator, the additional reads advance
+    this generator, equally in both versions.
 
     Attributes:
         few_workers: whether loaders start at most two worker processes for training, and none for validation if
@@ -71,8 +71,8 @@ class LoaderRecorder(Interception):
         """Iterate over the loaders again after the training, until ``draws`` augmented samples are recorded.
 
         The records get only the statistics of the additional samples. The method stops early after ten seconds, or if
-        no loader can be iterated over again. With fewer samples, the tests find only larger differences, and the report
-        shows how large.
+        no loader can be iterated over again. With fewer samples, the tests find only larger differences. The report
+        shows the smallest difference that a test would find.
         """
         walks = list(self._walks)
         augmented = {walk.record.loader: walk for walk in walks if walk.record.random and walk.record.samples}
@@ -112,7 +112,7 @@ class LoaderRecorder(Interception):
 
     @contextmanager
     def loading(self, walk: PassRecorder) -> Iterator[None]:
-        """Return a context for the loader's own code. The sampler over which this code iterates belongs to ``walk``."""
+        """Return a context for the loader's own code, in which sampler indices are recorded for the pass ``walk``."""
         outer, self._loading = self._loading, walk
         try:
             with self.inside(walk.loader):
@@ -199,5 +199,5 @@ def _limit_workers(loader: Any) -> AbstractContextManager[None]:
 
 
 def _index_sampler(loader: Any) -> Any:
-    """Return the sampler over which PyTorch's loader iterates: ``batch_sampler``, or ``sampler`` without batches."""
+    """Return the sampler over which PyTorch's loader iterates: ``sampler`` if there is no ``batch_sampler``."""
     return loader.sampler if loader.batch_sampler is None else loader.batch_sampler

@@ -42,14 +42,14 @@ _FETCHED_SAMPLES = 3
 
 @dataclass
 class PassRecorder:
-    """A running pass over a loader.
+    """The recording of one pass over a loader.
 
     Attributes:
         loader: the loader.
         record: the record of the pass, which :meth:`saw` and :meth:`finish` fill.
         base: the innermost dataset of the loader.
         plain: the dataset that yields the samples without augmentation; None if samples are not augmented, or if no
-            wrapped dataset yields them.
+            wrapped dataset yields samples without augmentation.
         drawn: indices that each iteration over the sampler yielded. With workers, PyTorch's loader begins two
             iterations over its sampler and uses the second.
         batches: the samples of each batch.
@@ -124,7 +124,7 @@ class PassRecorder:
             record.sketches.append(encode_sample_values(tensors))
 
     def finish(self, before: PassRecorder | None) -> None:
-        """Complete the record at the end of the pass; ``before`` is the previous pass over as many samples."""
+        """Complete the record; ``before`` is the previous pass over a dataset of the same length (None without one)."""
         record = self.record
         samples = [sample for batch in self.batches for sample in batch]
         record.contents = _sum_of(sample.content for sample in samples)
@@ -189,13 +189,13 @@ class PassRecorder:
 def _has_random_samples(dataset: Any, collate: Callable[[Any], Any]) -> bool | None:
     """Return whether repeated reads of a sample yield different values; None if samples cannot be read by index.
 
-    The function reads up to three samples six times each, and collates them with ``collate``. The probability of
-    missing an augmentation is about 10^-12 if two stages of the augmentation skip 20 % of the samples each.
+    The function reads up to three samples six times each, and collates them with ``collate``. If augmentation has two
+    stages and each stage skips 20 % of the samples, the probability of missing the augmentation is about 10^-12.
     """
     for index in range(min(_FETCHED_SAMPLES, len(dataset))):
         try:
             batches = [_tensors(collate([dataset[index]])) for _ in range(_FETCHES)]
-        except Exception:  # the dataset cannot be read by index; its loader can read it
+        except Exception:  # the dataset cannot be read by index, although its loader can read it
             return None
         if len({tuple(map(tensor_hash, tensors)) for tensors in batches}) > 1:
             return True
@@ -215,7 +215,7 @@ def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
 
 
 def _sum_of(hashes: Iterable[bytes]) -> str:
-    """Return one hash for all samples together, which does not depend on their order."""
+    """Return one hash of all samples together that does not depend on the order of the samples."""
     return str(Hash(b"".join(sorted(hashes))).hexdigest())[:16]
 
 

@@ -1,8 +1,8 @@
 """Check whether a loader can pickle its objects for worker processes that start with ``spawn``.
 
-The check starts no process. Like ``spawn``, the check pickles with the pickler of :mod:`multiprocessing`; then it
-unpickles in this process. The check does not pickle the data of tensors and arrays, because such data always pickles.
-PyTorch would move the data to shared memory, which would change the recorded training.
+The check starts no process. Like ``spawn``, the check pickles with the pickler of :mod:`multiprocessing`. The check
+then unpickles in this process. The check does not pickle the data of tensors and arrays. Such data can always be
+pickled, and pickling would move the data of tensors to shared memory, and so change the recorded training.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Duplicate:
 
 
 class _Starting:
-    """Replacement for a starting process: locks, queues and connections can only be pickled for such a process."""
+    """Replacement for a starting process. Locks, queues and connections can only be pickled while a process starts."""
 
     DupFd = _Duplicate
 

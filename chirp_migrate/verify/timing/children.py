@@ -117,8 +117,8 @@ class ChildStarter:
     def make_room(self, others: float | None) -> None:
         """Limit compute threads to the CPUs that other processes leave free, unless the user sets their number.
 
-        If compute threads share a CPU with another process, the other threads wait at every step. The training then
-        takes several times as long, and its time varies as much.
+        If one compute thread shares a CPU with another process, all compute threads wait for this thread at every step.
+        The training then takes several times as long, and its time varies strongly.
 
         Args:
             others: share of the CPUs that other processes use, 0 to 1; None if it is not known.
@@ -197,7 +197,7 @@ class ChildStarter:
                     break
                 except WorkloadFailed as failed:
                     self.failing[entry.label] = self._error_of_version_before(pair, failed)
-                    break  # the process has ended; the next round starts a new one
+                    break  # the process has ended; the next round starts a new process
                 if found is not None:
                     self._store_visit(entry, found, visits)
         own = {entry.label: entry.own for entry in self._discovery.entry_points}
@@ -329,11 +329,11 @@ class ChildStarter:
         return {entry.label: entry.own.all_epochs for entry in self._discovery.entry_points}
 
     def _choose_entry_points(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
-        """Return the entry points of a round. There may be no time for the last ones.
+        """Return the entry points of a round, in order. The last entry points do not run if time is up.
 
-        Entry points with few timings for the length of their own run come first, because long own runs decide the
-        total. Entry points within a factor of two have a random order, because earlier ones change the state of a
-        process.
+        An entry point comes first if it has few timings for the length of its own run, because long own runs decide the
+        total. Entry points that differ by less than a factor of two have a random order, because an entry point changes
+        the state of the process for later entry points.
         """
         entries = [
             each

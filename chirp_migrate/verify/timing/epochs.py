@@ -23,14 +23,14 @@ from chirpid_patch.loading.batch_timer import batch_samples
 __all__ = ["FOR_ALL_S", "LONGEST_VISIT", "EnoughEpochsTimed", "EpochTimer"]
 
 LONGEST_VISIT = 6
-"""Largest number of epochs after the first to time in one round; more short epochs than long epochs are timed."""
+"""Largest number of epochs after the first to time in one round. Fewer epochs are timed if epochs are long."""
 
 _ENOUGH_S = 0.2
 
 FOR_ALL_S = 5.0
 """Seconds to time epochs after the first, for all entry points of a process together.
 
-Each entry point has the share that its own run has in all own runs, because long own runs decide the total.
+An entry point with more epochs in its own run gets a larger share of the time, because long own runs decide the total.
 """
 
 
@@ -72,7 +72,7 @@ class EpochTimer(Interception):
 
         Args:
             call: the training call.
-            enough_s: seconds of later epochs (0.2 or more) after which no more are timed, once ``least`` were timed.
+            enough_s: timing ends after this many seconds of later epochs (at least 0.2) and ``least`` later epochs.
 
         Raises:
             Exception: any error of the call.

@@ -32,8 +32,8 @@ loading."""
 def own_run_seconds(timing: EntryTiming, own_run: OwnRun) -> float:
     """Compute the seconds of the user's own run from a timing of its entry point.
 
-    Each fold takes the start-up time with the first epoch, and the median time of a later epoch for all other epochs.
-    If no later epoch was timed, the result is the time of the whole call.
+    The time of a fold is the start-up time with the first epoch, plus the median time of a later epoch for each other
+    epoch. If no later epoch was timed, the result is the time of the whole call.
 
     Args:
         timing: timing of the entry point in one round.
@@ -117,7 +117,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         others_median, others_most: median and largest share of the CPUs that other processes used in a round, 0 to 1;
             None if it was not measured.
         others_limit: share of the CPUs from which a round counts as disturbed; None if it was not measured.
-        why_not_measurable: why the CPU use of other processes was not measured; None if it was measured.
+        not_watched: why the CPU use of other processes was not measured; None if it was measured.
     """
 
     made: list[TimedRound] = []
@@ -173,7 +173,7 @@ def run_rounds(
         max_rounds: largest number of rounds.
         deadline: end of the time budget, on the clock of ``time.monotonic``.
         own_epochs: entry point → number of epochs of the user's own run. If the entry points of the first round have
-            less than half of all these epochs, fewer rounds run, so that each has time for more entry points.
+            less than half of all these epochs, fewer rounds run, so that each round has time for more entry points.
 
     Raises:
         KeyboardInterrupt: the user interrupted before the first interim analysis. A later interruption ends the rounds

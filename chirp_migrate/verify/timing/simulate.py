@@ -74,7 +74,7 @@ class SimulatedSteps(Interception):
             self._active = True
 
     def worked(self, own_work_s: float) -> None:
-        """Count a step in which the training itself worked for ``own_work_s`` seconds, and sleep for the rest."""
+        """Count a step in which the training worked for ``own_work_s`` seconds, and sleep for the rest of the step."""
         self._count.steps += 1
         self._count.own_work_s += own_work_s
         if own_work_s < self.step_s:
