@@ -25,9 +25,9 @@ def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replace
     Positions refer to the current file, without byte order mark. In a file that ends without a newline, the last
     position is after the last character.
 
-    Hunks of notebooks have no replacements, because lines of code are not lines of the file. A hunk that changes the
-    first line of a file with a byte order mark has no replacements, because only some programs count the mark as a part
-    of the first line.
+    Hunks of notebooks have no replacements, because lines of code are not lines of the file. Hunks that change the
+    first line of a file with a byte order mark have no replacements, either. Only some programs count the mark as a
+    part of the first line.
     """
     if file.before is None or not file.hunks or file.path.endswith(".ipynb"):
         return {}

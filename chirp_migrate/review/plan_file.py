@@ -158,7 +158,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         ) from None
     except ValueError as error:
         raise UsageProblem(
-            f"{name} is not a plan that can be applied ({error}): make one with `chirp-migrate plan PATH -o FILE`."
+            f"{name} is not a plan that can be applied ({error}): make a plan with `chirp-migrate plan PATH -o FILE`."
         ) from None
     if tree.changed:
         raise WriteRefused(

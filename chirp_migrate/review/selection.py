@@ -88,7 +88,9 @@ def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan
             f"{file.path}: the accepted hunks are not valid Python ({error}); nothing was changed."
         ) from None
     except UnreadableSource as error:
-        raise WriteRefused(f"{file.path}: these hunks need the refused ones: {error}; nothing was changed.") from None
+        raise WriteRefused(
+            f"{file.path}: the accepted hunks need refused hunks ({error}); nothing was changed."
+        ) from None
     return replace(file, after=after, hunks=kept) if after != file.before else None
 
 

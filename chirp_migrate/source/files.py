@@ -111,8 +111,8 @@ def _copy_attributes(source: Path, target: Path) -> None:
     found = source.stat()
     if hasattr(os, "chown"):
         made = target.stat()
-        # Only root can change the owner. For any other user, the new file belongs to that user, and gets the group of
-        # `source` only if the user is a member of the group.
+        # Only root can change the owner. If another user runs the program, the new file belongs to this user, and gets
+        # the group of `source` only if the user is a member of the group.
         if made.st_uid != found.st_uid:
             with contextlib.suppress(PermissionError):
                 os.chown(target, found.st_uid, -1)

@@ -117,7 +117,7 @@ def mask_magics(source: str, tag: str, number: int) -> MaskedCell:
     for start, end, is_statement in _ipython_parts(source):
         name = f"{tag}_{number + len(originals)}"
         # Imports of the notebook do not belong into the code that `%%timeit` measures. The mask of `%%timeit` is a call
-        # and no import, so that no new imports are added below it.
+        # and no import, so that no new imports are added below the mask.
         runs_here = is_statement and not source.startswith("%%timeit", start)
         placeholder = f"import {name}" if runs_here else f"{name}()"
         originals[placeholder] = source[start:end]

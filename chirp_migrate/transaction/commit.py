@@ -57,10 +57,10 @@ def commit_plan(
     """Write all files of ``plan``, or none.
 
     The journal is on disk before the first file changes. Each file is replaced atomically. The new file has the mode of
-    the old file, and the owner of the old file if this user may set the owner. If a file is a symbolic link, its target
-    is replaced, which must be below the root. Other hard links to a file keep the old bytes. New files are written
-    first, so that the project can be imported at every moment. If the process is killed, :func:`.recovery.recover`
-    restores all files.
+    the old file, and the owner of the old file if this user may set the owner. If a file is a symbolic link, the target
+    of the link is replaced. The target must be below the root. Other hard links to a file keep the old bytes. New files
+    are written first, so that the project can be imported at every moment. If the process is killed,
+    :func:`.recovery.recover` restores all files.
 
     Args:
         plan: the plan to write; files that would not change are omitted.
@@ -71,7 +71,7 @@ def commit_plan(
     Raises:
         WriteRefused: a file has changed after the plan was made, a path leads outside the root, or another process is
             running. Nothing is written.
-        CommitFailed: a file cannot be written. All changes are undone, unless the message reports otherwise.
+        CommitFailed: a file cannot be written. The message describes whether all changes are undone.
     """
     root = plan.root.resolve()
     with recover_and_lock(root, wait_s=wait_s, on_step=on_step) as found:
@@ -207,6 +207,6 @@ def _undo_commit(run: JournalRun, cause: BaseException) -> None:
     except OSError as error:
         why = os_error_text(cause) if isinstance(cause, OSError) else "it was stopped"
         raise CommitFailed(
-            f"applying failed ({why}) and so did undoing it ({os_error_text(error)}): the journal is kept, the next "
-            "chirp-migrate command undoes the rest."
+            f"applying failed ({why}), and the changes cannot be undone ({os_error_text(error)}): the journal is kept, "
+            "and the next chirp-migrate command undoes the changes."
         ) from cause

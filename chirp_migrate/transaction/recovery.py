@@ -104,7 +104,7 @@ def _explain_interruption() -> Iterator[None]:
     except OSError as error:
         raise CommitFailed(
             f"an earlier run was interrupted and cannot be finished ({os_error_text(error)}): nothing is lost; make "
-            "that place writable and run the command again."
+            "the path writable and run the command again."
         ) from error
 
 
@@ -112,9 +112,9 @@ def _finish_leftovers(root: Path) -> str | None:
     found = journal.interrupted_folders(root)
     journal.remove_leftovers(root)
     if any(name.startswith("old-") for name in found):
-        return "A run was interrupted after its files had been restored; its remaining files were removed."
+        return "A run was interrupted after its files had been restored; the rest of its journal was removed."
     if found:
-        return "An apply was interrupted before it changed any file; its remaining files were removed."
+        return "An apply was interrupted before it changed any file; the rest of its journal was removed."
     return None
 
 

@@ -99,7 +99,7 @@ def rollback(
             named = "; ".join(f"run {name} to {_shorten_paths(paths)}" for name, paths in overlapping.items())
             raise WriteRefused(
                 f"run {last.name} cannot be undone alone, because later runs wrote to the same files ({named}): "
-                "nothing was changed. Undo these first, or all of them with "
+                "nothing was changed. Undo the later runs first, or undo all these runs with "
                 f"`chirp-migrate rollback --back-to {last.number} PATH`."
             )
         planned = _plan_undoing(reversed(chosen), force=force, merge=merge)
@@ -233,7 +233,7 @@ def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
         WriteRefused: git is not installed.
     """
     if file.before is None:
-        raise MergeConflict("added by the migration and edited since: delete it, or move it away")
+        raise MergeConflict("added by the migration and edited since: delete the file, or move the file away")
     return three_way_merge(file.path, edited, run.content(file.sha256_after), run.content(file.before.sha256))
 
 
@@ -299,6 +299,6 @@ def _undo_rollback(rolling: JournalRun, applied: JournalRun, cause: BaseExceptio
     except OSError as error:
         why = os_error_text(cause) if isinstance(cause, OSError) else "it was stopped"
         raise CommitFailed(
-            f"rolling back failed ({why}) and so did undoing that ({os_error_text(error)}): the journal is kept, the "
-            "next chirp-migrate command finishes the rollback."
+            f"the rollback failed ({why}), and its changes cannot be undone ({os_error_text(error)}): the journal is "
+            "kept, and the next chirp-migrate command finishes the rollback."
         ) from cause

@@ -189,7 +189,8 @@ def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[TuneS
         subject.report.waited_share = share
         if subjects and share is not None and share < _WAITS_LITTLE:
             notes.append(
-                f"{name}: keep its settings, because the training waits only {format_percent(share, 1)} of its time"
+                f"{name}: keep the settings, because the training waits for batches only {format_percent(share, 1)} "
+                "of its time"
             )
         elif len(subjects) < most:
             subjects.append(subject)

@@ -138,7 +138,7 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     if entry is not None and "model" in given:
         raise UsageProblem(
             "model applies to entry points that are found automatically, and here a workload or a command defines the "
-            "training: omit it."
+            "training: omit model."
         )
     own = {one.name: given[one.name] for one in fields(VerifyOptions) if one.name in given}
     if entry is not None and own.get("own_epochs"):
@@ -227,7 +227,7 @@ def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Work
             return replace(sizes, data=str(data))
         for name in ("shape", "classes"):
             if name in said:
-                raise UsageProblem(f"the samples in {data} determine {name}: omit it.")
+                raise UsageProblem(f"the samples in {data} determine {name}: omit {name}.")
         # The module ``arrays`` imports NumPy, which reports do not need.
         from chirp_migrate.training.workload.arrays import sizes_for_data
 

@@ -64,8 +64,8 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
             ``verify`` times the whole call.
         assumed: whether the number of epochs is assumed, because the source does not contain it.
         epoch_s: version → seconds of an epoch after the first; empty if the whole call is timed.
-        start_s: version → seconds of start-up in each fold: the time before the first epoch, and the time by which the
-            first epoch takes longer than a later epoch.
+        start_s: version → seconds of start-up in each fold: the time before the first epoch, plus the additional time
+            of the first epoch compared with a later epoch.
         timed_epochs: number of epochs from which ``epoch_s`` is computed.
     """
 

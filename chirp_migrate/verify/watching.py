@@ -1,8 +1,9 @@
 """Record small runs of every entry point in both versions, before anything is timed.
 
 One process for each version trains each entry point on a few samples, one entry point after the other. If an entry
-point hangs or ends its process, a new process continues with the other entry points. An entry point that fails before
-the migration must fail with the same error after it. The report lists the entry points that fail before the migration.
+point hangs or ends its process, a new process runs the remaining entry points. An entry point that fails before the
+migration must fail with the same error after the migration. The report lists the entry points that fail before the
+migration.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ def record_runs(
     for label, lost in before.items():
         if lost.error:
             watched.difference.notes.append(
-                f"{label}: omitted, because the code before the migration {_describe_failure(lost)}, too"
+                f"{label}: not compared, because the code before the migration {_describe_failure(lost)}"
             )
             # An entry point that hangs has no error to compare.
             if after[label].error != lost.error and not lost.hung:

@@ -73,7 +73,7 @@ def _fix(is_global: bool, in_workers: bool) -> str:
         return "Seed once, before the first epoch."
     if is_global:
         return (
-            "Remove worker_init_fn, because PyTorch seeds each worker, or seed in it with torch.initial_seed(), which "
-            "differs for each worker and epoch."
+            "Remove worker_init_fn, because PyTorch seeds each worker. Or use the seed torch.initial_seed() in "
+            "worker_init_fn, because this seed differs for each worker and epoch."
         )
     return "Create the generator in the worker, from get_worker_info().seed, or use the global generators of PyTorch."

@@ -19,8 +19,8 @@ _LARGEST_CLASS = 0.7
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare the indices of two training epochs. Equal orders are a problem only if the sampler shuffles.
 
-    Samples sorted by class are no problem if a recurrent model carries its state from batch to batch (truncated
-    backpropagation through time), because such a model must read its samples in order.
+    Samples sorted by class are no problem for a recurrent model that carries its state from batch to batch (truncated
+    backpropagation through time). Such a model must read its samples in order.
     """
     for passes in recording.training_series():
         loader = passes[0][0]

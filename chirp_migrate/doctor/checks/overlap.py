@@ -25,7 +25,7 @@ def check(recording: Recording) -> Iterator[Problem]:
     loader measures the fit. The message names both explanations. If each of the two loaders also has samples that the
     other loader lacks, the split must be wrong, for example because the project splits twice at random. The check is
     certain of a wrong split only if both passes read every sample, and if the training samples are equal in a second
-    epoch, because samplers and random transforms may hide equal samples.
+    epoch. Without these conditions, samplers or random transforms may hide equal samples.
     """
     trained = recording.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None

@@ -44,7 +44,7 @@ def check(recording: Recording) -> Iterator[Problem]:
                 )
             elif _is_scaled(both) and (inside := _inside(other)):
                 columns = pluralize(inside, "column")
-                evidence = f"go from 0 to 1 in every column; the training samples alone do not, in {columns}"
+                evidence = f"have the range 0 to 1 in every column; the training samples alone do not in {columns}"
             if evidence:
                 yield Problem.at(
                     training[0].place,

@@ -22,7 +22,7 @@ def check(recording: Recording) -> Iterator[Problem]:
             yield Problem.at(
                 loader.place,
                 "threads",
-                "Worker processes compute with more threads than there are CPUs, so they wait for each other.",
+                "Worker processes compute with more threads than there are CPUs, so threads wait for each other.",
                 f"{len(threads)} workers computed with {sum(threads)} threads together on "
                 f"{recording.cpus} CPUs ({loader}).",
                 "Limit the threads of each worker in worker_init_fn: torch.set_num_threads(1), cv2.setNumThreads(0), "

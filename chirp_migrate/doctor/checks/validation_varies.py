@@ -14,7 +14,7 @@ def check(recording: Recording) -> Iterator[Problem]:
     """Compare batches of the same indices in two validation epochs, and check the mode of BatchNorm.
 
     BatchNorm in training mode is a problem only if no validation pass uses evaluation mode. A training that uses both
-    modes probably intends them, for example to adapt the statistics to another domain.
+    modes probably uses training mode on purpose, for example to adapt the statistics to another domain.
     """
     trained = recording.trained_datasets()
     chosen = any(

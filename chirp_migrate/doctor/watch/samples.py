@@ -25,8 +25,8 @@ def describe_batch(requested: Any, batch: Any, *, hash_every: int) -> BatchRecor
     Args:
         requested: the indices of the samples, from the sampler; one index if the loader does not batch.
         batch: the batch that the process read.
-        hash_every: 1 to hash all samples and to sum their values, which is slow; N > 1 to hash the samples whose index
-            is a multiple of N; 0 to hash no samples.
+        hash_every: 1 to hash all samples and to sum their values (slow); N > 1 to hash the samples whose index is a
+            multiple of N; 0 to hash no samples.
     """
     is_batch = isinstance(requested, (list, tuple))
     indices = _whole_numbers(requested if is_batch else [requested])

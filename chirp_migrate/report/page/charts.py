@@ -91,7 +91,7 @@ def times_plot(report: VerifyReport) -> list[Plot]:
         shown.append(Markup('<text y="{}">{}</text>').format(y + 10, name))
         shown.append(Markup('<text x="{}" y="{}" text-anchor="end">{} s</text>').format(_WIDTH, y + 10, medians))
         shown.append(Markup('<svg y="{}" height="{}">{}</svg>').format(y + 14, row - 24, time_bars(of, longest)))
-    says = "Seconds of training: bars and figures are medians of the rounds, lines go from the shortest to the longest."
+    says = "Seconds of training. Bars and numbers are medians of the rounds. Lines show the shortest and longest round."
     svg = Markup("").join(shown)
     return [Plot("training-time", "Training time", says, tuple(sides), svg, row * len(labels))]
 

@@ -91,8 +91,8 @@ class Child(Generic[_T]):
         timeout_s: seconds after which the child counts as hung; waiting for a turn does not count.
         environment: environment variables in addition to the variables of the user.
         progress: called with the progress of the child.
-        cpu_s: CPU seconds that the child and its processes had used when it was last ready; 0 after its end, because
-            the system then adds them to the CPU time of this process.
+        cpu_s: CPU seconds of the child and its processes when the child was last ready. The value is 0 after the end of
+            the child, because the system then adds the CPU time of the child to this process.
         found: partial results of the child, in the order of arrival.
     """
 
@@ -365,7 +365,7 @@ class _Output:
 
 
 def workload_failure(problem: str, output: str, version: str = "") -> WorkloadFailed:
-    """Return an error with the sentence ``problem``; if a module is missing, also with the command that installs it."""
+    """Return an error with the sentence ``problem``. If a module is missing, the error has advice on the module."""
     missing = missing_module(output)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", output, version)
 

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _PRISTINE = ".pristine"
-"""Suffix of a second folder next to a copy. It has the files of the copy before any training ran."""
+"""Suffix of a second folder next to a copy, with the files of the copy before any training ran."""
 
 _FOLDER = (stat.S_IFDIR,)
 

@@ -83,7 +83,7 @@ class Pacing:
 
 @contextmanager
 def watching_backward(see: Callable[[], None]) -> Iterator[None]:
-    """Return a context in which ``see`` is called before each call of ``backward``, of tensors and of autograd."""
+    """Return a context in which ``see`` is called before each call of ``backward`` of a tensor or of autograd."""
     original = torch.autograd.backward
 
     @functools.wraps(original)

@@ -1,7 +1,7 @@
 """Find the training functions of a project in its source, and define the size of a training.
 
 This module imports no code of the project. A function is an entry point if it is in one of the modules
-:data:`TRAINING_MODULES` of ``utils/`` and has the documented parameters; its name does not matter. Other projects need
+:data:`TRAINING_MODULES` of ``utils/`` and has the documented parameters, with any name. Other projects need
 a workload function (:mod:`.hook`), a script (:mod:`.script`) or a command (:mod:`.shell`).
 """
 

@@ -99,11 +99,11 @@ def missing_or_narrowed_names(before: Api, after: Api) -> list[str]:
     for module, names in before.items():
         now = after.get(module, {"": _GONE})
         if names.get("") == _NOT_IMPORTED and now.get("") == _GONE:
-            problems.append(f"{module} no longer imports: {_GONE}")
+            problems.append(f"{module} can no longer be imported: {_GONE}")
         if "" in names or now.get("") == _NOT_IMPORTED:
             continue
         if "" in now:
-            problems.append(f"{module} no longer imports: {now['']}")
+            problems.append(f"{module} can no longer be imported: {now['']}")
             continue
         for name, signature in names.items():
             if name not in now:

@@ -167,7 +167,7 @@ def compare_results(
 
     Values that differ between two runs of the version before the migration, such as times, become notes and are not
     compared. An entry point with augmentation uses other random numbers after the migration, so the function compares
-    only the structure of its return value. The function treats ``unrepeatable`` entry points in the same way.
+    only the structure of its return value. The same applies to ``unrepeatable`` entry points.
     """
     result = Equivalence()
     for label, old in before.items():
@@ -296,7 +296,7 @@ def _unseen_validation(after: Sequence[LoaderPassTrace]) -> list[str]:
 
 
 def _shorten_paths(paths: set[str]) -> str:
-    """Return a text with the number of paths and the first of them."""
+    """Return a text with the number of paths and the first path."""
     first = min(paths)
     return f"1 value ({first})" if len(paths) == 1 else f"{len(paths)} values (such as {first})"
 

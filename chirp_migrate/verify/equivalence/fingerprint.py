@@ -15,7 +15,7 @@ _MAX_DEPTH = 12
 
 
 Hash = xxhash.xxh3_128
-"""Hash function for samples and return values. It need not be cryptographic, because nobody constructs collisions."""
+"""Hash function for samples and return values. A cryptographic hash is not necessary: nobody constructs collisions."""
 
 
 def leaf_fingerprints(value: Any) -> dict[str, str]:

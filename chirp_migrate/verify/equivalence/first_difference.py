@@ -42,7 +42,7 @@ def compare_passes_of_entry(
 ) -> list[NamedDifference]:
     """Return the first difference between the training passes, and between the validation passes, of an entry point.
 
-    Later differences are omitted, because they may follow from the first.
+    Later differences are omitted, because the first difference may cause them.
     """
     found: list[NamedDifference] = []
     augmented = any(record.random for record in before)
@@ -278,7 +278,7 @@ def aspect_that_ignores_seed(before: Sequence[Mapping[str, str]], after: Sequenc
     """Return an aspect that depends on the seed before the migration, but not after it; None without such an aspect.
 
     A single value of a result, such as an accuracy, may be equal for two seeds by chance. So results count as ignoring
-    the seed only if all of them are equal.
+    the seed only if all results are equal.
     """
     if len(before) != 2 or len(after) != 2:
         return None

@@ -99,7 +99,7 @@ class LoaderRecorder(Interception):
         return sum(more.record.samples for more in self._walks)
 
     def take(self) -> list[LoaderPassTrace]:
-        """Return the loader passes since the last call, in the order in which they began; some may have no batch."""
+        """Return the loader passes since the last call, in order of their start; some passes may have no batch."""
         last: dict[tuple[str, int], PassRecorder] = {}
         for walk in self._walks:
             kind = walk.record.role, walk.record.available
@@ -128,7 +128,7 @@ class LoaderRecorder(Interception):
         self._walks.append(walk)
 
         def around(advance: Callable[[], Any]) -> Any:
-            """Take the next batch, record it, and return it unchanged."""
+            """Record the next batch, and return the unchanged batch."""
             with self.loading(walk):
                 try:
                     batch = advance()

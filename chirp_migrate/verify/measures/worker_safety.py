@@ -155,7 +155,7 @@ def _why_skipped(expected_s: float, until: float) -> str:
     """Return why a check of ``expected_s`` seconds is skipped; an empty string if the check ends before ``until``."""
     if time.monotonic() + expected_s <= until:
         return ""
-    return f"not tried: it takes about {expected_s:.0f} s, more than the time that is left"
+    return f"not tried: the check takes about {expected_s:.0f} s, more than the remaining time"
 
 
 @contextmanager

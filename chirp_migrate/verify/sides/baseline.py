@@ -116,7 +116,7 @@ def _in_revision(root: Path, revision: str) -> OriginalVersion:
     answer = _git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"])
     if answer is None:
         raise NoTrainingFound(f"{neither} of {root}: pass a commit, a branch, a tag or a folder.")
-    # The prefix is the path from the top of the repository. It is empty or ends in /.
+    # The prefix is the path from the top of the repository; an empty path, or a path that ends in /.
     prefix, commit = os.fsdecode(place).removesuffix("\n"), answer.decode("ascii").strip()
     listed = _git(root, ["ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}:{prefix}"])
     if listed is None:
@@ -163,7 +163,7 @@ def _read_objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, by
     for name in names:
         header = answer.readline().split()
         if len(header) != 3:
-            raise NoTrainingFound(f"git has no content for a file of {commit[:12]} in {root}: fetch all of it first.")
+            raise NoTrainingFound(f"git lacks the content of a file of {commit[:12]} in {root}: fetch all files first.")
         contents[name] = answer.read(int(header[2]))
         answer.readline()
     return contents

@@ -115,7 +115,7 @@ class ChildStarter:
         self._settings = replace(self._settings, sizes=sizes)
 
     def make_room(self, others: float | None) -> None:
-        """Limit compute threads to the CPUs that other processes leave free, unless the user sets their number.
+        """Limit compute threads to the CPUs that other processes leave free. A number that the user sets stays.
 
         If one compute thread shares a CPU with another process, all compute threads wait for this thread at every step.
         The training then takes several times as long, and its time varies strongly.
@@ -332,8 +332,8 @@ class ChildStarter:
         """Return the entry points of a round, in order. The last entry points do not run if time is up.
 
         An entry point comes first if it has few timings for the length of its own run, because long own runs decide the
-        total. Entry points that differ by less than a factor of two have a random order, because an entry point changes
-        the state of the process for later entry points.
+        total. Entry points that differ by less than a factor of two have a random order. The order must vary, because
+        an entry point changes the state of the process for later entry points.
         """
         entries = [
             each

@@ -44,7 +44,7 @@ class EpochTimer(Interception):
     Enter this context after other interceptions, because an epoch must begin before other code uses its loader.
 
     Args:
-        turn: called after each epoch. Its time does not count; timing continues when it returns.
+        turn: called after each epoch. The time of the call does not count.
         least: smallest number of epochs after the first to time.
         cached: zero-cost loading for an additional last epoch; None for no such epoch.
         most: largest number of epochs after the first to time.

@@ -166,8 +166,9 @@ def run_rounds(
     """Run rounds until every question is answered, ``max_rounds`` rounds have run, or the time is used up.
 
     Args:
-        run_round: runs one round. Its arguments are the number of the round (from 0), the labels of the entry points
-            that may run (None for all), and the time after which no further entry point begins.
+        run_round: runs one round. The first argument is the number of the round, from 0. The second argument has the
+            labels of the entry points that may run; None for all. After the time in the third argument, no further
+            entry point begins.
         find_open: runs an interim analysis on the rounds, and returns the labels of the entry points with an open
             question; empty if every question is answered.
         max_rounds: largest number of rounds.
