@@ -301,9 +301,9 @@ def _save_document(root: Path, report: VerifyReport, output: Output) -> str | No
 
 
 def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
-    from chirp_migrate.verify.build_report import failed_report  # imports PyTorch
+    from chirp_migrate.verify.build_report import build_failed_report  # imports PyTorch
 
-    report = failed_report(failure, hashes_of_written_files(root))
+    report = build_failed_report(failure, hashes_of_written_files(root))
     not_kept = _save_document(root, report, output)
     _show_report(report, output)
     if not_kept is not None:

@@ -109,12 +109,12 @@ class _Watching:
             try:
                 child.wait_until_ready()
                 self._take(child)
-                while child.waits and (not self._recordings or time.time() < request.ends_at):
+                while child.is_waiting and (not self._recordings or time.time() < request.ends_at):
                     began, is_measuring = True, not self._left
                     child.give_turn(self._time_for_one())
                     child.wait_until_ready()
                     self._take(child)
-                if not child.waits:
+                if not child.is_waiting:
                     child.result()
             except WorkloadFailed as failed:
                 self._take(child)

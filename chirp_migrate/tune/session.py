@@ -71,10 +71,10 @@ def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) ->
         with Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child:
             try:
                 child.wait_until_ready()
-                while child.waits and child.found[-1].name:
+                while child.is_waiting and child.found[-1].name:
                     child.give_turn(_longest_s(request, timeout_s) if child.found[-1].value else timeout_s)
                     child.wait_until_ready()
-                if child.waits:
+                if child.is_waiting:
                     child.give_turn(timeout_s)
                 return child.result()
             except WorkloadFailed as failed:

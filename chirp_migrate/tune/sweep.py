@@ -203,7 +203,7 @@ class SettingsSweep:
             configuration.rates.clear()
             self.show(f"{configuration.candidate} could not be measured: {configuration.error}")
             return
-        others = watch.others()
+        others = watch.share_of_others()
         if others is not None:
             self._others.append(others)
         if configuration.candidate.alone:

@@ -81,7 +81,7 @@ class VerifyOptions:
     extra_s: float = 4.0
     may_halve: bool = False
 
-    def sizes_beside(self, others: float) -> WorkloadSizes:
+    def sizes_for_timing(self, others: float) -> WorkloadSizes:
         """Return the sizes of the timed training; ``others`` is the share of the CPUs that other processes use."""
         if not self.may_halve or others <= _VERY_BUSY:
             return self.sizes

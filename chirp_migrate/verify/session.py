@@ -109,7 +109,7 @@ def run_all_processes(
     twice = torch.cuda.is_available() and discovery.source is not TrainingSource.COMMAND
     progress("comparing what each entry point loads and computes in both versions")
     load = BackgroundLoadWatch()
-    with children.spending("watching"), load.watching():
+    with children.adding_seconds("watching"), load.watching():
         watched = record_runs(children, discovery, public_names(trees["before"]), twice)
     before, after = watched.working("before"), watched.working("after")
     once_more = {label: replace(one, traces=one.again) for label, one in before.items()} if twice else None
@@ -124,10 +124,10 @@ def run_all_processes(
     found = VerificationResults(watched, equivalence)
     if not equivalence.differences:
         timed = replace(discovery, entry_points=tuple(one for one in discovery.entry_points if one.label in before))
-        others, usual = load.others() or 0.0, children.threads
-        settings = replace(settings, sizes=settings.sizes_beside(others))
-        children.narrow(timed, settings.sizes)
-        children.make_room(others)
+        others, usual = load.share_of_others() or 0.0, children.threads
+        settings = replace(settings, sizes=settings.sizes_for_timing(others))
+        children.limit_entry_points(timed, settings.sizes)
+        children.limit_threads(others)
         if children.threads < usual:
             progress(
                 f"other processes use {format_percent(others)} of the CPUs: both versions train with "
@@ -204,7 +204,7 @@ def _run_rounds(
 
     def still_open(rounds: Sequence[TimedRound], looks: Sequence[InterimAnalysis]) -> frozenset[str]:
         every_one = found.watched.working("before").keys() - children.failing.keys()
-        still = judge.look(*combine_timings(rounds), looks)
+        still = judge.run_interim_analysis(*combine_timings(rounds), looks)
         return still | {label for label in every_one if not any(label in each.labels for each in rounds)}
 
     rounds = run_rounds(make, still_open, settings.rounds, deadline, children.own_epochs)

@@ -105,7 +105,7 @@ class Judge:
         """Return label of an entry point → timing, with the interval of its conclusion, or else the latest interval."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
-    def look(
+    def run_interim_analysis(
         self, total: CombinedTiming | None, entries: Mapping[str, CombinedTiming], looks: Sequence[InterimAnalysis]
     ) -> frozenset[str]:
         """Run an interim analysis, the last of ``looks``.
@@ -123,7 +123,7 @@ class Judge:
         low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), last_analysis_error(looks)
         for line, timing in seen.items():
             found = timing.at(low_error, high_error)
-            shows = self._shows(line, found)
+            shows = self._draw_conclusion(line, found)
             # Keep the earlier interval if the new interval contradicts the conclusion.
             if self._shown.get(line) in (None, shows):
                 self._lines[line] = found
@@ -133,7 +133,7 @@ class Judge:
                 self._shown.setdefault(line, shows)
         return self._open_entry_points()
 
-    def _shows(self, line: str | None, timing: CombinedTiming) -> bool | None:
+    def _draw_conclusion(self, line: str | None, timing: CombinedTiming) -> bool | None:
         if timing.ratio.wholly_below(self._wanted if line is None else self._slower):
             return True
         return False if timing.ratio.wholly_above(self._slower) else None
@@ -148,7 +148,7 @@ class Judge:
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return label of an entry point → its own verdict."""
-        own = {label: self._not_slower(timing) for label, timing in self.entries.items()}
+        own = {label: self._verdict_if_not_slower(timing) for label, timing in self.entries.items()}
         own.update(dict.fromkeys(self.slower(), Verdict.SLOWER))
         own.update(dict.fromkeys(self.inconclusive(), Verdict.INCONCLUSIVE))
         return own
@@ -177,7 +177,7 @@ class Judge:
             return Decision(Verdict.SLOWER, f"{names} {takes} over {margin} longer after the migration")
         if self._shown.get(None) is False:
             return Decision(Verdict.SLOWER, together)
-        verdict = Verdict.FASTER if self._shown.get(None) else self._not_slower(claims)
+        verdict = Verdict.FASTER if self._shown.get(None) else self._verdict_if_not_slower(claims)
         if verdict is Verdict.FASTER and inconclusive:
             count = f"{len(inconclusive)} of {of} entry points inconclusive"
             found = Verdict.INCONCLUSIVE if self._strict else Verdict.FASTER
@@ -200,7 +200,7 @@ class Judge:
         """
         if False in self._shown.values():
             return frozenset()
-        if self._total is None or not (self._shown.get(None) or self._is_decided(self._lines[None])):
+        if self._total is None or not (self._shown.get(None) or self._is_verdict_final(self._lines[None])):
             return frozenset(self.entries)
         if self._total.ratio.high - self._total.ratio.low > 2 * _NARROW:
             return frozenset(self.entries)
@@ -208,7 +208,7 @@ class Judge:
             label for label in self.inconclusive() if self._strict or self.entries[label].ratio.value > 1.0
         )
 
-    def _is_decided(self, timing: CombinedTiming) -> bool:
+    def _is_verdict_final(self, timing: CombinedTiming) -> bool:
         """Return whether the verdict on the total time is final, although the total time is not shown to be shorter.
 
         The verdict is final if the saving is clearly below the threshold, and if the saving of zero-cost loading is
@@ -220,7 +220,7 @@ class Judge:
             or timing.zero_cost_ratio.wholly_above(self._wanted)
         )
 
-    def _not_slower(self, timing: CombinedTiming) -> Verdict:
+    def _verdict_if_not_slower(self, timing: CombinedTiming) -> Verdict:
         if timing.ratio.wholly_below(self._wanted):
             return Verdict.FASTER
         # Even zero-cost loading would save less than the threshold.
@@ -232,7 +232,7 @@ def judge_rounds(rounds: Rounds, threshold: float, margin: float, strict: bool) 
     """Return a :class:`Judge` that has run all interim analyses of these rounds."""
     by = Judge(threshold, margin, strict)
     for number, look in enumerate(rounds.looks):
-        by.look(*combine_timings(rounds.made[: look.rounds]), rounds.looks[: number + 1])
+        by.run_interim_analysis(*combine_timings(rounds.made[: look.rounds]), rounds.looks[: number + 1])
     return by
 
 

@@ -61,7 +61,7 @@ class BackgroundLoadWatch:
             self._own_s += used_s() - own_before
             self._available_s += (time.perf_counter() - began) * len(self._cpus)
 
-    def others(self) -> float | None:
+    def share_of_others(self) -> float | None:
         """Return the share (0 to 1) of the usable CPUs that other processes used; None if it is not known."""
         if self._available_s == 0 or (self._busy_s == 0 and self._own_s > _COUNTED_FROM_S):
             return None

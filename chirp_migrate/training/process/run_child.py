@@ -33,7 +33,7 @@ from chirp_migrate.training.process.descendants import (
 )
 from chirp_migrate.training.process.exit_status import describe_exit
 from chirp_migrate.training.process.guard import guard_processes
-from chirp_migrate.training.process.imports import PACKAGE_ROOT, missing_module
+from chirp_migrate.training.process.imports import PACKAGE_ROOT, advice_on_missing_module
 from chirp_migrate.training.process.protocol import (
     ChildResult,
     FailureMessage,
@@ -132,7 +132,7 @@ class Child(Generic[_T]):
                     stderr=subprocess.STDOUT,
                     bufsize=0,
                     start_new_session=True,
-                    **_handing_over(theirs.fileno()),
+                    **_inheritance_options(theirs.fileno()),
                 )
             assert self._process.stdout is not None, "the output is a pipe"
             self._output = stack.enter_context(_Output(self._process.stdout))
@@ -145,7 +145,7 @@ class Child(Generic[_T]):
         self._stack.close()
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Return whether the child waits for its next turn."""
         return self._waits
 
@@ -179,7 +179,7 @@ class Child(Generic[_T]):
         Raises:
             WorkloadFailed: the child took longer than its time limit.
         """
-        if self.is_busy and self._has_news(within_s):
+        if self.is_busy and self._has_message_or_ended(within_s):
             self._process_message(self._next_message())
 
     def _process_message(self, message: Message | None) -> None:
@@ -263,7 +263,7 @@ class Child(Generic[_T]):
 
     def _next_message(self) -> Message | None:
         """Return the next message of the child; None if the child has ended or the message is invalid."""
-        while not self._has_news(_LOOK_S):
+        while not self._has_message_or_ended(_LOOK_S):
             pass
         if not self._connection.poll():
             return None  # the child has ended, although its own children may keep the pipe open
@@ -277,19 +277,19 @@ class Child(Generic[_T]):
             return convert_json(message, Message)  # type: ignore[arg-type]
         except (EOFError, OSError, ValueError):
             if self._remaining_s() < 0:
-                self._take_too_long()
+                self._end_hung_child()
             return None
         finally:
             late.cancel()
 
-    def _has_news(self, within_s: float) -> bool:
+    def _has_message_or_ended(self, within_s: float) -> bool:
         """Wait up to ``within_s`` seconds; return whether a message has arrived or the process has ended."""
         if self._connection.poll(min(within_s, max(0.0, self._remaining_s()))):
             return True
         if self._process.poll() is not None:
             return True
         if self._remaining_s() < 0:
-            self._take_too_long()
+            self._end_hung_child()
         return False
 
     def _wait_for_end(self) -> None:
@@ -301,13 +301,13 @@ class Child(Generic[_T]):
             self._process.wait(max(0.0, self._remaining_s()) if self._last is None else _ENDS_WITHIN_S)
         except subprocess.TimeoutExpired:
             if self._last is None:
-                self._take_too_long()
+                self._end_hung_child()
             _end_processes(self._process, self._mark)
 
     def _remaining_s(self) -> float:
         return self._left_s - (time.time() - self._began)
 
-    def _take_too_long(self) -> NoReturn:
+    def _end_hung_child(self) -> NoReturn:
         within = f"did not end within {self._limit_s:.0f} s"
         more = f": {self.role.less}"
         self._end_lost_child(within, more, hung=True)
@@ -366,11 +366,11 @@ class _Output:
 
 def workload_failure(problem: str, output: str, version: str = "") -> WorkloadFailed:
     """Return an error with the sentence ``problem``. If a module is missing, the error has advice on the module."""
-    missing = missing_module(output)
+    missing = advice_on_missing_module(output)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", output, version)
 
 
-def _handing_over(end: int) -> dict[str, Any]:
+def _inheritance_options(end: int) -> dict[str, Any]:
     """Return the options of ``Popen`` that let a process inherit ``end``, a file descriptor or Windows handle."""
     if hasattr(os, "set_handle_inheritable"):
         os.set_handle_inheritable(end, True)

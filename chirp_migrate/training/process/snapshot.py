@@ -47,7 +47,7 @@ def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
     too_large: list[str] = []
     for folder, folders, names in os.walk(source):
         here = Path(folder)
-        folders[:] = sorted(name for name in folders if not _left_out(here / name))
+        folders[:] = sorted(name for name in folders if not _is_omitted_folder(here / name))
         (target / here.relative_to(source)).mkdir(parents=True, exist_ok=True)
         for name in sorted(names):
             path = here / name
@@ -91,7 +91,7 @@ def restore_original_files(tree: Path) -> None:
     if not pristine.is_dir():
         return
     try:
-        _put_back(pristine, tree)
+        _restore_files(pristine, tree)
     except OSError:  # a file cannot be removed: move the folder away, and make a new copy
         tree.rename(Path(tempfile.mkdtemp(prefix=f"{tree.name}.left-", dir=tree.parent)) / tree.name)
         shutil.copytree(pristine, tree, symlinks=True)
@@ -104,10 +104,10 @@ def undo_writes_in_process(tree: Path) -> None:
     """
     if _pristine(tree).is_dir():
         with suppress(PermissionError):  # Windows does not remove a file that the first run has open
-            _put_back(_pristine(tree), tree, keep_folders=True)
+            _restore_files(_pristine(tree), tree, keep_folders=True)
 
 
-def _put_back(pristine: Path, tree: Path, keep_folders: bool = False) -> None:
+def _restore_files(pristine: Path, tree: Path, keep_folders: bool = False) -> None:
     kept, now = _list_entries(pristine), _list_entries(tree)
     for name, version in sorted(now.items(), reverse=True):  # files come before their folder
         if version != kept.get(name) and not (keep_folders and version == _FOLDER and name not in kept):
@@ -140,5 +140,5 @@ def _list_entries(tree: Path) -> dict[str, tuple[int, ...]]:
     return listing
 
 
-def _left_out(folder: Path) -> bool:
+def _is_omitted_folder(folder: Path) -> bool:
     return folder.name in _LEFT_OUT_FOLDERS or folder.is_symlink() or (folder / "pyvenv.cfg").is_file()

@@ -42,7 +42,7 @@ class Pacing:
         self._trained = False
         self._met: dict[int, list[Any]] = {}  # id of a dataset → the dataset and its loaders, in order of first use
         self._pacing: Any = None
-        self._watching = watching_backward(self._see_backward)
+        self._watching = watching_backward(self._record_backward)
 
     def __enter__(self: _T) -> _T:
         self._watching.__enter__()
@@ -75,7 +75,7 @@ class Pacing:
         """Return whether ``epochs`` epochs after the first epoch began; without ``backward``, two more must begin."""
         return self.later >= (epochs if self.trains else epochs + _BEFORE_TRAINING)
 
-    def _see_backward(self) -> None:
+    def _record_backward(self) -> None:
         if not self.trains:
             self.trains, self.later = True, 0
         self._trained = True

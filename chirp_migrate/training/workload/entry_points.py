@@ -198,7 +198,7 @@ class DiscoveredEntryPoints:
         """Return what defines all entry points: the project's source, a workload function, a script or a command."""
         return self.entry_points[0].source
 
-    def compared(self, saw_loaders: bool) -> str | None:
+    def describe_comparison(self, saw_loaders: bool) -> str | None:
         """Return a sentence on the part of the training that ``verify`` compares; None if it compares all of it.
 
         Args:
@@ -290,9 +290,11 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
     entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
     trees = [tree for module in TRAINING_MODULES if (tree := _parse(utils / f"{module}.py")) is not None]
-    usual = OwnRun(_set_to(trees, _EPOCHS) or OwnRun.epochs, _set_to(trees, _FOLDS_NAMED) or 1, False)
+    usual = OwnRun(
+        _first_integer_set(trees, _EPOCHS) or OwnRun.epochs, _first_integer_set(trees, _FOLDS_NAMED) or 1, False
+    )
     for module in TRAINING_MODULES:
-        for entry in _in_module(utils, module, usual):
+        for entry in _entry_points_of_module(utils, module, usual):
             if isinstance(entry, str):
                 left_out.append(entry)
             else:  # the last definition of a name counts
@@ -335,7 +337,7 @@ def _parse(path: Path) -> ast.Module | None:
         return None
 
 
-def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
+def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
     """Yield the entry points of a module. For a function that only looks like training, yield why it is omitted.
 
     Args:
@@ -350,7 +352,7 @@ def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | s
         return
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "TrainingEngine":
-            yield from _in_engine(module, node, usual)
+            yield from _entry_points_of_engine(module, node, usual)
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             parameters = _parameters(node)
             if any(form <= set(parameters) for form in _FUNCTION_FORMS):
@@ -361,14 +363,14 @@ def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | s
 
 def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
     """Return the epochs and folds of the user's own training: defaults of the function, or else ``usual``."""
-    epochs = _set_to([function], _EPOCHS) or usual.epochs
-    folds = _set_to([function], _FOLDS_NAMED)
+    epochs = _first_integer_set([function], _EPOCHS) or usual.epochs
+    folds = _first_integer_set([function], _FOLDS_NAMED)
     if folds is None:
         folds = usual.folds if "fold_indices" in parameters else 1
     return OwnRun(epochs, folds, False)
 
 
-def _set_to(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
+def _first_integer_set(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
     """Return the first positive integer that is the default of a parameter, or a dictionary value, of these names.
 
     The result is None if there is no such integer.
@@ -390,7 +392,7 @@ def _set_to(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
     return None
 
 
-def _in_engine(module: str, engine: ast.ClassDef, usual: OwnRun) -> Iterator[EntryPoint | str]:
+def _entry_points_of_engine(module: str, engine: ast.ClassDef, usual: OwnRun) -> Iterator[EntryPoint | str]:
     methods = {node.name: _parameters(node)[1:] for node in engine.body if isinstance(node, ast.FunctionDef)}
     if not set(methods.get("__init__", ())) >= _ENGINE_INIT:
         yield f"{module}.TrainingEngine: does not take (model_class, num_classes, config)"
@@ -411,7 +413,7 @@ def _parameters(function: ast.FunctionDef) -> tuple[str, ...]:
 def _find_model(utils: Path, command: str) -> str:
     path = utils / "models.py"
     tree = _parse(path)
-    candidates = [] if tree is None else list(_models(tree))
+    candidates = [] if tree is None else list(_model_classes(tree))
     if candidates:
         return f"utils.models:{'BirdCNN' if 'BirdCNN' in candidates else candidates[0]}"
     raise NoTrainingFound(
@@ -420,7 +422,7 @@ def _find_model(utils: Path, command: str) -> str:
     )
 
 
-def _models(tree: ast.Module) -> Iterator[str]:
+def _model_classes(tree: ast.Module) -> Iterator[str]:
     """Yield the names of classes with a base class and a constructor whose first parameter is ``num_classes``."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.bases:

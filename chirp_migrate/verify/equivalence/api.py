@@ -39,17 +39,17 @@ def public_names(root: Path) -> dict[str, list[str]]:
     omits scripts in ``utils/``: modules that would run more than definitions and assignments when they are imported.
     """
     names: dict[str, list[str]] = {}
-    for module, path in _modules(root):
+    for module, path in _compared_modules(root):
         try:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError):
             continue
-        if not module.startswith(_IMPORTED) or all(isinstance(n, _HARMLESS) or _is_text(n) for n in tree.body):
+        if not module.startswith(_IMPORTED) or all(isinstance(n, _HARMLESS) or _is_constant(n) for n in tree.body):
             names[module] = [name for node in tree.body for name in _defined_names(node)]
     return names
 
 
-def _modules(root: Path) -> Iterator[tuple[str, Path]]:
+def _compared_modules(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield the import name and the file of each module whose public names are compared."""
     if (root / "utils").is_dir():
         for path in sorted((root / "utils").glob("*.py")):
@@ -78,7 +78,7 @@ def describe_api(names: dict[str, list[str]]) -> Api:
 
 def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]:
     if not name.startswith(_IMPORTED) and name not in sys.modules:
-        return {"": _NOT_IMPORTED if _exists(name) else _GONE}
+        return {"": _NOT_IMPORTED if _module_exists(name) else _GONE}
     try:
         module = importlib.import_module(name)
     except Exception as error:  # the result contains the error of the user's module
@@ -89,7 +89,7 @@ def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]
         for part in path.split("."):
             value = getattr(value, part, None)
         if value is not None:
-            signatures[path] = _signature(value)
+            signatures[path] = _read_signature(value)
     return signatures
 
 
@@ -116,7 +116,7 @@ def missing_or_narrowed_names(before: Api, after: Api) -> list[str]:
     return problems
 
 
-def _exists(module: str) -> bool:
+def _module_exists(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):  # a package that contains the module is gone
@@ -148,7 +148,7 @@ def _signature_text(signature: Signature | str) -> str:
     return "(" + ", ".join(f"{name}={default}" if default else name for name, _, default in signature) + ")"
 
 
-def _signature(value: Any) -> Signature | str:
+def _read_signature(value: Any) -> Signature | str:
     try:
         parameters = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
@@ -173,5 +173,5 @@ def _defined_names(node: ast.stmt) -> list[str]:
     return names
 
 
-def _is_text(node: ast.stmt) -> bool:
+def _is_constant(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -108,7 +108,7 @@ class VisibleAugmentation:
     small: float = 0.0
 
     @property
-    def tells(self) -> bool:
+    def is_comparable(self) -> bool:
         """Return whether the sample has masks or noise that can be compared."""
         return bool(self.masked) or self.noisy
 
@@ -198,13 +198,15 @@ def count_equally_augmented_pairs(
         Key of :data:`RELATIONS` → number of comparable pairs, number of pairs with the same random numbers.
     """
     found = {
-        "batches": _equal_draws(_same_place(batches[:-1], batches[1:])),
-        "neighbours": _equal_draws(pair for batch in batches for pair in pairwise(batch)),
+        "batches": _count_equal_pairs(_pairs_at_same_position(batches[:-1], batches[1:])),
+        "neighbours": _count_equal_pairs(pair for batch in batches for pair in pairwise(batch)),
     }
     if before is not None:
-        found["epochs"] = _equal_draws(_same_place(before, batches))
-        earlier = dict(_by_index(before))
-        contents = [(earlier[index], content) for index, content in _by_index(batches) if index in earlier]
+        found["epochs"] = _count_equal_pairs(_pairs_at_same_position(before, batches))
+        earlier = dict(_augmented_hashes_by_index(before))
+        contents = [
+            (earlier[index], content) for index, content in _augmented_hashes_by_index(batches) if index in earlier
+        ]
         comparable = [(first, second) for first, second in contents if first or second]
         found["indices"] = (len(comparable), sum(first == second for first, second in comparable))
     return found
@@ -220,21 +222,21 @@ def fisher_p_value(count: int, total: int, count_after: int, total_after: int) -
     return float(fisher_exact(table, alternative="greater").pvalue)
 
 
-def _by_index(batches: Sequence[Sequence[LoadedSample]]) -> Iterator[tuple[int, bytes]]:
+def _augmented_hashes_by_index(batches: Sequence[Sequence[LoadedSample]]) -> Iterator[tuple[int, bytes]]:
     for batch in batches:
         yield from ((sample.index, sample.augmented) for sample in batch if sample.index is not None)
 
 
-def _same_place(
+def _pairs_at_same_position(
     first: Sequence[Sequence[LoadedSample]], second: Sequence[Sequence[LoadedSample]]
 ) -> Iterator[tuple[LoadedSample, LoadedSample]]:
     for earlier, later in zip(first, second, strict=False):
         yield from zip(earlier, later, strict=False)
 
 
-def _equal_draws(pairs: Iterable[tuple[LoadedSample, LoadedSample]]) -> tuple[int, int]:
+def _count_equal_pairs(pairs: Iterable[tuple[LoadedSample, LoadedSample]]) -> tuple[int, int]:
     """Return the number of comparable pairs, and how many of them have the same random numbers."""
-    comparable = [(a.draw, b.draw) for a, b in pairs if a.draw.tells and b.draw.tells]
+    comparable = [(a.draw, b.draw) for a, b in pairs if a.draw.is_comparable and b.draw.is_comparable]
     return len(comparable), sum(a.equals(b) for a, b in comparable)
 
 

@@ -51,7 +51,7 @@ class Equivalence:
         """Return one sentence for each difference between the versions."""
         return tuple(difference.message for difference in self.found)
 
-    def differs(self, name: str, entry_point: str, text: str) -> None:
+    def add_difference(self, name: str, entry_point: str, text: str) -> None:
         """Add a difference. The method puts the entry point in front of ``text``."""
         self.found.append(TrainingDifference(name, entry_point, f"{entry_point}: {text}" if entry_point else text))
 
@@ -123,9 +123,9 @@ def compare_traces(
         if not differences:
             tests += _distribution_tests(label, old.traces, new.traces)
         for name, text in differences:
-            result.differs(name, label, text)
+            result.add_difference(name, label, text)
         _compare_picklability(result, label, old.traces, new.traces)
-        result.notes += [f"{label}: {text}" for text in _unseen_validation(new.traces)]
+        result.notes += [f"{label}: {text}" for text in _describe_dropped_validation(new.traces)]
     _judge_tests(result, tests)
     return result
 
@@ -138,7 +138,7 @@ def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None
         result.smallest_p.setdefault(test.entry_point, p)
         if p < ALPHA and (test.entry_point, test.name) not in named:
             named.add((test.entry_point, test.name))  # report only the clearest difference of each kind
-            result.differs(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})")
+            result.add_difference(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})")
     for test in tests:
         if test.statistic:
             samples = len(test.before), len(test.after)
@@ -152,7 +152,7 @@ def compare_api(before: Api, after: Api) -> Equivalence:
     """Compare the public names and signatures of both versions."""
     result = Equivalence()
     for text in missing_or_narrowed_names(before, after):
-        result.differs("api-changed", "", text)
+        result.add_difference("api-changed", "", text)
     return result
 
 
@@ -181,14 +181,15 @@ def compare_results(
         unstable = _differing_paths(b, b_again) - varying
         if unstable and label not in unrepeatable:
             text = f"{_shorten_paths(unstable)}: two runs with the same seed are equal before the migration, not after"
-            result.differs("seed-ignored", label, text)
+            result.add_difference("seed-ignored", label, text)
         elif label in unrepeatable or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:
-                result.differs("result-missing", label, f"{_shorten_paths(lost)}: no longer in the result")
+                result.add_difference("result-missing", label, f"{_shorten_paths(lost)}: no longer in the result")
         elif changed := _differing_paths(a, b) - varying:
             first = min(changed)
-            text = f"other results in {_shorten_paths(changed)}: {_short(a, first)} before, {_short(b, first)} after"
-            result.differs("results-differ", label, text)
+            values = f"{_short_leaf(a, first)} before, {_short_leaf(b, first)} after"
+            text = f"other results in {_shorten_paths(changed)}: {values}"
+            result.add_difference("results-differ", label, text)
     return result
 
 
@@ -215,7 +216,7 @@ def _distribution_tests(
             means = f"mean {sum(a) / len(a):.4g} before, {sum(b) / len(b):.4g} after"
             text = f"augmented samples differ in their {name} ({means})"
             tests.append(_StatisticalTest(label, "augmentation-distribution", text, ks_p_value(a, b), name, a, b))
-    return tests + _repeat_tests(label, old, new)
+    return tests + _equal_randomness_tests(label, old, new)
 
 
 def _without_values(record: LoaderPassTrace, batches: bool) -> LoaderPassTrace:
@@ -251,7 +252,7 @@ def _value_tests(
     return tests
 
 
-def _repeat_tests(
+def _equal_randomness_tests(
     label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> list[_StatisticalTest]:
     tests = []
@@ -280,13 +281,13 @@ def _compare_picklability(
             what = f"{record.role} loader of pass {number} cannot be pickled for spawned workers"
             text = f"{what} {sides}: {record.unpicklable}"
             if could:
-                result.differs("not-picklable", label, text)
+                result.add_difference("not-picklable", label, text)
             else:
                 result.notes.append(f"{label}: {text}")
             return
 
 
-def _unseen_validation(after: Sequence[LoaderPassTrace]) -> list[str]:
+def _describe_dropped_validation(after: Sequence[LoaderPassTrace]) -> list[str]:
     """Return a sentence on the first validation pass that omits samples because of ``drop_last``."""
     for number, record in enumerate((r for r in after if r.role == "validation"), start=1):
         if record.drop_last and 0 <= record.samples < record.available:
@@ -301,6 +302,6 @@ def _shorten_paths(paths: set[str]) -> str:
     return f"1 value ({first})" if len(paths) == 1 else f"{len(paths)} values (such as {first})"
 
 
-def _short(leaves: Mapping[str, str], path: str) -> str:
+def _short_leaf(leaves: Mapping[str, str], path: str) -> str:
     text = leaves.get(path, "missing")
     return text if len(text) <= 60 else text[:57] + "..."

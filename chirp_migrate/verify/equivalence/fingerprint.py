@@ -43,7 +43,7 @@ def add_tensor_to_hash(hash_state: Any, tensor: torch.Tensor) -> None:
 
 
 def _leaves(value: Any, path: str, parents: tuple[int, ...]) -> Iterator[tuple[str, str]]:
-    text = _leaf(value)
+    text = _leaf_text(value)
     if text is not None:
         yield path, text
         return
@@ -68,7 +68,7 @@ def _leaves(value: Any, path: str, parents: tuple[int, ...]) -> Iterator[tuple[s
             yield from _leaves(item, f"{path}.{name}", parents)
 
 
-def _leaf(value: Any) -> str | None:
+def _leaf_text(value: Any) -> str | None:
     """Return the text of a leaf such as a number or tensor; None for a container or an object with attributes."""
     if value is None or isinstance(value, (bool, int, str, bytes)):
         return repr(value)

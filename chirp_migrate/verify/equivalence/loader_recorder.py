@@ -58,7 +58,7 @@ class LoaderRecorder(Interception):
         self._samplers.__enter__()
         self._backward.__enter__()
         # A global module hook would change the behaviour of code that checks for such hooks.
-        setattr(_Loss, "__call__", self._watched_loss())  # noqa: B010
+        setattr(_Loss, "__call__", self._make_recording_loss())  # noqa: B010
         return self
 
     def __exit__(self, *exception: Any) -> None:
@@ -67,7 +67,7 @@ class LoaderRecorder(Interception):
         self._samplers.__exit__(*exception)
         super().__exit__(*exception)
 
-    def draw_on(self, draws: int = DRAWS) -> None:
+    def record_more_samples(self, draws: int = DRAWS) -> None:
         """Iterate over the loaders again after the training, until ``draws`` augmented samples are recorded.
 
         The records get only the statistics of the additional samples. The method stops early after ten seconds, or if
@@ -80,13 +80,13 @@ class LoaderRecorder(Interception):
         until = time.monotonic() + _DRAWING_S
         while augmented and wanted > 0:
             for number, walk in list(augmented.items()):
-                seen = self._walked_on(walk, wanted, until)
+                seen = self._iterate_again(walk, wanted, until)
                 wanted -= seen
                 if not seen:
                     del augmented[number]
         self._walks = walks
 
-    def _walked_on(self, walk: PassRecorder, most: int, until: float) -> int:
+    def _iterate_again(self, walk: PassRecorder, most: int, until: float) -> int:
         """Iterate over the loader of ``walk`` again, until ``most`` samples or more were read; return their number."""
         self._walks = []
         with suppress(Exception), _limit_workers(walk.loader):  # the loader may allow one iteration only
@@ -135,7 +135,7 @@ class LoaderRecorder(Interception):
                 except StopIteration:
                     walk.record.finished = True
                     raise
-            walk.saw(batch)
+            walk.add_batch(batch)
             self._current = walk
             return batch
 
@@ -160,7 +160,7 @@ class LoaderRecorder(Interception):
         if self._current is not None:
             self._current.record.backwards += 1
 
-    def _watched_loss(self) -> Callable[..., Any]:
+    def _make_recording_loss(self) -> Callable[..., Any]:
         """Return a replacement for ``__call__`` of loss modules that also records the loss."""
 
         def call(loss: _Loss, *arguments: Any, **named: Any) -> Any:

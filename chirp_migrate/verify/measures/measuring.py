@@ -103,7 +103,7 @@ class TrainingMeasurement(Interception):
         self.cover_new_classes()
         self._entry, self._reading_s = _EntryMeasurement(), 0.0
         self._numbers.clear()
-        watching = _WithResident()
+        watching = _ResidentMemoryMonitor()
         with watching.watch(_INTERVAL_S) as usage:
             self._begun = time.perf_counter()
             seconds, value = call()
@@ -124,7 +124,7 @@ class TrainingMeasurement(Interception):
         self.found.entries[label] = EntryMeasures(seconds, self._entry.walks, len(self._entry.lost_workers))
         return seconds
 
-    def ask(self, label: str) -> None:
+    def measure_datasets(self, label: str) -> None:
         """Measure the augmentation of the last entry point's datasets, and read these datasets in worker processes."""
         entry, self._entry = self._entry, _EntryMeasurement()  # passes over loaders of this module are not recorded
         waits = [wait for walk in entry.walks if walk.role == "train" for wait in walk.waits_s[1:]]
@@ -245,7 +245,7 @@ def augmentation_cost(
     return cost
 
 
-class _WithResident(DataLoaderPerformanceMonitor):
+class _ResidentMemoryMonitor(DataLoaderPerformanceMonitor):
     """A performance monitor that also records the resident memory at each reading."""
 
     def __init__(self) -> None:

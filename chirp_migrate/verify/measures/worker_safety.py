@@ -44,7 +44,7 @@ _START_S = {"fork": 0.03, "forkserver": 2.5, "spawn": 2.5}
 Collate = Callable[[list[Any]], Any]
 
 
-class _Numbered(Dataset[Any]):
+class _IndexedDataset(Dataset[Any]):
     """A wrapper of a dataset that adds the indices of the samples to each batch."""
 
     def __init__(self, dataset: Any) -> None:
@@ -98,7 +98,7 @@ def _batch_problem(
     try:
         with _ignore_worker_warning():
             loader: DataLoader[Any] = DataLoader(
-                _Numbered(dataset),
+                _IndexedDataset(dataset),
                 batch_size=size,
                 sampler=indices,
                 num_workers=workers,

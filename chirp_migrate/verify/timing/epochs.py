@@ -65,7 +65,7 @@ class EpochTimer(Interception):
         self._cached = cached
         self._is_timing = False
         self._pacing = Pacing()
-        self._begin()
+        self._reset()
 
     def time(self, call: Callable[[], Any], enough_s: float = 0.0) -> EntryTiming:
         """Run a training call until enough epochs are timed, and return its timing.
@@ -77,15 +77,15 @@ class EpochTimer(Interception):
         Raises:
             Exception: any error of the call.
         """
-        self._begin()
+        self._reset()
         self._enough_s = max(_ENOUGH_S, enough_s)
         self.cover_new_classes()
-        self._mark()
+        self._start_clock()
         self._is_timing = True
         try:
             with self._pacing, suppress(EnoughEpochsTimed):
                 value = call()
-                self._visit.rest_s = self._since()
+                self._visit.rest_s = self._elapsed_seconds()
                 del value
         finally:
             self._is_timing = False
@@ -101,7 +101,7 @@ class EpochTimer(Interception):
         self._pacing = Pacing()  # frees the datasets of the training
         return visit
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._visit = EntryTiming()
         self._pacing = Pacing()
         self._over = False
@@ -122,7 +122,7 @@ class EpochTimer(Interception):
         return PassingIterator(self, loader, start(), around)
 
     def _end_epoch(self) -> None:
-        seconds, visit = self._since(), self._visit
+        seconds, visit = self._elapsed_seconds(), self._visit
         if self._over:
             raise EnoughEpochsTimed
         if self._pacing.later == 1:
@@ -140,7 +140,7 @@ class EpochTimer(Interception):
                 raise EnoughEpochsTimed
             self._cached.is_active = True
         self._turn()
-        self._mark()
+        self._start_clock()
 
     def _count_as_start_up(self, seconds: float) -> None:
         """Count ``seconds``, and all passes before the first call of ``backward``, as start-up."""
@@ -151,14 +151,14 @@ class EpochTimer(Interception):
         if self._cached is not None:
             self._cached.is_active = False
 
-    def _mark(self) -> None:
+    def _start_clock(self) -> None:
         self._taken = [0, 0]
         _finish_device()
         if self._cached is not None:
             self._cached.making_s = 0.0
         self._began = time.perf_counter()
 
-    def _since(self) -> float:
+    def _elapsed_seconds(self) -> float:
         _finish_device()
         making_s = self._cached.making_s if self._cached is not None else 0.0
         return time.perf_counter() - self._began - making_s
