@@ -119,7 +119,7 @@ def apply(
             check_version_pins(plan)
         result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
         if command is not None and result.run:
-            _check(command, plan.root, project, result, output)
+            _run_user_check(command, plan.root, project, result, output)
         plan = plan.seen_from(project)
         output.write(run_document(plan, result.skipped))
         applied.show_applied(plan, result, path, output.screen(prose=False), next_commands(path))
@@ -272,7 +272,7 @@ def _show_diff(plan: Plan, output: Output) -> None:
     )
 
 
-def _check(command: str, folder: Path, project: Path, result: CommitResult, output: Output) -> None:
+def _run_user_check(command: str, folder: Path, project: Path, result: CommitResult, output: Output) -> None:
     """Run the user's command in ``folder``; if the command fails, roll back the run recorded in ``project``."""
     try:
         with output.progress(f"running: {command}"):

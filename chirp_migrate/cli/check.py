@@ -111,7 +111,7 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     write_bytes(target, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
         # If a program reads standard output, print only the document there.
-        click.echo(_last_line(found, path), err=(to_output and not is_text) or output.json_is_printed)
+        click.echo(_summary(found, path), err=(to_output and not is_text) or output.json_is_printed)
     sys.exit(found.exit_code)
 
 
@@ -157,7 +157,7 @@ def _line_of_finding(finding: Finding, base: Path, screen: Screen) -> str:
     return f"{name}:{place}: {screen.styled(finding.rule, 'cyan')} {to_one_line(finding.message)}{mark}"
 
 
-def _last_line(found: CheckReport, path: Path) -> str:
+def _summary(found: CheckReport, path: Path) -> str:
     """Return the summary: whether work remains, and the numbers of findings that count and that do not count."""
     plan = found.plan
     files = len({finding.path for finding in found.work})

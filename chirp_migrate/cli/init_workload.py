@@ -124,7 +124,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
                     raise WriteRefused(f"{pyproject} is a link: add [tool.chirp-migrate.verify] by hand.")
                 if not allow_dirty:
                     refuse_uncommitted_changes(root, [_PYPROJECT])
-            content = None if recorded else _with_settings(pyproject, before)
+            content = None if recorded else _add_settings(pyproject, before)
             template = (
                 files("chirp_migrate.additions.scaffold").joinpath("templates").joinpath(DEFAULT_WORKLOAD).read_bytes()
             )
@@ -158,7 +158,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
         ) from error
 
 
-def _with_settings(pyproject: Path, before: bytes | None) -> bytes:
+def _add_settings(pyproject: Path, before: bytes | None) -> bytes:
     """Return the bytes of ``pyproject.toml`` with the settings added at the end, with the newlines of the file.
 
     Raises:

@@ -125,7 +125,7 @@ def review(
         screen.line("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)
     try:
-        answer = _ask(screen, "Apply the accepted hunks now? [y,n] ") or "n"
+        answer = _read_answer(screen, "Apply the accepted hunks now? [y,n] ") or "n"
     except KeyboardInterrupt:
         answer, interrupted = "n", True
         click.echo("\nchirp-migrate: interrupted", err=True)
@@ -147,7 +147,7 @@ def review(
     sys.exit(ExitCode.WORK_REMAINS if result.skipped else ExitCode.OK)
 
 
-def _ask(screen: Screen, question: str) -> str | None:
+def _read_answer(screen: Screen, question: str) -> str | None:
     """Print a question and return the user's answer without surrounding white space; None at the end of the input."""
     screen.line(question, "bold", end="")
     line = sys.stdin.readline()
@@ -199,7 +199,7 @@ def _review_items(session: Review, screen: Screen, save: Callable[[], None]) -> 
         if item is not shown:
             _show_item(session, item, screen)
             shown = item
-        answer = _ask(screen, f"[{session.number}/{len(session.items)}] accept? [y,n,a,d,r,R,e,x,b,q,?] ")
+        answer = _read_answer(screen, f"[{session.number}/{len(session.items)}] accept? [y,n,a,d,r,R,e,x,b,q,?] ")
         if answer is None or answer == "q":
             return
         if answer == "b":

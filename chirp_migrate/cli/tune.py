@@ -172,7 +172,7 @@ def tune(
     if target is not None:
         plots.check_can_plot(target)
     elif config is not None:
-        target = _documented_plot(root, config, output)
+        target = _plot_path(root, config, output)
     request = TuneTask(
         str(root),
         grid,
@@ -204,7 +204,7 @@ def _config_path(root: Path, given: Path) -> Path:
     return given if given.exists() or not (root / given).exists() else root / given
 
 
-def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | None:
+def _plot_path(root: Path, config: TuneConfig, output: Output) -> Path | None:
     """Return the path of the plot in the folder that the configuration names as ``system.output_dir``.
 
     The result is None if the configuration names no such folder, or matplotlib is not installed.

@@ -280,10 +280,10 @@ class Plan:
         return replace(
             self,
             root=folder,
-            files=tuple(_joined_below(between, one) for one in _below(between, self.files)),
-            findings=tuple(_gained_below(between, one) for one in _below(between, self.findings)),
-            skipped=_below(between, self.skipped),
-            left_out=_below(between, self.left_out),
+            files=tuple(_with_calls_below(between, one) for one in _with_paths_below(between, self.files)),
+            findings=tuple(_with_gain_below(between, one) for one in _with_paths_below(between, self.findings)),
+            skipped=_with_paths_below(between, self.skipped),
+            left_out=_with_paths_below(between, self.left_out),
         )
 
     @property
@@ -295,7 +295,7 @@ class Plan:
 _Placed = TypeVar("_Placed", FilePlan, Finding, SkippedFile)
 
 
-def _below(folder: Path, parts: tuple[_Placed, ...]) -> tuple[_Placed, ...]:
+def _with_paths_below(folder: Path, parts: tuple[_Placed, ...]) -> tuple[_Placed, ...]:
     paths = [(folder / part.path).as_posix() for part in parts]
     return tuple(
         structs.replace(part, path=path) if isinstance(part, SkippedFile) else replace(part, path=path)
@@ -303,14 +303,14 @@ def _below(folder: Path, parts: tuple[_Placed, ...]) -> tuple[_Placed, ...]:
     )
 
 
-def _joined_below(folder: Path, file: FilePlan) -> FilePlan:
+def _with_calls_below(folder: Path, file: FilePlan) -> FilePlan:
     hunks = (
         replace(hunk, together=frozenset((folder / one).as_posix() for one in hunk.together)) for hunk in file.hunks
     )
     return replace(file, hunks=tuple(hunks))
 
 
-def _gained_below(folder: Path, finding: Finding) -> Finding:
+def _with_gain_below(folder: Path, finding: Finding) -> Finding:
     gain = finding.gain
     if gain is None or not gain.path:
         return finding

@@ -158,10 +158,10 @@ def group_by_file(
     """Group findings that were not rewritten: yield each title with its paths and their groups of equal messages."""
     for title, found in group_unchanged_findings(findings, lambda one: one.finding):
         files = groupby(found, key=lambda one: one.finding.path)
-        yield title, [(path, _group_equal(of_file)) for path, of_file in files]
+        yield title, [(path, _group_by_message(of_file)) for path, of_file in files]
 
 
-def _group_equal(found: Iterable[FindingDetails]) -> list[list[FindingDetails]]:
+def _group_by_message(found: Iterable[FindingDetails]) -> list[list[FindingDetails]]:
     """Group findings by rule and message, in the order of the first finding of each group."""
     kinds: dict[tuple[str, str], list[FindingDetails]] = {}
     for one in found:

@@ -80,7 +80,7 @@ class FileLines:
     def __init__(self, file: FilePlan) -> None:
         self._old, self._new = _FileText(file.path, file.before or b""), _FileText(file.path, file.after)
         self._name_at = definition_at_line(self._old.text) if file.path.endswith(_CODE) else lambda line: ""
-        every = _lines(self._old.text, self._new.text, _runs(self._old.text, file.hunks))
+        every = _lines(self._old.text, self._new.text, _changed_ranges(self._old.text, file.hunks))
         self._lines = [line for line in every if self._place(line) is not None]
 
     def sections(self, number: int) -> Iterator[ChangeSection]:
@@ -112,7 +112,7 @@ class FileLines:
         place = (finding.cell, finding.line)
         return self._old.lines[self._old.places.index(place)] if place in self._old.places else ""
 
-    def placed_after(self, finding: Finding) -> Finding:
+    def with_new_line(self, finding: Finding) -> Finding:
         """Return the finding with its line number after the changes.
 
         If the line was rewritten, the result has the number of the most similar line that the same hunk added.
@@ -191,7 +191,7 @@ def move_to_new_lines(files: Iterable[FilePlan], findings: Iterable[Finding]) ->
         if file is not None:
             if file.path not in known:
                 known[file.path] = FileLines(file)
-            finding = known[file.path].placed_after(finding)
+            finding = known[file.path].with_new_line(finding)
         found.append(finding)
     return found
 
@@ -259,7 +259,7 @@ def definition_at_line(text: str) -> Callable[[int], str]:
     return lambda line: max(((start, name) for start, end, name in found if start <= line <= end), default=(0, ""))[1]
 
 
-def _runs(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
+def _changed_ranges(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
     """Return the ranges of lines that the hunks replace, in order. An edit that two hunks share belongs to both."""
     owners: dict[Edit, frozenset[int]] = {}
     for hunk in hunks:

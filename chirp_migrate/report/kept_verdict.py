@@ -40,15 +40,15 @@ def store_verdict(root: Path, report: VerifyReport) -> str | None:
     Returns:
         None, or a sentence with the reason why the document could not be stored.
     """
-    return _keep(root, VERDICT, encode(report), "The verdict")
+    return _store(root, VERDICT, encode(report), "The verdict")
 
 
 def store_doctor_report(root: Path, report: DoctorReport) -> str | None:
     """Store the document of ``doctor`` in the journal, like :func:`store_verdict`."""
-    return _keep(root, DOCTOR, doctor_report.encode(report), "The result")
+    return _store(root, DOCTOR, doctor_report.encode(report), "The result")
 
 
-def _keep(root: Path, name: str, content: bytes, what: str) -> str | None:
+def _store(root: Path, name: str, content: bytes, what: str) -> str | None:
     try:
         runs = applied_runs(journal_root(root))
         if runs:

@@ -107,7 +107,7 @@ def _details_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunDetails:
     edited = _edited_files(run, runs)
     data = run.document(APPLIED_PLAN)
     if data is None:
-        files = tuple(_file_of(run, file.path) for file in run.files)
+        files = tuple(_file_from_journal(run, file.path) for file in run.files)
         return replace(_run_details(Plan(run.root, files, (), ()), run=run, edited=edited), ledger=None)
     try:
         document = read_plan_document(data)
@@ -194,13 +194,13 @@ def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLooku
         kept = path if path in paths else linked.get((before, after))
         if kept is None:
             return None
-        file = _file_of(run, kept)
+        file = _file_from_journal(run, kept)
         return file.before, file.after
 
     return bytes_of
 
 
-def _file_of(run: JournalRun, path: str) -> FilePlan:
+def _file_from_journal(run: JournalRun, path: str) -> FilePlan:
     """Return a file of a run from the journal. The result has no hunks and no findings."""
     file = next(one for one in run.files if one.path == path)
     before = None if file.before is None else run.content(file.before.sha256)

@@ -58,7 +58,7 @@ def apply_choices(plan: Plan, choices: Choices) -> Plan:
         WriteRefused: the accepted hunks of a file depend on refused hunks, or an edited hunk is not valid Python.
     """
     style = ImportStyle(plan.root, plan.is_vendored)
-    files = [chosen for file in plan.files if (chosen := _select_in(file, choices, style)) is not None]
+    files = [chosen for file in plan.files if (chosen := _select_hunks(file, choices, style)) is not None]
     if any_file_needs_runtime(plan.files) and not any_file_needs_runtime(files):
         files = [file for file in files if file.note not in _SERVANTS]
     findings = tuple(
@@ -70,7 +70,7 @@ def apply_choices(plan: Plan, choices: Choices) -> Plan:
     return replace(plan, files=tuple(files), findings=findings)
 
 
-def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan | None:
+def _select_hunks(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan | None:
     if not file.hunks:
         return None if _is_refused(choices, (file.path, WHOLE_FILE)) else file
     kept = tuple(

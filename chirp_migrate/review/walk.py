@@ -97,17 +97,17 @@ class Review:
 
     def decide(self, accepted: bool) -> None:
         """Accept or refuse the current item, and move to the next item that is not decided."""
-        self._choose(self.decided_with(self._here()), accepted)
+        self._choose(self.decided_with(self._current_item()), accepted)
         self._advance()
 
     def decide_rest_of_file(self, accepted: bool) -> int:
         """Accept or refuse all undecided items in the file of the current item; return their number."""
-        path = self._here().file.path
+        path = self._current_item().file.path
         return self._decide_all(accepted, (item for item in self.items if item.file.path == path))
 
     def decide_rest_of_kind(self, accepted: bool) -> int:
         """Accept or refuse all undecided items with the rule of the current item, in any file; return their number."""
-        kind = self._here().kind
+        kind = self._current_item().kind
         return self._decide_all(accepted, (item for item in self.items if item.kind == kind))
 
     def back(self) -> bool:
@@ -123,14 +123,14 @@ class Review:
         Raises:
             InvalidEdit: the file would no longer be valid Python.
         """
-        item = self._here()
+        item = self._current_item()
         _check_edited_file(self._root, item, edits, self.choices)
         self._choose(self.decided_with(item), accepted=True)
         self.choices[item.id] = HunkChoice(True, edits)
         self._advance()
 
     def _decide_all(self, accepted: bool, items: Iterable[ReviewItem]) -> int:
-        here = self._here()
+        here = self._current_item()
         chosen = [item for item in items if item.id == here.id or item.id not in self.choices]
         bound = {one.id: one for item in chosen for one in self.decided_with(item)}
         self._choose(bound.values(), accepted)
@@ -147,7 +147,7 @@ class Review:
         order = [*range(self._position + 1, len(self.items)), *range(self._position + 1)]
         self._position = next((n for n in order if self.items[n].id not in self.choices), len(self.items))
 
-    def _here(self) -> ReviewItem:
+    def _current_item(self) -> ReviewItem:
         item = self.current
         if item is None:
             raise ValueError("everything is decided")

@@ -54,8 +54,8 @@ def uncommitted_paths(root: Path, paths: Iterable[str]) -> list[str]:
             some = [path.removeprefix(offset) for path in members[start : start + _PATHS_A_CALL]]
             found = run_git(base, ["status", "--porcelain", "-z", "--no-renames", "-uall", "--", *some])
             if found is None or found.returncode:
-                raise WriteRefused(_unusable(base, found))
-            names = [entry[3:] for entry in _split(found.stdout)]
+                raise WriteRefused(_git_error_message(base, found))
+            names = [entry[3:] for entry in _split_names(found.stdout)]
             changed += [by_name[name] for name in names if name in by_name]
     return sorted(changed)
 
@@ -71,7 +71,7 @@ def ignored_paths(root: Path) -> frozenset[str]:
     listed = run_git(root, ["ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"])
     if listed is None or listed.returncode:
         return frozenset()
-    names = frozenset(_split(listed.stdout))
+    names = frozenset(_split_names(listed.stdout))
     return frozenset() if names & {"./", ""} else names
 
 
@@ -103,12 +103,12 @@ def _prefix_in_work_tree(base: Path) -> str | None:
     if found is None or (found.returncode and b"not a git repository" in found.stderr):
         return None
     if found.returncode:
-        raise WriteRefused(_unusable(base, found))
+        raise WriteRefused(_git_error_message(base, found))
     inside, _, prefix = os.fsdecode(found.stdout).partition("\n")
     return prefix.removesuffix("\n") if inside == "true" else None
 
 
-def _unusable(base: Path, found: subprocess.CompletedProcess[bytes] | None) -> str:
+def _git_error_message(base: Path, found: subprocess.CompletedProcess[bytes] | None) -> str:
     said = os.fsdecode(found.stderr).strip().splitlines() if found else []
     why = f" ({said[0]})" if said else ""
     return f"git cannot list uncommitted changes in {base}{why}: repair the work tree, or pass --allow-dirty."
@@ -135,5 +135,5 @@ def run_git(
         return None
 
 
-def _split(output: bytes) -> list[str]:
+def _split_names(output: bytes) -> list[str]:
     return [os.fsdecode(name) for name in output.split(b"\0") if name]

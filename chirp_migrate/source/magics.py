@@ -110,7 +110,7 @@ def mask_magics(source: str, tag: str, number: int) -> MaskedCell:
     """
     head = _cell_magics(source)
     if not head and _syntax_problem(source) is None:
-        return MaskedCell(source, {}, tuple(range(1, _breaks(source) + 2)), "", tag)
+        return MaskedCell(source, {}, tuple(range(1, _count_newlines(source) + 2)), "", tag)
     pieces: list[str] = []
     originals: dict[str, str] = {}
     lines, position, line = [1], 0, 1
@@ -123,11 +123,11 @@ def mask_magics(source: str, tag: str, number: int) -> MaskedCell:
         originals[placeholder] = source[start:end]
         kept = source[position:start]
         pieces += [kept, placeholder]
-        lines += range(line + 1, line + _breaks(kept) + 1)
-        line += _breaks(source[position:end])
+        lines += range(line + 1, line + _count_newlines(kept) + 1)
+        line += _count_newlines(source[position:end])
         position = end
     pieces.append(source[position:])
-    lines += range(line + 1, line + _breaks(source[position:]) + 1)
+    lines += range(line + 1, line + _count_newlines(source[position:]) + 1)
     cell = MaskedCell("".join(pieces), originals, tuple(lines), head, tag)
     problem = _syntax_problem(cell.text)
     if problem is not None:
@@ -211,5 +211,5 @@ def _ipython_parts(source: str) -> Iterator[tuple[int, int, bool]]:
             yield begin, last.end(), True
 
 
-def _breaks(text: str) -> int:
+def _count_newlines(text: str) -> int:
     return len(NEWLINE.findall(text))

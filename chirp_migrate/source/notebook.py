@@ -113,7 +113,7 @@ class NotebookSource:
         """
         if text == self.text:
             return self.data
-        cells = self._split(text)
+        cells = self._split_into_cells(text)
         timed = [piece.masked.is_timed for piece in self._pieces]
         before = [piece.masked.text for piece in self._pieces]
         if _used_too_early(cells, timed) - _used_too_early(before, timed):
@@ -159,7 +159,7 @@ class NotebookSource:
             begin += len(NEWLINE.findall(piece.text))
         raise KeyError(cell)
 
-    def _split(self, text: str) -> list[str]:
+    def _split_into_cells(self, text: str) -> list[str]:
         """Split a rewritten module into the code of each cell."""
         newline = self._newline
         head, *parts = re.split(rf"# %% {self._tag} (\d+){newline}", text.removesuffix(self._trailer))

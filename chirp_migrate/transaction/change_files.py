@@ -92,7 +92,7 @@ def file_hash(root: Path, path: str) -> str | None:
     link, because journals contain no such paths.
     """
     place = root / path
-    if not _in_place(root, path):
+    if not _has_no_linked_parent(root, path):
         return NOT_A_FILE
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
@@ -116,12 +116,12 @@ def perform_changes(run: JournalRun, changes: Sequence[FileChange], on_step: Cal
     steps = 2 * len(changes)
     for done, change in enumerate(changes, start=1):
         if change.new is not None:
-            _stage(run, change, change.new)
+            _write_temporary(run, change, change.new)
             on_step(ProgressStep(f"prepared {change.path}", done, steps))
     for done, change in enumerate(_importable_order(changes), start=len(changes) + 1):
         if file_hash(run.root, change.path) != _hash(change.old):
             raise ChangedMeanwhile(change.path)
-        _move(run.root, change)
+        _replace_or_remove(run.root, change)
         on_step(ProgressStep(f"{'removed' if change.new is None else 'replaced'} {change.path}", done, steps))
     _sync_folders(run.root, changes)
 
@@ -143,15 +143,15 @@ def complete_changes(
     """
     ordered = _importable_order(changes)
     for done, change in enumerate(ordered, start=1):
-        if _in_place(run.root, change.path):
+        if _has_no_linked_parent(run.root, change.path):
             remove_if_exists(run.root / change.temporary)
         now = file_hash(run.root, change.path)
         if now != _hash(change.new) and (force or now == _hash(change.old)):
-            if not _in_place(run.root, change.path):
+            if not _has_no_linked_parent(run.root, change.path):
                 raise NotADirectoryError(errno.ENOTDIR, "a link took the place of its folder", change.path)
             if change.new is not None:
-                _stage(run, change, change.new)
-            _move(run.root, change)
+                _write_temporary(run, change, change.new)
+            _replace_or_remove(run.root, change)
             on_step(ProgressStep(f"finished {change.path}", done, len(ordered)))
     _sync_folders(run.root, ordered)
 
@@ -183,7 +183,12 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
     """Remove the bytecode files of modules that a run had created, so that the folders of the modules become empty."""
     for path in map(PurePosixPath, created):
         cache = root / path.parent / "__pycache__"
-        if path.suffix != ".py" or not _in_place(root, str(path)) or cache.is_symlink() or not cache.is_dir():
+        if (
+            path.suffix != ".py"
+            or not _has_no_linked_parent(root, str(path))
+            or cache.is_symlink()
+            or not cache.is_dir()
+        ):
             continue
         # An error does no harm: Python creates missing bytecode again, and ignores bytecode without its source.
         with contextlib.suppress(OSError):
@@ -192,7 +197,7 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
             cache.rmdir()
 
 
-def _stage(run: JournalRun, change: FileChange, version: FileVersion) -> None:
+def _write_temporary(run: JournalRun, change: FileChange, version: FileVersion) -> None:
     place, temporary = run.root / change.path, run.root / change.temporary
     like = place if stat.S_ISREG(_mode_at(place)) else None
     temporary.parent.mkdir(parents=True, exist_ok=True)  # the user may have deleted the folder with its files
@@ -200,7 +205,7 @@ def _stage(run: JournalRun, change: FileChange, version: FileVersion) -> None:
     write_new_file(temporary, run.content(version.sha256), like=like, mode=version.mode)
 
 
-def _move(root: Path, change: FileChange) -> None:
+def _replace_or_remove(root: Path, change: FileChange) -> None:
     if change.new is None:
         (root / change.path).unlink()
     else:
@@ -219,7 +224,7 @@ def _sync_folders(root: Path, changes: Iterable[FileChange]) -> None:
             sync_folder(root / folder)
 
 
-def _in_place(root: Path, path: str) -> bool:
+def _has_no_linked_parent(root: Path, path: str) -> bool:
     """Return whether no parent folder of ``path`` is a link."""
     folder = (root / path).parent
     return os.path.realpath(folder) == str(folder)

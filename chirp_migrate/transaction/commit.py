@@ -75,7 +75,7 @@ def commit_plan(
     """
     root = plan.root.resolve()
     with recover_and_lock(root, wait_s=wait_s, on_step=on_step) as found:
-        targets, skipped = _targets(root, plan.files)
+        targets, skipped = _find_targets(root, plan.files)
         if not targets:
             return CommitResult((), skipped, "", found=found)
         contents = (content for target in targets for content in (target.plan.before, target.plan.after))
@@ -107,7 +107,7 @@ class _Target:
     linked: bool
 
 
-def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tuple[SkippedFile, ...]]:
+def _find_targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tuple[SkippedFile, ...]]:
     targets: list[_Target] = []
     skipped: list[SkippedFile] = []
     changed: list[str] = []
@@ -130,7 +130,7 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
                 as_planned = False
         if not as_planned:
             changed.append(file.path)
-        elif (why := _unwritable(place)) is not None:
+        elif (why := _why_not_writable(place)) is not None:
             skipped.append(SkippedFile(file.path, why))
         else:
             targets.append(_Target(file, JournalFile.of(path, version, sha256(file.after)), linked))
@@ -164,7 +164,7 @@ def _can_create_file(root: Path, path: str) -> bool:
     return not os.path.lexists(root / path) and all(p.is_dir() for p in above if os.path.lexists(p))
 
 
-def _unwritable(place: Path) -> str | None:
+def _why_not_writable(place: Path) -> str | None:
     """Return why this user should not write to ``place``; None if this user may write.
 
     For the user root, a file with a read-only mode counts as not writable, too.

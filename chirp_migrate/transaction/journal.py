@@ -164,7 +164,7 @@ def read_runs(root: Path) -> tuple[JournalRun, ...]:
         JournalDamaged: the record of a run cannot be read or is invalid.
     """
     runs: list[JournalRun] = []
-    for name in _names(root, _RUN):
+    for name in _folder_names(root, _RUN):
         try:
             runs.append(read_run(root, name))
         except JournalDamaged:
@@ -214,7 +214,7 @@ def applied_runs(root: Path) -> tuple[JournalRun, ...]:
 
 def interrupted_folders(root: Path) -> list[str]:
     """Return the names of journal folders whose creation (``new-…``) or removal (``old-…``) was interrupted."""
-    return _names(root, _LEFTOVER)
+    return _folder_names(root, _LEFTOVER)
 
 
 def record_new_run(
@@ -239,7 +239,7 @@ def record_new_run(
         OSError: the record cannot be written, and nothing is recorded.
     """
     home = journal_folder(root)
-    number = max((int(name) for name in _names(root, _RUN)), default=0) + 1
+    number = max((int(name) for name in _folder_names(root, _RUN)), default=0) + 1
     created = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     record = RunRecord(tool=__version__, state=RunState.PENDING, created=created, folders=folders, files=files)
     run = JournalRun(root, f"{number:04d}", record)
@@ -334,11 +334,11 @@ def remove_leftovers(root: Path) -> None:
         shutil.rmtree(home / name)
     ignore = home / ".gitignore"
     # The file is empty if the process was killed while writing it.
-    if not _names(root, _RUN) and ignore.is_file() and ignore.read_bytes() in (_IGNORE_ALL, b""):
+    if not _folder_names(root, _RUN) and ignore.is_file() and ignore.read_bytes() in (_IGNORE_ALL, b""):
         remove_if_exists(ignore)
 
 
-def _names(root: Path, pattern: re.Pattern[str]) -> list[str]:
+def _folder_names(root: Path, pattern: re.Pattern[str]) -> list[str]:
     """Return the names of the folders in the journal that match ``pattern``, in numerical order; links do not count."""
     home = journal_folder(root)
     try:

@@ -51,14 +51,14 @@ def hold_lock(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
         WriteRefused: another process still holds the lock after ``wait_s``, or ``folder`` is a link or not a folder.
         OSError: the folder or the lock cannot be written.
     """
-    descriptor = _wait_for(folder, wait_s)
+    descriptor = _wait_for_lock(folder, wait_s)
     try:
         yield
     finally:
         _release(folder, descriptor)
 
 
-def _wait_for(folder: Path, wait_s: float) -> int:
+def _wait_for_lock(folder: Path, wait_s: float) -> int:
     deadline = time.monotonic() + wait_s
     while True:
         try:
@@ -98,10 +98,10 @@ def _acquire(folder: Path) -> int:
                 folder.rmdir()  # succeeds only if the folder is empty, as after `mkdir` above
             raise
         try:
-            if not _lock(descriptor):
-                raise _HeldByOther(folder, _holder(descriptor))
+            if not _try_lock(descriptor):
+                raise _HeldByOther(folder, _read_holder(descriptor))
             # The previous holder may have removed the file after we opened it and before we locked it.
-            ours = _is_at(descriptor, path)
+            ours = _is_same_file(descriptor, path)
         except BaseException:
             os.close(descriptor)
             raise
@@ -137,20 +137,20 @@ def _release(folder: Path, descriptor: int) -> None:
         folder.rmdir()  # succeeds only if the folder is empty, so that no run is recorded in it
 
 
-def _lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     """Take the lock without waiting; return False if another process holds it."""
     try:
-        _take(descriptor)
+        _take_lock(descriptor)
     except OSError as error:
         if error.errno in _HELD:
             return False
         if error.errno in _UNSUPPORTED:  # some network file systems have no locks: the text in the file decides
-            return not _seems_alive(_holder(descriptor))
+            return not _seems_alive(_read_holder(descriptor))
         raise
     return True
 
 
-def _take(descriptor: int) -> None:
+def _take_lock(descriptor: int) -> None:
     """Take the lock without waiting.
 
     Raises:
@@ -167,7 +167,7 @@ def _take(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _holder(descriptor: int) -> tuple[int, str] | None:
+def _read_holder(descriptor: int) -> tuple[int, str] | None:
     os.lseek(descriptor, 0, os.SEEK_SET)
     number, _, machine = os.read(descriptor, 300).decode(errors="replace").strip().partition(" ")
     return (int(number), machine) if number.isdecimal() else None
@@ -183,7 +183,7 @@ def _seems_alive(holder: tuple[int, str] | None) -> bool:
     return machine != socket.gethostname() or psutil.pid_exists(process)
 
 
-def _is_at(descriptor: int, path: Path) -> bool:
+def _is_same_file(descriptor: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

@@ -203,7 +203,7 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
                 undoing.contents[found.sha256] = bytes_of[found.sha256]
                 if keeps_edits:
                     try:
-                        content = _without_run(run, file, bytes_of[found.sha256])
+                        content = _undo_in_edited_file(run, file, bytes_of[found.sha256])
                     except MergeConflict as conflict:
                         conflicts.setdefault(file.path, f"{file.path} ({conflict})")
                         continue
@@ -225,7 +225,7 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
     return planned
 
 
-def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
+def _undo_in_edited_file(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
     """Return the ``edited`` bytes of a file without the changes of ``run``.
 
     Raises:

@@ -35,7 +35,7 @@ def show_tune_report(report: TuneReport, screen: Screen) -> None:
     for line in _facts_of_all(report.loaders):
         screen.text(line, hang=2)
     if report.training is not None:
-        for line in _training(report.training):
+        for line in _describe_training(report.training):
             screen.text(line, hang=2)
     for note in report.notes:
         screen.text(as_sentence(note), hang=2)
@@ -160,7 +160,7 @@ def _show_advice(loader: LoaderReport, screen: Screen) -> None:
         screen.text("none", 2)
 
 
-def _training(training: TrainingRun) -> Iterator[str]:
+def _describe_training(training: TrainingRun) -> Iterator[str]:
     yield f"The training ran to find its loaders, for {training.seconds:.1f} s."
     if training.gpu_percent is not None:
         yield f"The training kept the GPU busy for {training.gpu_percent:.0f} % of that time."

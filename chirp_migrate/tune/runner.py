@@ -210,7 +210,7 @@ def _thread_counts(subject: TuneSubject, thread_safe: bool) -> tuple[int, ...]:
     return tuple(sorted({1, min(2, most), most}))
 
 
-def _as_child(request: TuneTask, parent: Parent) -> TuneReport:
+def _run_in_child(request: TuneTask, parent: Parent) -> TuneReport:
     def begin(label: str, others: int) -> None:
         parent.send(PartialResult(label, others))
         parent.wait_for_turn()
@@ -219,4 +219,4 @@ def _as_child(request: TuneTask, parent: Parent) -> TuneReport:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(TuneTask, _as_child))
+    sys.exit(serve(TuneTask, _run_in_child))

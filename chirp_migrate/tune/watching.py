@@ -88,7 +88,7 @@ class _LoaderWatch(Interception):
             call()
 
     @property
-    def _took_long(self) -> bool:
+    def _has_taken_long(self) -> bool:
         return time.perf_counter() - self._entered > self._longest_s
 
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
@@ -108,7 +108,7 @@ class _LoaderWatch(Interception):
                 if is_last or role == "validation" or not validate_after(batches + 1):
                     raise StopIteration
                 is_last = True
-            if batches > 1 and self._took_long:
+            if batches > 1 and self._has_taken_long:
                 raise _SeenEnough
             batch = advance()
             batches += 1
@@ -169,11 +169,11 @@ def watch_loaders(
     gc.collect()
     progress(f"saw {pluralize(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
     training = TrainingRun(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
-    subjects, more = _worth_measuring(watching, seconds - taken)
+    subjects, more = _choose_loaders(watching, seconds - taken)
     return subjects, training, notes + more
 
 
-def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[TuneSubject], list[str]]:
+def _choose_loaders(watching: _LoaderWatch, seconds: float) -> tuple[list[TuneSubject], list[str]]:
     slowest_first = sorted(watching.loaders.values(), key=lambda kind: kind.waited_s, reverse=True)
     most = max(1, int(min(seconds / _LEAST_S, len(slowest_first))))
     subjects: list[TuneSubject] = []

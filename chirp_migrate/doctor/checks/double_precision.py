@@ -15,7 +15,7 @@ _LEAST_BYTES = 16_384
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare the dtypes of training batches with the dtype of the model's parameters. Small tensors do not count."""
     for loader in recording.loaders:
-        for one in recording.of_loader(loader):
+        for one in recording.passes_of_loader(loader):
             if not one.trains or one.parameters != "torch.float32" or not one.doubles:
                 continue
             place, size = max(one.doubles.items(), key=lambda item: item[1])

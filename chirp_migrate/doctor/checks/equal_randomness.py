@@ -19,16 +19,18 @@ def check(recording: Recording) -> Iterator[Problem]:
     The random numbers were the same if the states of the generators are equal before the batch, and equal but changed
     after the batch. The check skips iterable datasets, because their workers may share a state to divide the samples.
     """
-    for passes in recording.training_series():
-        yield from _of_dataset(recording, passes)
+    for passes in recording.group_training_passes():
+        yield from _find_repeated_randomness(recording, passes)
 
 
-def _of_dataset(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> Iterator[Problem]:
+def _find_repeated_randomness(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> Iterator[Problem]:
     loader, first = passes[0]
-    runs = _usable(seen, first)
-    later = [_usable(seen, one) for _, one in passes[1:]]
-    by_worker = _repeated(runs, runs[1:]) if len(runs) > 1 else []
-    by_epoch = _repeated(runs, [run for each in later for run in each if run.worker == runs[0].worker]) if runs else []
+    runs = _runs_with_generators(seen, first)
+    later = [_runs_with_generators(seen, one) for _, one in passes[1:]]
+    by_worker = _equal_generators(runs, runs[1:]) if len(runs) > 1 else []
+    by_epoch = (
+        _equal_generators(runs, [run for each in later for run in each if run.worker == runs[0].worker]) if runs else []
+    )
     kinds: dict[tuple[bool, bool, bool], list[str]] = {}
     for name in dict.fromkeys([*by_worker, *by_epoch]):
         kinds.setdefault((name in _GLOBAL, name in by_worker, name in by_epoch), []).append(name)
@@ -50,11 +52,11 @@ def _of_dataset(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) ->
         yield Problem.at(place, "equal-randomness", message, evidence, _fix(is_global, runs[0].worker >= 0))
 
 
-def _usable(seen: Recording, one: LoaderPass) -> list[FetcherRun]:
+def _runs_with_generators(seen: Recording, one: LoaderPass) -> list[FetcherRun]:
     return [run for run in seen.runs_of(one) if run.tasks and run.tasks[0].generators]
 
 
-def _repeated(runs: list[FetcherRun], others: list[FetcherRun]) -> list[str]:
+def _equal_generators(runs: list[FetcherRun], others: list[FetcherRun]) -> list[str]:
     """Return the names of the generators that changed in the first batch, and whose states are equal in all runs."""
     if not others:
         return []

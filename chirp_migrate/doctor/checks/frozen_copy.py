@@ -16,7 +16,7 @@ def check(recording: Recording) -> Iterator[Problem]:
     for loader in recording.loaders:
         if not loader.persistent_workers or not loader.num_workers:
             continue
-        first, *later = recording.of_loader(loader)
+        first, *later = recording.passes_of_loader(loader)
         reported: set[str] = set()
         for one in later:
             copies = [run.values for run in recording.runs_of(one) if run.epoch > 0]

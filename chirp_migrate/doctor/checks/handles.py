@@ -22,7 +22,7 @@ def check(recording: Recording) -> Iterator[Problem]:
     """Check whether the number of open file descriptors rises with the batches, and does not fall between epochs."""
     if not recording.most_handles:
         return
-    for series in recording.series():
+    for series in recording.group_passes():
         passes = [one for loader, one in series if loader.num_workers and len(one.handles) >= _LEAST_BATCHES]
         if len(passes) < 2 or len(passes) < len(series):
             continue

@@ -22,7 +22,7 @@ def check(recording: Recording) -> Iterator[Problem]:
     Samples sorted by class are no problem for a recurrent model that carries its state from batch to batch (truncated
     backpropagation through time). Such a model must read its samples in order.
     """
-    for passes in recording.training_series():
+    for passes in recording.group_training_passes():
         loader = passes[0][0]
         orders = [_order(recording.runs_of(one)) for _, one in passes]
         repeats = len(orders) > 1 and _is_same_order(orders[0], orders[1])
@@ -31,7 +31,7 @@ def check(recording: Recording) -> Iterator[Problem]:
                 loader.place,
                 "order",
                 f"The random order of the training samples ({loader.sampler}) is the same in every epoch.",
-                f"Both epochs of {loader} begin with the samples {_begin(orders[0])}",
+                f"Both epochs of {loader} begin with the samples {_first_indices(orders[0])}",
                 "Call sampler.set_epoch(epoch) before each epoch."
                 if loader.is_distributed
                 else "Seed once, before the first epoch, and keep one generator for the loader.",
@@ -63,7 +63,7 @@ def _is_same_order(first: dict[int, list[int]], second: dict[int, list[int]]) ->
     )
 
 
-def _begin(order: dict[int, list[int]]) -> str:
+def _first_indices(order: dict[int, list[int]]) -> str:
     indices = next(iter(order.values()))
     return f"{', '.join(map(str, indices[:4]))}, …"
 

@@ -82,8 +82,8 @@ def _is_whole(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
 
 def _repeats(seen: Recording, one: LoaderPass) -> bool:
     """Return whether the samples of a training pass are equal in the next epoch."""
-    for (_, first), *later in seen.training_series():
+    for (_, first), *later in seen.group_training_passes():
         if first.number == one.number and later:
-            compared, equal = seen.compare(first, later[0][1])
+            compared, equal = seen.count_equal_samples(first, later[0][1])
             return 0 < compared == equal
     return False

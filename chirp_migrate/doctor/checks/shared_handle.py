@@ -20,7 +20,7 @@ def check(recording: Recording) -> Iterator[Problem]:
     """
     for loader in recording.loaders:
         reported: set[str] = set()
-        for one in recording.of_loader(loader):
+        for one in recording.passes_of_loader(loader):
             workers = sum(bool(run.tasks) for run in recording.runs_of(one) if run.worker >= 0)
             for path, positions in one.positions.items():
                 if workers < 2 or len(set(positions)) < _LEAST_POSITIONS or path in reported:

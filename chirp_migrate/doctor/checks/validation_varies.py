@@ -21,12 +21,12 @@ def check(recording: Recording) -> Iterator[Problem]:
         one.evaluates and one.forwards_without and not any(calls.calls for calls in one.normalization.values())
         for one in recording.passes
     )
-    for series in recording.series():
+    for series in recording.group_passes():
         passes = [(loader, one) for loader, one in series if one.evaluates and loader.dataset_ids[0] not in trained]
         if not passes:
             continue
         if len(passes) > 1:
-            yield from _varying(recording, passes)
+            yield from _find_varying_samples(recording, passes)
         loader, one = passes[0]
         modes = [calls for calls in one.normalization.values() if calls.calls]
         if modes and not chosen:
@@ -41,7 +41,7 @@ def check(recording: Recording) -> Iterator[Problem]:
             )
 
 
-def _varying(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> Iterator[Problem]:
+def _find_varying_samples(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> Iterator[Problem]:
     (loader, first), (_, second) = passes[:2]
     before, after = _batches(seen, first), _batches(seen, second)
     same = before.keys() & after.keys()
@@ -78,4 +78,4 @@ def _batches(seen: Recording, one: LoaderPass) -> dict[tuple[int, ...], list[str
 
 
 def _trains(seen: Recording, loader: LoaderInfo) -> bool:
-    return any(one.trains for one in seen.of_loader(loader))
+    return any(one.trains for one in seen.passes_of_loader(loader))

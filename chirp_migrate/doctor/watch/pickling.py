@@ -84,10 +84,14 @@ def _first_failure(part: Any, name: str, error: Exception, places: LineFinder) -
     except Exception as again:
         error = again
     chain = tracer.begun or [part]
-    path = name + "".join(_step(tracer.begun[:number], child) for number, (_, child) in enumerate(pairwise(chain), 1))
+    path = name + "".join(
+        _path_step(tracer.begun[:number], child) for number, (_, child) in enumerate(pairwise(chain), 1)
+    )
     failed = chain[-1]
     text = _ADDRESS.sub("", " ".join(f"{type(error).__name__}: {error}".split()))
-    return UnpicklablePart(path, _kind(failed), places.of_definition(_definition(failed)), text[:_LONGEST_TEXT])
+    return UnpicklablePart(
+        path, _describe_kind(failed), places.of_definition(_definition(failed)), text[:_LONGEST_TEXT]
+    )
 
 
 class _Tracer(pickle._Pickler):
@@ -109,7 +113,7 @@ class _Tracer(pickle._Pickler):
         return id(value) if is_plain_data(value) else None
 
 
-def _step(above: list[Any], child: Any) -> str:
+def _path_step(above: list[Any], child: Any) -> str:
     """Return the step of the attribute path from the last object of ``above`` to ``child``, such as ``.name``.
 
     The step is empty if ``pickle`` created the object, so that it is not part of the user's data.
@@ -126,7 +130,7 @@ def _step(above: list[Any], child: Any) -> str:
         return f".{key}" if is_state else f"[{key!r}]"
     if type(parent) is tuple:  # arguments of a constructor, from __reduce__
         if isinstance(owner, partial):
-            return _of_partial(owner, child)
+            return _path_step_in_partial(owner, child)
         if isinstance(owner, defaultdict):
             return ".default_factory" if owner.default_factory is child else ""
         if isinstance(owner, MethodType):
@@ -143,7 +147,7 @@ def _is_made_by_pickle(parent: Any, owner: Any) -> bool:
     return not (isinstance(owner, dict) and any(one is parent for one in owner.values()))
 
 
-def _of_partial(owner: partial[Any], child: Any) -> str:
+def _path_step_in_partial(owner: partial[Any], child: Any) -> str:
     if owner.func is child:
         return ".func"
     if child is owner.args or child is owner.keywords:
@@ -155,7 +159,7 @@ def _definition(failed: Any) -> Any:
     return failed if isinstance(failed, (FunctionType, type)) else type(failed)
 
 
-def _kind(failed: Any) -> str:
+def _describe_kind(failed: Any) -> str:
     if isinstance(failed, FunctionType):
         if failed.__name__ == "<lambda>":
             return "lambda"

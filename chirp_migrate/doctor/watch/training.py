@@ -110,7 +110,7 @@ def record_training(
     """
     folder = Path(tempfile.mkdtemp(dir=folder))  # workers of a failed call may still write to its folder
     watch = _Watch(recording, LineFinder(tree), folder, seconds)
-    recording.label, recording.cpus, recording.most_handles = label, usable_cpus(), _most_handles()
+    recording.label, recording.cpus, recording.most_handles = label, usable_cpus(), _file_descriptor_limit()
     began = time.perf_counter()
     try:
         with watch.watching(), suppress(_SeenEnough):
@@ -149,11 +149,11 @@ class _Watch(Interception):
         with ExitStack() as stack:
             stack.enter_context(self)
             stack.enter_context(self._samplers)
-            stack.enter_context(record_fetchers(self._sink))
-            stack.enter_context(_replaced(DataLoader, "__init__", self._noting_place))
+            stack.enter_context(record_fetchers(self._make_receiver))
+            stack.enter_context(_replaced(DataLoader, "__init__", self._recording_line))
             stack.enter_context(self._pacing)
-            stack.enter_context(watching_backward(self._see_backward))
-            hook = torch.nn.modules.module.register_module_forward_pre_hook(self._see_module)
+            stack.enter_context(watching_backward(self._record_backward))
+            hook = torch.nn.modules.module.register_module_forward_pre_hook(self._record_module_call)
             stack.callback(hook.remove)
             yield
 
@@ -172,7 +172,7 @@ class _Watch(Interception):
             self._end()
         self._end_if_late()
         with restored_generators():
-            info = self._info(loader)
+            info = self._loader_info(loader)
         is_third = torch.is_grad_enabled() and self._trained_at(info.place) >= _EPOCHS
         if not self._pacing.later and is_third:  # the training builds a new dataset for each epoch
             self._end()
@@ -215,7 +215,7 @@ class _Watch(Interception):
                 one.doubles, one.moved = bytes_of_doubles(batch), bytes_to_move(batch)
                 one.is_pinned, one.strided = is_pinned(batch), noncontiguous_tensors(batch)
             if info.num_workers:
-                one.handles.append(_handles(self._process))
+                one.handles.append(_count_file_descriptors(self._process))
             for path, descriptor in files.items():
                 with suppress(OSError):  # the file was closed
                     one.positions.setdefault(path, []).append(os.lseek(descriptor, 0, os.SEEK_CUR))
@@ -279,7 +279,7 @@ class _Watch(Interception):
         if threading.current_thread() is threading.main_thread():
             raise _SeenEnough
 
-    def _sink(self, _dataset: Any) -> RecordReceiver | None:
+    def _make_receiver(self, _dataset: Any) -> RecordReceiver | None:
         """Return the receiver for the recording of a fetcher that this process creates at the beginning of a pass."""
         if self._beginning is None:
             return None
@@ -297,7 +297,7 @@ class _Watch(Interception):
 
         return RecordReceiver(run, write, self._every)
 
-    def _info(self, loader: Any) -> LoaderInfo:
+    def _loader_info(self, loader: Any) -> LoaderInfo:
         number = next((n for n, one in enumerate(self._loaders) if one is loader), None)
         if number is not None:
             return self._recording.loaders[number]
@@ -307,7 +307,7 @@ class _Watch(Interception):
             place=self._place(loader),
             dataset=type(dataset).__name__,
             dataset_place=self._places.of_definition(type(dataset)),
-            dataset_ids=[_number(one, self._datasets) for one in inner_datasets(dataset)],
+            dataset_ids=[_index_of(one, self._datasets) for one in inner_datasets(dataset)],
             is_stream=isinstance(dataset, IterableDataset),
             samples=_length(dataset),
             batch_size=loader.batch_size,
@@ -345,7 +345,7 @@ class _Watch(Interception):
         loaders = self._recording.loaders
         return sum(one.trains and loaders[one.loader].place == place for one in self._recording.passes)
 
-    def _noting_place(self, original: Callable[..., None]) -> Callable[..., None]:
+    def _recording_line(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(loader: Any, *arguments: Any, **named: Any) -> None:
             with suppress(TypeError):  # a subclass may be unhashable
@@ -354,13 +354,13 @@ class _Watch(Interception):
 
         return __init__
 
-    def _see_backward(self) -> None:
+    def _record_backward(self) -> None:
         if self._pacing.is_over(_EPOCHS):
             self._end()
         if self._current is not None:
             self._current.backwards += 1
 
-    def _see_module(self, module: torch.nn.Module, arguments: Any) -> None:
+    def _record_module_call(self, module: torch.nn.Module, arguments: Any) -> None:
         if self._is_over:
             raise _SeenEnough
         one = self._current
@@ -371,13 +371,13 @@ class _Watch(Interception):
         else:
             one.forwards_without += 1
         if one.model < 0:
-            one.model = _number(module, self._models)
+            one.model = _index_of(module, self._models)
         if not one.parameters:
             first = next(module.parameters(recurse=False), None)
             if first is not None:
                 one.parameters, one.device = str(first.dtype), first.device.type
         if isinstance(module, (RNNBase, RNNCellBase)) and len(one.sizes) <= _BATCHES_WITH_STATE:
-            self._see_state(one, module, arguments)
+            self._record_initial_state(one, module, arguments)
         if not module.training or not isinstance(module, _BatchNorm) or not arguments:
             return
         kind = type(module).__name__
@@ -387,7 +387,7 @@ class _Watch(Interception):
         if isinstance(given, torch.Tensor) and given.shape[0] == 1 and one.sizes[-1] == 1:
             calls.with_one_sample += 1
 
-    def _see_state(self, one: LoaderPass, module: torch.nn.Module, arguments: Any) -> None:
+    def _record_initial_state(self, one: LoaderPass, module: torch.nn.Module, arguments: Any) -> None:
         """Record whether the first call of a recurrent module for a batch has an initial state that is not zero."""
         batch = one.number, len(one.sizes)
         begins = self._begins_with_state.setdefault(id(module), {})
@@ -407,7 +407,7 @@ def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[Non
         setattr(owner, name, original)
 
 
-def _number(one: Any, known: list[Any]) -> int:
+def _index_of(one: Any, known: list[Any]) -> int:
     """Return the position of an object in a list of known objects; append the object if it is new."""
     number = next((number for number, other in enumerate(known) if other is one), len(known))
     if number == len(known):
@@ -422,14 +422,14 @@ def _length(dataset: Any) -> int:
         return -1
 
 
-def _handles(process: psutil.Process) -> int:
+def _count_file_descriptors(process: psutil.Process) -> int:
     """Return the number of open file descriptors of a process; 0 if the system does not count them."""
     with suppress(psutil.Error, OSError, AttributeError):
         return int(process.num_fds())
     return 0
 
 
-def _most_handles() -> int:
+def _file_descriptor_limit() -> int:
     """Return the largest number of file descriptors that this process may open; 0 if it is not known."""
     try:
         import resource

@@ -136,7 +136,10 @@ class _Run:
         style = ImportStyle(self._check.plan.root, self._check.plan.is_vendored)
         for file in self._check.plan.files:
             for number, replacements in line_fixes(file, style).items():
-                change = {"artifactLocation": self._location(file.path), "replacements": [*map(_replace, replacements)]}
+                change = {
+                    "artifactLocation": self._location(file.path),
+                    "replacements": [*map(_replacement, replacements)],
+                }
                 described = _message(_describe_fix(members[file.path, number]))
                 found[file.path, number] = {"description": described, "artifactChanges": [change]}
         return found
@@ -163,7 +166,7 @@ def _region(region: FileRegion) -> _Json:
     return content
 
 
-def _replace(one: ReplacementEntry) -> _Json:
+def _replacement(one: ReplacementEntry) -> _Json:
     deleted = dict(zip(("startLine", "startColumn", "endLine", "endColumn"), (*one.start, *one.end), strict=True))
     return {"deletedRegion": deleted, **({"insertedContent": {"text": one.text}} if one.text else {})}
 

@@ -101,7 +101,7 @@ def plots_of_measurements(report: VerifyReport) -> list[Plot]:
     raw = {side: of for side, of in report.measures.raw.items() if side in SIDES}
     waits = batch_waits_ms(report)
     logs = {
-        side: [(math.log10(max(one, _LEAST_MS)), share) for one, share in ((of[0], 0.0), *_steps(of))]
+        side: [(math.log10(max(one, _LEAST_MS)), share) for one, share in ((of[0], 0.0), *_cumulative_points(of))]
         for side, of in waits.items()
     }
     ends = [x for points in logs.values() for x, _ in points]
@@ -193,7 +193,7 @@ def _draw_curves(
     return tuple(known), Markup(f"{shown}{''.join(parts)}</svg>")
 
 
-def _steps(waits: Sequence[float], points: int = 200) -> list[tuple[float, float]]:
+def _cumulative_points(waits: Sequence[float], points: int = 200) -> list[tuple[float, float]]:
     """Return about ``points`` points of the cumulative distribution of sorted waits."""
     every = max(1, len(waits) // points)
     chosen = sorted({*range(0, len(waits), every), len(waits) - 1})

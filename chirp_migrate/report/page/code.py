@@ -59,7 +59,7 @@ def section_html(section: ChangeSection) -> Markup:
     )
     parts = [f'<div class="at">{html.escape(escape_invisible(where))}</div>']
     for changed, rows in group_rows(section.rows):
-        strong = _differing(rows) if changed else {}
+        strong = _differing_parts(rows) if changed else {}
         lines = "".join(_row(row, shape, strong.get(id(row), (0, 0))) for row in rows)
         parts.append(f'<div class="g">{lines}</div>' if changed else lines)
     return Markup("".join(parts))
@@ -73,7 +73,7 @@ class _Shape:
     margin: int
 
 
-def _differing(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
+def _differing_parts(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
     """Return ``id`` of a row → start and end of the part in which it differs from the row next to it."""
     found: dict[int, tuple[int, int]] = {}
     for old, new in side_by_side(rows):

@@ -87,7 +87,7 @@ def _count_files(files: Sequence[FilePlan], rewritten: str, created: str) -> str
 def show_planned(plan: Plan, screen: Screen) -> None:
     """Print the changes of a plan that is not applied."""
     if screen.quiet:
-        _show_attention(plan, (), screen)
+        _show_quiet_output(plan, (), screen)
         return
     _show_files(plan.files, plan.findings, screen)
     show_unrewritten_findings(plan, (), screen)
@@ -111,7 +111,7 @@ def show_applied(
     """
     left = result.skipped
     if screen.quiet:
-        _show_attention(plan, left, screen)
+        _show_quiet_output(plan, left, screen)
         return
     done = result.applied
     plan = replace(plan, findings=tuple(move_to_new_lines(done, plan.findings)))
@@ -161,7 +161,7 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
         screen.text(f"{note}: {', '.join(paths)}", hang=2)
 
 
-def _show_attention(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> None:
+def _show_quiet_output(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> None:
     """Print the output of ``--quiet``: files that could not be read or written, and notes for the user."""
     for one in (*plan.skipped, *left):
         screen.line(f"{one.path}: {one.reason}")

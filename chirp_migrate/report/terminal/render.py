@@ -76,7 +76,7 @@ def show_report(contents: ReportContents, screen: Screen) -> None:
     for run in () if screen.quiet else contents.runs:
         show_run(run, screen)
     if screen.verbose:
-        _show_words(contents, screen)
+        _show_terms(contents, screen)
 
 
 def _summary_of_contents(contents: ReportContents) -> str:
@@ -88,7 +88,7 @@ def _summary_of_contents(contents: ReportContents) -> str:
     )
 
 
-def _show_words(contents: ReportContents, screen: Screen) -> None:
+def _show_terms(contents: ReportContents, screen: Screen) -> None:
     """Print each term with its meaning, and each metric with the method of its measurement."""
     screen.title("Terms")
     words = _OF_CHANGES | (_OF_VERDICTS if contents.verdict is not None else {})

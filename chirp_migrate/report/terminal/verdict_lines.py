@@ -215,7 +215,10 @@ def _show_training(report: VerifyReport, screen: Screen) -> None:
     rows = []
     for label, passes in before.items():
         others = after.get(label, [])
-        counts = [_both(_per_pass(passes, role), _per_pass(others, role)) for role in ("train", "validation")]
+        counts = [
+            _before_and_after(_samples_per_pass(passes, role), _samples_per_pass(others, role))
+            for role in ("train", "validation")
+        ]
         rows.append([short_label(label), *counts, _last_losses(passes), _last_losses(others)])
     screen.table(["entry point", "train", "validation", "before", "after"], rows)
 
@@ -241,14 +244,14 @@ def _show_loading(report: VerifyReport, screen: Screen) -> None:
         screen.text(f"{text} {_useful_workers_sentence(rates)}", 2)
 
 
-def _per_pass(passes: Sequence[LoaderPassTrace], role: str) -> str:
+def _samples_per_pass(passes: Sequence[LoaderPassTrace], role: str) -> str:
     counts = sorted({record.samples for record in passes if record.role == role})
     if not counts:
         return "none"
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
 
 
-def _both(before: str, after: str) -> str:
+def _before_and_after(before: str, after: str) -> str:
     return before if before == after else f"{before}>{after}"
 
 
