@@ -29,7 +29,10 @@ _EPOCHS = 2
 _PARTS = (
     (reading, ("describe_batch", "generator_states", "container_lengths", "plain_values", "large_containers")),
     (training, ("describe_batch", "plain_values", "bytes_of_doubles", "batch_samples", "_count_file_descriptors")),
-    (training._Watch, ("_record_module_call", "_record_backward", "_loader_info", "_end_if_late", "_watch_sampler")),
+    (
+        training._TrainingWatch,
+        ("_record_module_call", "_record_backward", "_loader_info", "_end_if_late", "_watch_sampler"),
+    ),
 )
 
 

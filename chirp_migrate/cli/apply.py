@@ -104,7 +104,7 @@ def apply(
     path = request.path
     with explain_interruption(path):
         if path.exists():
-            _recover(path, output, may_write=not show_diff, wait_s=wait_s)
+            _recover_from_interruption(path, output, may_write=not show_diff, wait_s=wait_s)
         if plan_file is None:
             plan, edited = make_plan(request, output), frozenset[str]()
         else:
@@ -203,7 +203,7 @@ def apply_plan(
     with output.progress("checking for uncommitted changes") as progress:
         if not allow_dirty:
             refuse_uncommitted_changes(recorded.root, [file.path for file in recorded.files if file.before is not None])
-        settings = request.again(plan.options).settings
+        settings = request.with_options(plan.options).settings
         check_nothing_to_rewrite(
             request.path, plan, settings, edited_files=edited, jobs=request.jobs, progress=progress
         )
@@ -292,7 +292,7 @@ def _run_user_check(command: str, folder: Path, project: Path, result: CommitRes
         raise
 
 
-def _recover(path: Path, output: Output, *, may_write: bool, wait_s: float) -> None:
+def _recover_from_interruption(path: Path, output: Output, *, may_write: bool, wait_s: float) -> None:
     root = journal_root(path)
     if not may_write:
         if has_unfinished_run(root):

@@ -68,7 +68,7 @@ class PlanRequest:
         """Return whether the command line has no option that affects the plan."""
         return self == PlanRequest(self.path, jobs=self.jobs)
 
-    def again(self, options: PlanOptions) -> PlanRequest:
+    def with_options(self, options: PlanOptions) -> PlanRequest:
         """Return the request that makes a plan with the ``options`` of an earlier plan, at the same path."""
         asked = structs.asdict(options)
         return PlanRequest(self.path, select=asked.pop("rules") or (), jobs=self.jobs, **asked)

@@ -92,10 +92,10 @@ def report(
         page = render_page(story).encode("utf-8")
     write_bytes(page_file, page)
     if page_file != STANDARD_OUTPUT and not output.quiet:
-        output.screen().line(_write_page(page_file, story))
+        output.screen().line(_describe_page(page_file, story))
 
 
-def _write_page(output: Path, story: ReportContents) -> str:
+def _describe_page(output: Path, story: ReportContents) -> str:
     changes = pluralize(sum(len(file.hunks) for file in story.files), "change")
     verdict = "not verified yet" if story.verdict is None else f"verdict: {story.verdict.verdict}"
     what = f"{changes} in {pluralize(len(story.files), 'file')}, {verdict}"

@@ -184,7 +184,7 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
             except WriteRefused as stale:
                 click.echo(f"chirp-migrate: {str(stale).partition(';')[0]}: planning again.", err=True)
         if old is not None and request.is_bare:
-            request = request.again(old.options)
+            request = request.with_options(old.options)
     plan = make_plan(request, output)
     content = plan_document(plan)
     if old is not None:
@@ -203,7 +203,7 @@ def _review_items(session: Review, screen: Screen, save: Callable[[], None]) -> 
         if answer is None or answer == "q":
             return
         if answer == "b":
-            if not session.back():
+            if not session.go_back():
                 screen.line("This is the first hunk.")
         elif answer == "e":
             _edit_item(session, item, screen)

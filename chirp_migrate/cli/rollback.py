@@ -118,11 +118,11 @@ def rollback(
         lines += [f"restored  {name}" for name in result.restored]
         lines += [f"removed   {name}" for name in result.removed]
         lines += [f"merged    {name} (later edits kept)" for name in result.merged]
-    for line in (*lines, *_conclusion(path, root, results, named=named)):
+    for line in (*lines, *_describe_result(path, root, results, named=named)):
         screen.line(line)
 
 
-def _conclusion(path: Path, root: Path, results: Sequence[RollbackResult], *, named: bool) -> list[str]:
+def _describe_result(path: Path, root: Path, results: Sequence[RollbackResult], *, named: bool) -> list[str]:
     if not results:
         return []
     if not named:

@@ -179,7 +179,7 @@ def tune(
         dataset or "",
         unaugmented or "",
         config,
-        profile=str(_profile(profile)) if save else "",
+        profile=str(_profile_path(profile)) if save else "",
     )
     named = [] if workload is None else [f"--workload={workload}"]
     training = verify_options_from_arguments(*named, "--", str(root), *script) if watches else None
@@ -226,7 +226,7 @@ def _plot_path(root: Path, config: TuneConfig, output: Output) -> Path | None:
     return target
 
 
-def _profile(given: Path | None) -> Path:
+def _profile_path(given: Path | None) -> Path:
     if given is not None:
         return given.absolute()
     from chirpid_patch.loader_speed.profiles import default_profile_path

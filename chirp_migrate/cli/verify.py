@@ -42,8 +42,8 @@ from chirp_migrate.console.text import pluralize
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.report.kept_verdict import hashes_of_written_files, store_verdict
 from chirp_migrate.report.plots import create_plot_folder, draw_plots
+from chirp_migrate.report.stored_results import hashes_of_written_files, store_verdict
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.errors import NoTrainingFound, WorkloadFailed

@@ -52,7 +52,7 @@ def measure_worker_counts(
         return _ROUNDS * sum(expected_seconds(one, batch_s, _SLICE_S, start_s, usable_cpus()) for one in tried)
 
     while candidates and takes_s(candidates) > seconds:
-        largest = next((one for one in reversed(candidates) if one != now and not one.alone), None)
+        largest = next((one for one in reversed(candidates) if one != now and not one.is_in_main_process), None)
         if largest is None:
             return None
         candidates.remove(largest)

@@ -95,7 +95,7 @@ class _TrainingRecorder:
         return self._recordings, [one.label for one in self._left]
 
     def _run_child(self) -> None:
-        request = replace(self._request, discovery=self._discovery())
+        request = replace(self._request, discovery=self._remaining_discovery())
         self._progress(ProgressStep("importing the training"))
         with Child(
             "chirp_migrate.doctor.runner",
@@ -146,7 +146,7 @@ class _TrainingRecorder:
             self._left.pop(0)
         child.found.clear()
 
-    def _discovery(self) -> DiscoveredEntryPoints:
+    def _remaining_discovery(self) -> DiscoveredEntryPoints:
         return replace(self._request.discovery, entry_points=tuple(self._left))
 
     def _turn_limit_s(self) -> float:

@@ -84,7 +84,7 @@ class LoaderLedger:
         """Return, for each short reason, the number of loaders that are not rewritten for this reason."""
         return {why: number for why, number in self.reasons.items() if why != _VALUE}
 
-    def account(self) -> LoaderCounts:
+    def to_counts(self) -> LoaderCounts:
         """Return the ledger in the form that JSON documents contain."""
         return LoaderCounts(
             sites={"found": sum(self.sites.values()), **_by_name(self.sites)},

@@ -84,7 +84,7 @@ def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
         findings=list(plan.findings),
         skipped=list(plan.skipped),
         left_out=list(plan.left_out),
-        ledger=LoaderLedger.of(plan).account(),
+        ledger=LoaderLedger.of(plan).to_counts(),
         notes=list(plan.notes),
     )
 
@@ -103,7 +103,7 @@ def run_document(plan: Plan, skipped: Sequence[SkippedFile], **more: Any) -> Pla
         findings=list(plan.findings),
         skipped=[*plan.skipped, *skipped],
         left_out=list(plan.left_out),
-        ledger=LoaderLedger.of(plan, skipped).account(),
+        ledger=LoaderLedger.of(plan, skipped).to_counts(),
         notes=list(plan.notes),
         **more,
     )

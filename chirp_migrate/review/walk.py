@@ -110,7 +110,7 @@ class Review:
         kind = self._current_item().kind
         return self._decide_all(accepted, (item for item in self.items if item.kind == kind))
 
-    def back(self) -> bool:
+    def go_back(self) -> bool:
         """Move back to the previous item; return False if the current item is the first."""
         if self._position == 0:
             return False

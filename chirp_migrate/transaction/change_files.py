@@ -119,7 +119,7 @@ def perform_changes(run: JournalRun, changes: Sequence[FileChange], on_step: Cal
             _write_temporary(run, change, change.new)
             on_step(ProgressStep(f"prepared {change.path}", done, steps))
     for done, change in enumerate(_importable_order(changes), start=len(changes) + 1):
-        if file_hash(run.root, change.path) != _hash(change.old):
+        if file_hash(run.root, change.path) != _hash_of_version(change.old):
             raise ChangedMeanwhile(change.path)
         _replace_or_remove(run.root, change)
         on_step(ProgressStep(f"{'removed' if change.new is None else 'replaced'} {change.path}", done, steps))
@@ -146,7 +146,7 @@ def complete_changes(
         if _has_no_linked_parent(run.root, change.path):
             remove_if_exists(run.root / change.temporary)
         now = file_hash(run.root, change.path)
-        if now != _hash(change.new) and (force or now == _hash(change.old)):
+        if now != _hash_of_version(change.new) and (force or now == _hash_of_version(change.old)):
             if not _has_no_linked_parent(run.root, change.path):
                 raise NotADirectoryError(errno.ENOTDIR, "a link took the place of its folder", change.path)
             if change.new is not None:
@@ -158,7 +158,7 @@ def complete_changes(
 
 def files_edited_by_user(run: JournalRun, changes: Iterable[FileChange]) -> list[str]:
     """Return the paths of files that the user has edited: files with neither the version ``old`` nor ``new``."""
-    known = {change.path: {_hash(change.old), _hash(change.new)} for change in changes}
+    known = {change.path: {_hash_of_version(change.old), _hash_of_version(change.new)} for change in changes}
     return [path for path, hashes in known.items() if file_hash(run.root, path) not in hashes]
 
 
@@ -237,5 +237,5 @@ def _mode_at(place: Path) -> int:
         return 0
 
 
-def _hash(version: FileVersion | None) -> str | None:
+def _hash_of_version(version: FileVersion | None) -> str | None:
     return None if version is None else version.sha256

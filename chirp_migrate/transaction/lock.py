@@ -55,15 +55,15 @@ def hold_lock(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
     try:
         yield
     finally:
-        _release(folder, descriptor)
+        _release_lock(folder, descriptor)
 
 
 def _wait_for_lock(folder: Path, wait_s: float) -> int:
     deadline = time.monotonic() + wait_s
     while True:
         try:
-            return _acquire(folder)
-        except _HeldByOther as held:
+            return _acquire_lock(folder)
+        except _LockHeldByOther as held:
             left = deadline - time.monotonic()
             if left <= 0:
                 waited = f" (waited {wait_s:g} s)" if wait_s > 0 else ""
@@ -71,7 +71,7 @@ def _wait_for_lock(folder: Path, wait_s: float) -> int:
             time.sleep(min(_POLL_S, left))
 
 
-class _HeldByOther(Exception):
+class _LockHeldByOther(Exception):
     """Error: another process holds the lock. The message names the process if the process is known."""
 
     def __init__(self, folder: Path, holder: tuple[int, str] | None) -> None:
@@ -82,7 +82,7 @@ class _HeldByOther(Exception):
         )
 
 
-def _acquire(folder: Path) -> int:
+def _acquire_lock(folder: Path) -> int:
     path = folder / LOCK_NAME
     for _ in range(_ATTEMPTS):
         with contextlib.suppress(FileExistsError):
@@ -99,7 +99,7 @@ def _acquire(folder: Path) -> int:
             raise
         try:
             if not _try_lock(descriptor):
-                raise _HeldByOther(folder, _read_holder(descriptor))
+                raise _LockHeldByOther(folder, _read_holder(descriptor))
             # The previous holder may have removed the file after we opened it and before we locked it.
             ours = _is_same_file(descriptor, path)
         except BaseException:
@@ -109,11 +109,11 @@ def _acquire(folder: Path) -> int:
             try:
                 _write_holder(descriptor)
             except BaseException:  # such as a full disk: remove the lock file and the folder
-                _release(folder, descriptor)
+                _release_lock(folder, descriptor)
                 raise
             return descriptor
         os.close(descriptor)
-    raise _HeldByOther(folder, None)
+    raise _LockHeldByOther(folder, None)
 
 
 def _write_holder(descriptor: int) -> None:
@@ -122,7 +122,7 @@ def _write_holder(descriptor: int) -> None:
     os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
 
 
-def _release(folder: Path, descriptor: int) -> None:
+def _release_lock(folder: Path, descriptor: int) -> None:
     # Closing the descriptor releases the lock. A file that cannot be removed does no harm: the next holder overwrites
     # it.
     is_in_use = False

@@ -107,7 +107,7 @@ def rollback(
         done: list[RollbackResult] = []
         for undoing in planned:
             try:
-                done.append(_roll_back(undoing, on_step))
+                done.append(_roll_back_run(undoing, on_step))
             except (ChirpMigrateError, OSError) as error:
                 if not done:
                     raise
@@ -255,7 +255,7 @@ def _current_version(root: Path, path: str) -> tuple[FileVersion | None, bytes]:
     return FileVersion(sha256(content), stat.S_IMODE((root / path).stat().st_mode)), content
 
 
-def _roll_back(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) -> RollbackResult:
+def _roll_back_run(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) -> RollbackResult:
     run, files = undoing.run, tuple(undoing.files)
     rolling = journal.change_state(run, RunState.ROLLING_BACK, files=files, contents=undoing.contents)
     try:

@@ -138,7 +138,7 @@ def _group_by_line(ways: Sequence[CandidateSettings]) -> dict[str, list[Candidat
 
     Each prefetch factor has a line that begins at zero workers. Each number of threads has a point.
     """
-    alone = [way for way in ways if way.alone]
+    alone = [way for way in ways if way.is_in_main_process]
     series: dict[str, list[CandidateSettings]] = {}
     for way in ways:
         if way.num_workers:

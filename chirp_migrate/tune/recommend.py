@@ -66,15 +66,15 @@ def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> li
         if loader.now == way or (1 / _WORTH_IT < gain < _WORTH_IT and loader.now.size <= way.size):
             return [Recommendation(_setting_name(loader, "num_workers"), "keep it", f"{way} is the current setting")]
         rate = f"{rates[way]:.0f} samples/s" + (f" with {way}" if way.prefetch_threads else "")
-        now = str(loader.now) if loader.now.alone else f"with {loader.now}"
+        now = str(loader.now) if loader.now.is_in_main_process else f"with {loader.now}"
         why = f"{rate} against {rates[loader.now]:.0f} {now}"
     else:
         why = f"{rates[way]:.0f} samples/s"
-        alone = next((candidate for candidate in rates if candidate.alone), None)
-        if alone is not None and not way.alone:
+        alone = next((candidate for candidate in rates if candidate.is_in_main_process), None)
+        if alone is not None and not way.is_in_main_process:
             why += f" against {rates[alone]:.0f} in the main process"
         with_workers = [rates[candidate] for candidate in rates if candidate.num_workers]
-        if with_workers and way.alone and loader.now is None:
+        if with_workers and way.is_in_main_process and loader.now is None:
             why += f"; workers reach {max(with_workers):.0f} at most"
     advice = [Recommendation(_setting_name(loader, "num_workers"), str(way.num_workers), why)]
     if way.prefetch_threads:

@@ -32,7 +32,7 @@ def show_tune_report(report: TuneReport, screen: Screen) -> None:
     if screen.quiet:
         return
     screen.line()
-    for line in _facts_of_all(report.loaders):
+    for line in _facts_on_all_loaders(report.loaders):
         screen.text(line, hang=2)
     if report.training is not None:
         for line in _describe_training(report.training):
@@ -50,7 +50,7 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
     measured = list(zip(loader.measured, loader.comparisons, strict=True))
     worked = [(way, comparison) for way, comparison in measured if comparison.samples_per_s]
     shown = worked if screen.verbose else [each for each in worked if _is_shown(*each, loader)]
-    rows = [_row(way, comparison, comparison.samples_per_s or 0.0, loader) for way, comparison in shown]
+    rows = [_table_row(way, comparison, comparison.samples_per_s or 0.0, loader) for way, comparison in shown]
     if rows:
         header = ("", "samples/s", "interval", "of best", "first batch", *(["batches/s"] if screen.verbose else []))
         screen.table(header, [row[: len(header)] for row in rows], left=(0, 2), indent=0)
@@ -73,10 +73,10 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
 def _is_shown(measured: CandidateMeasurement, comparison: SettingsComparison, loader: LoaderReport) -> bool:
     """Return whether a configuration is shown without ``-v``: the pick, the best, the current, or the main process."""
     way = measured.candidate
-    return way in (loader.picked, loader.now) or way.alone or comparison.outcome is SettingsOutcome.BEST
+    return way in (loader.picked, loader.now) or way.is_in_main_process or comparison.outcome is SettingsOutcome.BEST
 
 
-def _row(
+def _table_row(
     measured: CandidateMeasurement, comparison: SettingsComparison, rate: float, loader: LoaderReport
 ) -> list[str]:
     ratio = (
@@ -133,7 +133,7 @@ def _loader_facts(loader: LoaderReport) -> Iterator[str]:
         yield f"Not saved in a profile: {loader.not_saved}."
 
 
-def _facts_of_all(loaders: Sequence[LoaderReport]) -> Iterator[str]:
+def _facts_on_all_loaders(loaders: Sequence[LoaderReport]) -> Iterator[str]:
     """Yield sentences that concern all loaders: how busy the machine was, and where the picks are saved."""
     others = max((loader.others for loader in loaders if loader.others is not None), default=0.0)
     if others >= BUSY_ABOVE:

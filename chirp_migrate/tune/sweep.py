@@ -197,7 +197,7 @@ class SettingsSweep:
             with watch.watching():
                 samples_per_s, rate = measure_settings(self.subject, configuration.candidate, slice_s)
         except Exception as error:
-            if configuration.candidate.alone:  # if the main process cannot load the dataset, no worker can
+            if configuration.candidate.is_in_main_process:  # if the main process cannot load the dataset, no worker can
                 raise
             configuration.error = _reason_of_error(error)
             configuration.rates.clear()
@@ -206,7 +206,7 @@ class SettingsSweep:
         others = watch.share_of_others()
         if others is not None:
             self._others.append(others)
-        if configuration.candidate.alone:
+        if configuration.candidate.is_in_main_process:
             self._cpu_shares.append(rate.cpu_share)
             self._batch_s = rate.seconds / rate.batches
         configuration.rates.append(samples_per_s)

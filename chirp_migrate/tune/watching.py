@@ -15,9 +15,9 @@ import torch
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import format_percent, pluralize, shorten_list
 from chirp_migrate.training.errors import TaskNotPossible, UserCodeError, wrap_user_code_errors
+from chirp_migrate.training.watch.epoch_detector import EpochDetector
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.lightning import validate_after
-from chirp_migrate.training.watch.pacing import Pacing
 from chirp_migrate.training.watch.samples import nested_class_names
 from chirp_migrate.tune.subject import TuneSubject, subject_of_loader
 from chirp_migrate.tune.tune_report import TrainingRun
@@ -72,7 +72,7 @@ class _LoaderWatch(Interception):
         super().__init__(self._watch)
         self._longest_s = longest_s
         self.loaders: dict[tuple[Any, ...], _LoaderGroup] = {}
-        self._pacing = Pacing()
+        self._pacing = EpochDetector()
         self._entered = 0.0
 
     def run(self, call: Callable[[], Any]) -> None:
@@ -82,7 +82,7 @@ class _LoaderWatch(Interception):
             Exception: any error of the call.
         """
         self.cover_new_classes()
-        self._pacing = Pacing()
+        self._pacing = EpochDetector()
         self._entered = time.perf_counter()
         with self._pacing, suppress(_SeenEnough):
             call()

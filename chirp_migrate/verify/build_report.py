@@ -93,7 +93,7 @@ def build_report(
         reason = f"interrupted after {pluralize(timed.count, 'round')}; the result so far: {reason}"
     if not_timed:
         note = f"not timed, because the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
-        equivalence = equivalence.joined(Equivalence(notes=[note]))
+        equivalence = equivalence.combined_with(Equivalence(notes=[note]))
     return VerifyReport(
         verdict=decision.verdict.text,
         exit_code=ExitCode.INTERRUPTED if interrupted else decision.verdict.exit_code,
@@ -112,7 +112,7 @@ def build_report(
             for label, verdict in judge.verdicts().items()
         },
         zero_cost_ratio=None if total is None else total.zero_cost_ratio,
-        own_runs=_own_runs(discovery, timed),
+        own_runs=_own_run_times(discovery, timed),
         spent_s={name: round(seconds, 3) for name, seconds in results.spent_s.items()},
         measures=ReportedMetrics(
             definitions=list(MEASURES),
@@ -152,7 +152,7 @@ def build_report(
     )
 
 
-def _own_runs(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str, OwnRunTimes]:
+def _own_run_times(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str, OwnRunTimes]:
     """Return, for each entry point, the median start-up time and epoch time over all rounds."""
     found = {}
     for entry in discovery.entry_points:

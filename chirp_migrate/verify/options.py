@@ -181,7 +181,7 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
             raise UsageProblem(f"{problem}; only `chirp-migrate verify --command` runs other programs.") from None
         words = list(said["script"])
         if script.file:
-            words[words.index(script.file, 1)] = _path_in(root, script.file)
+            words[words.index(script.file, 1)] = _path_relative_to(root, script.file)
         return EntryPoint("", Path(script.file).name or script.module, script=tuple(words))
     if "command" in said:
         program = said["command"][0]
@@ -199,7 +199,7 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
     return None
 
 
-def _path_in(root: Path, script: str) -> str:
+def _path_relative_to(root: Path, script: str) -> str:
     """Return the path of a script relative to ``root``, so that the path also refers to the script in a copy.
 
     Raises:

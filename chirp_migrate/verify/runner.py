@@ -77,7 +77,7 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
     if spec.job is JobKind.NAMES:
         (entry,) = spec.entry_points
         with _wrap_user_errors(entry, "import"):
-            result.names = training_call_names(entry.hook, spec.sizes.warm_up())
+            result.names = training_call_names(entry.hook, spec.sizes.for_warm_up())
         return result
     spent: dict[str, float] = defaultdict(float)
     with _adding_seconds(spent, "importing the training"):
@@ -144,7 +144,7 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
         parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
         data, few = (
             data_for_entry_points(spec.entry_points, spec.sizes),
-            data_for_entry_points(spec.entry_points, spec.sizes.warm_up()),
+            data_for_entry_points(spec.entry_points, spec.sizes.for_warm_up()),
         )
     options = spec.options
     cached = RepeatedBatchLoading() if spec.cached else None
@@ -203,7 +203,7 @@ def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
     if entry is not spec.entry_points[0] and entry.label not in spec.whole:
         return  # the first epoch of this entry point counts as start-up anyway
     with AtMostTwoWorkers() as around:
-        _run_training_call(spec, entry, few, spec.sizes.warm_up(), around)
+        _run_training_call(spec, entry, few, spec.sizes.for_warm_up(), around)
     gc.freeze()
 
 

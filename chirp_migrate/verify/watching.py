@@ -47,7 +47,7 @@ class WatchedRuns:
     failing: dict[str, str] = field(default_factory=dict)
     difference: Equivalence = field(default_factory=Equivalence)
 
-    def working(self, side: str) -> dict[str, EntryResult]:
+    def working_entries(self, side: str) -> dict[str, EntryResult]:
         """Return the recorded runs of a version, without entry points that fail before the migration."""
         return {label: one for label, one in self.sides[side].items() if label not in self.failing}
 

@@ -49,7 +49,7 @@ def _find_repeated_randomness(seen: Recording, passes: list[tuple[LoaderInfo, Lo
         else:
             message = f"Every epoch draws the same random numbers from {whose}, so augmentation repeats."
             evidence = f"In {loader}, {epochs}, and are in the same state after their first batch."
-        yield Problem.at(place, "equal-randomness", message, evidence, _fix(is_global, runs[0].worker >= 0))
+        yield Problem.at(place, "equal-randomness", message, evidence, _describe_fix(is_global, runs[0].worker >= 0))
 
 
 def _runs_with_generators(seen: Recording, one: LoaderPass) -> list[FetcherRun]:
@@ -70,7 +70,7 @@ def _equal_generators(runs: list[FetcherRun], others: list[FetcherRun]) -> list[
     ]
 
 
-def _fix(is_global: bool, in_workers: bool) -> str:
+def _describe_fix(is_global: bool, in_workers: bool) -> str:
     if not in_workers:
         return "Seed once, before the first epoch."
     if is_global:

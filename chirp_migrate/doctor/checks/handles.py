@@ -28,7 +28,10 @@ def check(recording: Recording) -> Iterator[Problem]:
             continue
         loader, (first, second) = series[0][0], passes[:2]
         window = max(_WINDOW, 2 * loader.num_workers)
-        if not (_rises(first, window) and _rises(second, window)) or second.handles[0] < first.handles[-1]:
+        if (
+            not (_keeps_rising(first, window) and _keeps_rising(second, window))
+            or second.handles[0] < first.handles[-1]
+        ):
             continue
         batches = len(first.handles) + len(second.handles)
         each = (second.handles[-1] - first.handles[0]) / (batches - 1)
@@ -43,7 +46,7 @@ def check(recording: Recording) -> Iterator[Problem]:
         )
 
 
-def _rises(one: LoaderPass, window: int) -> bool:
+def _keeps_rising(one: LoaderPass, window: int) -> bool:
     """Return whether the number of file descriptors keeps rising after the first batches of a pass."""
     later = one.handles[_SETTLED:]
     steps = [after - before for before, after in zip(later, later[window:], strict=False)]

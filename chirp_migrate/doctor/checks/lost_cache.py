@@ -27,7 +27,7 @@ def check(recording: Recording) -> Iterator[Problem]:
         if not all(runs):
             continue
         for path, began in runs[0][0].sizes.items():
-            grown = [sum(_growth(run, path) for run in epoch) for epoch in runs]
+            grown = [sum(_count_added_entries(run, path) for run in epoch) for epoch in runs]
             same_start = all(run.sizes.get(path) == began for epoch in runs for run in epoch)
             all_grow = all(_count_growth_steps(run, path) >= _LEAST_STEPS for epoch in runs for run in epoch)
             if not (same_start and all_grow and min(grown) >= _LEAST_ENTRIES):
@@ -50,5 +50,5 @@ def _count_growth_steps(run: FetcherRun, path: str) -> int:
     return sum(after > before for before, after in pairwise(lengths))
 
 
-def _growth(run: FetcherRun, path: str) -> int:
+def _count_added_entries(run: FetcherRun, path: str) -> int:
     return run.last_container_sizes.get(path, 0) - run.sizes.get(path, 0)

@@ -24,7 +24,7 @@ def check(recording: Recording) -> Iterator[Problem]:
     """
     for passes in recording.group_training_passes():
         loader = passes[0][0]
-        orders = [_order(recording.runs_of(one)) for _, one in passes]
+        orders = [_indices_by_worker(recording.runs_of(one)) for _, one in passes]
         repeats = len(orders) > 1 and _is_same_order(orders[0], orders[1])
         if repeats and (loader.is_distributed or loader.is_random_order):
             yield Problem.at(
@@ -48,7 +48,7 @@ def check(recording: Recording) -> Iterator[Problem]:
             )
 
 
-def _order(runs: list[FetcherRun]) -> dict[int, list[int]]:
+def _indices_by_worker(runs: list[FetcherRun]) -> dict[int, list[int]]:
     """Return worker number → indices in the order in which the worker read them."""
     return {run.worker: [index for task in run.tasks for index in task.indices] for run in runs}
 

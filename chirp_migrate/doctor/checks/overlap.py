@@ -38,8 +38,8 @@ def check(recording: Recording) -> Iterator[Problem]:
             train, validation = _samples(recording, training[1]), _samples(recording, one)
             if train and validation:
                 crosses = bool(train - validation and validation - train)
-                are_whole = _is_whole(recording, *training) and _is_whole(recording, loader, one)
-                is_certain = crosses and are_whole and _repeats(recording, training[1])
+                are_whole = _reads_every_sample(recording, *training) and _reads_every_sample(recording, loader, one)
+                is_certain = crosses and are_whole and _repeats_in_next_epoch(recording, training[1])
                 found = loader, len(train & validation), len(validation), is_certain
                 shared.setdefault(training[0].number, {}).setdefault(loader.number, found)
     for number, loaders in shared.items():
@@ -75,12 +75,12 @@ def _samples(seen: Recording, one: LoaderPass) -> set[str]:
     return unique if is_large and len(unique) >= (1 - _MOST_REPEATED) * len(samples) else set()
 
 
-def _is_whole(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
+def _reads_every_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
     """Return whether a pass read every sample of the dataset."""
     return len(seen.samples_of(one)) == loader.samples
 
 
-def _repeats(seen: Recording, one: LoaderPass) -> bool:
+def _repeats_in_next_epoch(seen: Recording, one: LoaderPass) -> bool:
     """Return whether the samples of a training pass are equal in the next epoch."""
     for (_, first), *later in seen.group_training_passes():
         if first.number == one.number and later:

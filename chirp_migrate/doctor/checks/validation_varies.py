@@ -43,7 +43,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 def _find_varying_samples(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> Iterator[Problem]:
     (loader, first), (_, second) = passes[:2]
-    before, after = _batches(seen, first), _batches(seen, second)
+    before, after = _hashes_by_indices(seen, first), _hashes_by_indices(seen, second)
     same = before.keys() & after.keys()
     compared = sum(map(len, same))
     differing = sum(
@@ -67,7 +67,7 @@ def _find_varying_samples(seen: Recording, passes: list[tuple[LoaderInfo, Loader
     )
 
 
-def _batches(seen: Recording, one: LoaderPass) -> dict[tuple[int, ...], list[str]]:
+def _hashes_by_indices(seen: Recording, one: LoaderPass) -> dict[tuple[int, ...], list[str]]:
     """Return indices of a batch → hashes of its samples, or the hash of the whole batch for each sample."""
     return {
         tuple(task.indices): task.samples or [task.whole] * len(task.indices)

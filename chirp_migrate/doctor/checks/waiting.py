@@ -31,7 +31,7 @@ def check(recording: Recording) -> Iterator[Problem]:
                 "Keep the workers: persistent_workers=True.",
             )
         elif _waits_for_samples(recording, loader, first, second):
-            yield from _slow_reading(recording, loader, first, second)
+            yield from _slow_reading_problem(recording, loader, first, second)
 
 
 def loaders_needing_workers(recording: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass]]:
@@ -72,7 +72,7 @@ def _busy_share(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> float:
     return sum(task.seconds for task in seen.tasks_of(one)) / (loader.num_workers * one.seconds)
 
 
-def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: LoaderPass) -> Iterator[Problem]:
+def _slow_reading_problem(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: LoaderPass) -> Iterator[Problem]:
     waited = f"The training waited {sum(one.waits_s):.1f} of {one.seconds:.1f} s for {loader}"
     if is_in_memory(seen, loader, first):
         yield _problem(

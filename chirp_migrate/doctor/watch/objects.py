@@ -59,7 +59,7 @@ def attributes_with_paths(root: Any, root_name: str = "dataset") -> Iterator[tup
             left -= 1
             if left == 0:
                 return
-            for inner, child in _children(path, value):
+            for inner, child in _child_objects(path, value):
                 if isinstance(child, (int, float, str, bytes, bool, type(None))) or id(child) not in seen:
                     seen.add(id(child))
                     below.append((inner, child))
@@ -249,7 +249,7 @@ def _value_text(value: Any) -> str | None:
     return None
 
 
-def _children(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _child_objects(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     if type(value) in (dict, OrderedDict, defaultdict):
         yield from ((f"{path}[{key!r}]", one) for key, one in islice(value.items(), _MOST_ITEMS) if _is_key(key))
     elif type(value) in (list, tuple):

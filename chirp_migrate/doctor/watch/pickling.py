@@ -49,14 +49,14 @@ def unpicklable_parts(loader: Any, places: LineFinder) -> Iterator[UnpicklablePa
 
 def pickled_bytes(loader: Any) -> int:
     """Return the number of bytes that are pickled when a worker starts, without tensors, which workers share."""
-    counter = _Counter()
+    counter = _ByteCounter()
     with as_if_starting_a_process():
         for name in _PARTS:
             counter.dump(getattr(loader, name, None))
     return counter.arrays + counter.pickled
 
 
-class _Counter(ForkingPickler):
+class _ByteCounter(ForkingPickler):
     """A pickler that counts the bytes of the pickle and stores nothing."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class _Counter(ForkingPickler):
 
 
 def _first_failure(part: Any, name: str, error: Exception, places: LineFinder) -> UnpicklablePart:
-    tracer = _Tracer()
+    tracer = _TracingPickler()
     try:
         with as_if_starting_a_process():
             tracer.dump(part)
@@ -90,11 +90,11 @@ def _first_failure(part: Any, name: str, error: Exception, places: LineFinder) -
     failed = chain[-1]
     text = _ADDRESS.sub("", " ".join(f"{type(error).__name__}: {error}".split()))
     return UnpicklablePart(
-        path, _describe_kind(failed), places.of_definition(_definition(failed)), text[:_LONGEST_TEXT]
+        path, _describe_kind(failed), places.line_of_definition(_defining_object(failed)), text[:_LONGEST_TEXT]
     )
 
 
-class _Tracer(pickle._Pickler):
+class _TracingPickler(pickle._Pickler):
     """A pickler with a list of the objects that it has begun and not finished, outermost first."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ def _path_step_in_partial(owner: partial[Any], child: Any) -> str:
     return next((f".args[{number}]" for number, one in enumerate(owner.args) if one is child), "")
 
 
-def _definition(failed: Any) -> Any:
+def _defining_object(failed: Any) -> Any:
     return failed if isinstance(failed, (FunctionType, type)) else type(failed)
 
 

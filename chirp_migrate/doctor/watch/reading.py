@@ -72,7 +72,7 @@ class _Fetcher:
         self._fetcher, self._dataset = fetcher, dataset
         self._run, self._write, self._every = sink
         self._begun, self._count = False, 0
-        self._memory: _Memory | None = None
+        self._memory: _MemoryMeter | None = None
         self._results: FunctionResultRecorder | None = None
         self._thread_times: dict[int, float] | None = None
 
@@ -87,7 +87,7 @@ class _Fetcher:
                     plain_values(dataset),
                 )
                 if run.worker >= 0 and large_containers(dataset):
-                    self._memory = _Memory()
+                    self._memory = _MemoryMeter()
                 self._results = FunctionResultRecorder(dataset, self._every)
             self._write(run)
         began = time.perf_counter()
@@ -103,7 +103,7 @@ class _Fetcher:
             with suppress(Exception):  # a batch that cannot be described is not recorded
                 task = describe_batch(requested, batch, hash_every=self._every)
                 task.seconds = seconds
-                task.results = {} if self._results is None else self._results.taken()
+                task.results = {} if self._results is None else self._results.last_calls()
                 if self._count <= _TASKS_WITH_GENERATORS:
                     task.generators = generator_states(self._dataset)
                 if self._count <= _EACH_OF_FIRST or self._count % _EVERY == 0:
@@ -111,7 +111,7 @@ class _Fetcher:
                     if self._run.worker >= 0:
                         task.native_threads = self._busy_threads()
                 if self._memory is not None:
-                    task.memory = self._memory.measured()
+                    task.memory = self._memory.measure()
                 self._write(task)
         return batch
 
@@ -126,13 +126,13 @@ class _Fetcher:
         return getattr(self._fetcher, name)
 
 
-class _Memory:
+class _MemoryMeter:
     """Measures the memory that this process does not share, so rarely that measuring takes little time."""
 
     def __init__(self) -> None:
         self._next = 0.0
 
-    def measured(self) -> int:
+    def measure(self) -> int:
         """Return the bytes of unshared memory; 0 if it is too early to measure again, or if measuring fails."""
         if time.perf_counter() < self._next:
             return 0

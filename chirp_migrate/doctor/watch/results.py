@@ -77,7 +77,7 @@ class FunctionResultRecorder:
         finally:
             _of_thread.watch = None
 
-    def taken(self) -> dict[str, DatasetFunctionCalls]:
+    def last_calls(self) -> dict[str, DatasetFunctionCalls]:
         """Return name of a function → its calls in the last context of :meth:`watching`."""
         return self._taken
 

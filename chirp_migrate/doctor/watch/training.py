@@ -61,9 +61,9 @@ from chirp_migrate.doctor.watch.samples import (
     is_pinned,
     noncontiguous_tensors,
 )
+from chirp_migrate.training.watch.epoch_detector import EpochDetector, watching_backward
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.lightning import validate_after
-from chirp_migrate.training.watch.pacing import Pacing, watching_backward
 from chirp_migrate.training.watch.samples import leaves_by_position
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import batch_samples
@@ -109,7 +109,7 @@ def record_training(
         Exception: any error of the call.
     """
     folder = Path(tempfile.mkdtemp(dir=folder))  # workers of a failed call may still write to its folder
-    watch = _Watch(recording, LineFinder(tree), folder, seconds)
+    watch = _TrainingWatch(recording, LineFinder(tree), folder, seconds)
     recording.label, recording.cpus, recording.most_handles = label, usable_cpus(), _file_descriptor_limit()
     began = time.perf_counter()
     try:
@@ -123,11 +123,11 @@ def record_training(
     return loaders
 
 
-class _Watch(Interception):
+class _TrainingWatch(Interception):
     def __init__(self, recording: Recording, places: LineFinder, folder: Path, seconds: float) -> None:
         super().__init__(self._pass)
         self._recording, self._places, self._folder = recording, places, folder
-        self._pacing = Pacing()
+        self._pacing = EpochDetector()
         self._pass_s = seconds * _SHARE_OF_PASS
         self._until = time.perf_counter() + seconds
         self._built: WeakKeyDictionary[Any, CodeLine] = WeakKeyDictionary()
@@ -150,7 +150,7 @@ class _Watch(Interception):
             stack.enter_context(self)
             stack.enter_context(self._samplers)
             stack.enter_context(record_fetchers(self._make_receiver))
-            stack.enter_context(_replaced(DataLoader, "__init__", self._recording_line))
+            stack.enter_context(_replacing_attribute(DataLoader, "__init__", self._recording_line))
             stack.enter_context(self._pacing)
             stack.enter_context(watching_backward(self._record_backward))
             hook = torch.nn.modules.module.register_module_forward_pre_hook(self._record_module_call)
@@ -173,7 +173,7 @@ class _Watch(Interception):
         self._end_if_late()
         with restored_generators():
             info = self._loader_info(loader)
-        is_third = torch.is_grad_enabled() and self._trained_at(info.place) >= _EPOCHS
+        is_third = torch.is_grad_enabled() and self._count_training_passes(info.place) >= _EPOCHS
         if not self._pacing.later and is_third:  # the training builds a new dataset for each epoch
             self._end()
         one = LoaderPass(len(self._recording.passes), info.number)
@@ -225,21 +225,21 @@ class _Watch(Interception):
         self._beginning = one
         is_validation = not torch.is_grad_enabled()
         later = 1 if is_validation else 0 if info.is_stream else max(2, info.samples // _COMPARED)
-        self._every = later if self._trained_at(info.place) else 1
+        self._every = later if self._count_training_passes(info.place) else 1
         loop = RecordingWorkerLoop(str(self._folder), one.number, (self._every, later))
         self._samplers.cover_new_classes()
         self._drawn.pop(id(loader), None)
         self._is_fetched, self._loading = False, loader
         try:
-            with _replaced(worker, "_worker_loop", lambda _: loop):
+            with _replacing_attribute(worker, "_worker_loop", lambda _: loop):
                 iterator = start()
         finally:
             self._beginning = self._loading = None
         if not (self._is_fetched or isinstance(iterator, MultiProcessingIterator)):
-            record = self._recorder(loader, one)
+            record = self._make_recorder(loader, one)
         return PassingIterator(self, loader, iterator, around)
 
-    def _recorder(self, loader: Any, one: LoaderPass) -> Callable[[Any], None]:
+    def _make_recorder(self, loader: Any, one: LoaderPass) -> Callable[[Any], None]:
         """Return a function that records the batches of a loader that reads without PyTorch's fetcher."""
         run, every = FetcherRun(IN_TRAINING_PROCESS, one.number, 0), self._every
         self._recording.runs.append(run)
@@ -306,10 +306,10 @@ class _Watch(Interception):
             number=len(self._loaders),
             place=self._place(loader),
             dataset=type(dataset).__name__,
-            dataset_place=self._places.of_definition(type(dataset)),
+            dataset_place=self._places.line_of_definition(type(dataset)),
             dataset_ids=[_index_of(one, self._datasets) for one in inner_datasets(dataset)],
             is_stream=isinstance(dataset, IterableDataset),
-            samples=_length(dataset),
+            samples=_dataset_length(dataset),
             batch_size=loader.batch_size,
             num_workers=loader.num_workers,
             persistent_workers=bool(loader.persistent_workers),
@@ -321,13 +321,13 @@ class _Watch(Interception):
             held_bytes=bytes_of_tensors(dataset),
             objects=large_containers(dataset),
             functions={
-                one.__qualname__: self._places.of_definition(one) for one in functions_by_code(dataset).values()
+                one.__qualname__: self._places.line_of_definition(one) for one in functions_by_code(dataset).values()
             },
         )
         if loader.num_workers:
             info.unpicklable = list(unpicklable_parts(loader, self._places))
             if info.start_method != "fork" and not info.unpicklable:
-                info.unguarded = self._places.of_unguarded_main()
+                info.unguarded = self._places.line_of_unguarded_main()
                 with suppress(Exception):  # __getstate__ of the user's class may work only once
                     info.sent_bytes = pickled_bytes(loader)
         self._loaders.append(loader)
@@ -338,9 +338,9 @@ class _Watch(Interception):
         """Return the line that built a loader; if the line is not known, the line that iterates over the loader."""
         with suppress(TypeError, KeyError):
             return self._built[loader]
-        return self._places.of_caller()
+        return self._places.line_of_caller()
 
-    def _trained_at(self, place: CodeLine) -> int:
+    def _count_training_passes(self, place: CodeLine) -> int:
         """Return the number of training passes over loaders that the line ``place`` built."""
         loaders = self._recording.loaders
         return sum(one.trains and loaders[one.loader].place == place for one in self._recording.passes)
@@ -349,7 +349,7 @@ class _Watch(Interception):
         @functools.wraps(original)
         def __init__(loader: Any, *arguments: Any, **named: Any) -> None:
             with suppress(TypeError):  # a subclass may be unhashable
-                self._built[loader] = self._places.of_caller()
+                self._built[loader] = self._places.line_of_caller()
             original(loader, *arguments, **named)
 
         return __init__
@@ -398,7 +398,7 @@ class _Watch(Interception):
 
 
 @contextmanager
-def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+def _replacing_attribute(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
     original = vars(owner)[name]
     setattr(owner, name, make(original))
     try:
@@ -415,7 +415,7 @@ def _index_of(one: Any, known: list[Any]) -> int:
     return number
 
 
-def _length(dataset: Any) -> int:
+def _dataset_length(dataset: Any) -> int:
     try:
         return len(dataset)
     except (TypeError, NotImplementedError):

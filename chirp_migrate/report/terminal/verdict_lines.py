@@ -125,10 +125,18 @@ def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
     label = "all together" if entry.label == "all" else entry.label
     before, after, cached = (entry.median(side, "-") for side in ("before", "after", "cached"))
     zero_cost_ratio = [cached, _saving_text(entry.zero_cost_ratio)] if beside else []
-    return [label, before, after, _bar(entry.ratio, room), _saving_text(entry.ratio), *zero_cost_ratio, entry.verdict]
+    return [
+        label,
+        before,
+        after,
+        _draw_bar(entry.ratio, room),
+        _saving_text(entry.ratio),
+        *zero_cost_ratio,
+        entry.verdict,
+    ]
 
 
-def _bar(ratio: Ratio, room: int) -> str:
+def _draw_bar(ratio: Ratio, room: int) -> str:
     """Draw time after / time before as a bar of ``#`` and ``.``; ``>`` at its end means more than the time before."""
     full = min(room, max(1, round(room * ratio.value)))
     return f"{'#' * full}{'.' * (room - full)}{'>' if ratio.value > 1 + 0.5 / room else ''}"

@@ -41,7 +41,7 @@ def kill_processes(mark: str, child: int | None = None, *, include_living: bool 
             process has waited for the end of the child.
     """
     for _ in range(_ROUNDS):
-        left = {one.pid: one for one in psutil.process_iter() if _is_left(one, mark)}
+        left = {one.pid: one for one in psutil.process_iter() if _is_running_with_mark(one, mark)}
         for root in [*left, *([child] if child is not None and include_living else [])]:
             with suppress(psutil.Error):  # the process has ended
                 left |= {one.pid: one for one in psutil.Process(root).children(recursive=True) if _is_running(one)}
@@ -110,7 +110,7 @@ def run_on_one_cpu(pid: int, cpu: int | None) -> Iterator[None]:
                 process.cpu_affinity(usual)
 
 
-def _is_left(process: psutil.Process, mark: str) -> bool:
+def _is_running_with_mark(process: psutil.Process, mark: str) -> bool:
     with suppress(psutil.Error, OSError):  # the process has ended, or belongs to another user
         return process.environ().get(MARKER) == mark and _is_running(process)
     return False

@@ -82,12 +82,12 @@ def write_originals(tree: Path, originals: Mapping[str, bytes | None]) -> None:
 
 def store_original_files(tree: Path) -> None:
     """Store the present files of a copy, so that :func:`restore_original_files` can restore them."""
-    shutil.copytree(tree, _pristine(tree), symlinks=True)
+    shutil.copytree(tree, _pristine_copy(tree), symlinks=True)
 
 
 def restore_original_files(tree: Path) -> None:
     """Restore the files of a copy that :func:`store_original_files` stored; do nothing if no files are stored."""
-    pristine = _pristine(tree)
+    pristine = _pristine_copy(tree)
     if not pristine.is_dir():
         return
     try:
@@ -102,9 +102,9 @@ def undo_writes_in_process(tree: Path) -> None:
 
     A module may create folders when it is imported. The second run needs these folders, but does not import again.
     """
-    if _pristine(tree).is_dir():
+    if _pristine_copy(tree).is_dir():
         with suppress(PermissionError):  # Windows does not remove a file that the first run has open
-            _restore_files(_pristine(tree), tree, keep_folders=True)
+            _restore_files(_pristine_copy(tree), tree, keep_folders=True)
 
 
 def _restore_files(pristine: Path, tree: Path, keep_folders: bool = False) -> None:
@@ -121,7 +121,7 @@ def _restore_files(pristine: Path, tree: Path, keep_folders: bool = False) -> No
             shutil.copy2(pristine / name, tree / name)
 
 
-def _pristine(tree: Path) -> Path:
+def _pristine_copy(tree: Path) -> Path:
     return tree.with_name(tree.name + _PRISTINE)
 
 

@@ -98,14 +98,14 @@ class WorkloadSizes:
     seed: int = 435
     data: str | None = None
 
-    def warm_up(self) -> WorkloadSizes:
+    def for_warm_up(self) -> WorkloadSizes:
         """Return the sizes of the shortest run: one epoch with a few samples of the same shape."""
         samples = max(24, 4 * self.classes * self.folds)
         return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
 
     def for_watched_run(self) -> WorkloadSizes:
         """Return the sizes of the run that ``verify`` records: two epochs of a few batches; the last batch is short."""
-        samples = max(_WATCHED_SAMPLES, self.warm_up().samples)
+        samples = max(_WATCHED_SAMPLES, self.for_warm_up().samples)
         batch_size = min(self.batch_size, _WATCHED_BATCH)
         return replace(self, samples=min(samples, self.samples), epochs=_WATCHED_EPOCHS, batch_size=batch_size)
 

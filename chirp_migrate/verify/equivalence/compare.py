@@ -55,7 +55,7 @@ class Equivalence:
         """Add a difference. The method puts the entry point in front of ``text``."""
         self.found.append(TrainingDifference(name, entry_point, f"{entry_point}: {text}" if entry_point else text))
 
-    def joined(self, other: Equivalence) -> Equivalence:
+    def combined_with(self, other: Equivalence) -> Equivalence:
         """Return one comparison with the results of this comparison and of ``other``."""
         smallest = {**self.smallest_p, **other.smallest_p}
         noticed = {**self.noticed, **other.noticed}

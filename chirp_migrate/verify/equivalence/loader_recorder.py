@@ -12,8 +12,8 @@ import torch
 from torch.nn.modules.loss import _Loss
 from torch.utils.data import Sampler
 
+from chirp_migrate.training.watch.epoch_detector import watching_backward
 from chirp_migrate.training.watch.interception import Interception, PassingIterator, limit_workers
-from chirp_migrate.training.watch.pacing import watching_backward
 from chirp_migrate.verify.equivalence.pass_recorder import PassRecorder
 from chirp_migrate.verify.spec import LoaderPassTrace
 from chirpid_patch.loading.limits import worker_processes
@@ -45,7 +45,7 @@ class LoaderRecorder(Interception):
     def __init__(self) -> None:
         super().__init__(self._watch)
         self.few_workers = False
-        self._samplers = Interception(self._watch_sampler, base=Sampler)
+        self._samplers = Interception(self._record_sampler, base=Sampler)
         self._backward = watching_backward(self._count_backward)
         self._walks: list[PassRecorder] = []
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -142,7 +142,7 @@ class LoaderRecorder(Interception):
         with self.loading(walk), _limit_workers(loader) if self.few_workers else nullcontext():
             return PassingIterator(self, loader, start(), around)
 
-    def _watch_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    def _record_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         walk = self._loading
         if walk is None or sampler is not _index_sampler(walk.loader):
             return start()

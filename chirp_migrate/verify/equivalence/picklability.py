@@ -54,7 +54,7 @@ def check_picklable(value: Any) -> None:
 def as_if_starting_a_process() -> Iterator[None]:
     """Return a context in which locks, queues and connections can be pickled, as at the start of a process."""
     before = context.get_spawning_popen()
-    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]
+    context.set_spawning_popen(_StartingProcess())  # type: ignore[arg-type]
     try:
         yield
     finally:
@@ -95,7 +95,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 @dataclass(frozen=True)
-class _Duplicate:
+class _DuplicableDescriptor:
     """A file descriptor in a pickle."""
 
     descriptor: int
@@ -105,10 +105,10 @@ class _Duplicate:
         return os.dup(self.descriptor)
 
 
-class _Starting:
+class _StartingProcess:
     """Replacement for a starting process. Locks, queues and connections can only be pickled while a process starts."""
 
-    DupFd = _Duplicate
+    DupFd = _DuplicableDescriptor
 
     def duplicate_for_child(self, descriptor: int) -> int:
         """Return the file descriptor itself, because no process is started."""

@@ -1,8 +1,9 @@
 """Divide a training call into epochs, time each epoch in its own turn, and end the call after enough epochs.
 
-An epoch begins when the training iterates again over a loader, as :class:`Pacing` describes. An epoch contains one pass
-over each training loader, the validation, and all other code until the next epoch begins. The time before the second
-epoch counts as start-up: it includes the first epoch, computing statistics, building models and starting workers.
+An epoch begins when the training iterates again over a loader, as :class:`EpochDetector` describes. An epoch contains
+one pass over each training loader, the validation, and all other code until the next epoch begins. The time before the
+second epoch counts as start-up: it includes the first epoch, computing statistics, building models and starting
+workers.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 
 import torch
 
+from chirp_migrate.training.watch.epoch_detector import EpochDetector
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
-from chirp_migrate.training.watch.pacing import Pacing
 from chirp_migrate.verify.spec import EntryTiming
 from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
 from chirpid_patch.loading.batch_timer import batch_samples
@@ -64,7 +65,7 @@ class EpochTimer(Interception):
         self._enough_s = _ENOUGH_S
         self._cached = cached
         self._is_timing = False
-        self._pacing = Pacing()
+        self._pacing = EpochDetector()
         self._reset()
 
     def time(self, call: Callable[[], Any], enough_s: float = 0.0) -> EntryTiming:
@@ -98,12 +99,12 @@ class EpochTimer(Interception):
         later = len(visit.epochs_s)
         visit.samples /= max(1, later)
         visit.batches /= max(1, later)
-        self._pacing = Pacing()  # frees the datasets of the training
+        self._pacing = EpochDetector()  # frees the datasets of the training
         return visit
 
     def _reset(self) -> None:
         self._visit = EntryTiming()
-        self._pacing = Pacing()
+        self._pacing = EpochDetector()
         self._over = False
         self._taken = [0, 0]
 

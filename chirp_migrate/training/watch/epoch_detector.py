@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["Pacing", "watching_backward"]
+__all__ = ["EpochDetector", "watching_backward"]
 
 _BEFORE_TRAINING = 2
 """Largest number of passes over the training loader before training, for example to compute the mean of samples."""
 
-_T = TypeVar("_T", bound="Pacing")
+_T = TypeVar("_T", bound="EpochDetector")
 
 
-class Pacing:
+class EpochDetector:
     """Context manager for a training call, that detects when an epoch begins.
 
     An epoch begins when the training iterates again over its first training loader, and has called ``backward`` since
