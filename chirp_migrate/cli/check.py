@@ -131,7 +131,7 @@ def _add_ignores(found: CheckReport, project: Path, output: Output) -> str:
 
 
 def _lines_of_findings(found: CheckReport, base: Path, screen: Screen) -> Iterator[str]:
-    """Yield a line for each finding to show, and for each file that could not be read."""
+    """Yield a line for each finding to show, and for each file that could not be processed."""
     shown = {
         *found.work,
         *found.stopping,

@@ -215,7 +215,7 @@ class FilePlan:
 
 
 class SkippedFile(Struct, frozen=True, omit_defaults=True):
-    """A file that is excluded, or that could not be read or written, with the reason.
+    """A file that is excluded, or that could not be processed or written, with the reason.
 
     Attributes:
         path: posix path relative to the root of the plan.
@@ -260,7 +260,7 @@ class Plan:
         root: absolute path of the folder to which all other paths are relative.
         files: the files to write.
         findings: the findings of all rules.
-        skipped: files that could not be read.
+        skipped: files that could not be processed.
         notes: sentences about the run that belong to no single finding.
         left_out: excluded folders and files.
         options: the options of the run.

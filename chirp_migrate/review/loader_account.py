@@ -28,7 +28,7 @@ class LoaderLedger:
             ``DataLoader`` as a value.
         reasons: for each short reason, the number of findings in ``sites`` that are not rewritten for this reason.
         rules: for each rule code and status, the number of findings, including the findings in ``sites``.
-        unread: number of files that could not be read. Loaders and findings in these files are not counted.
+        unread: number of files that could not be processed. Loaders and findings in these files are not counted.
         counting: whether a rule that counts loaders ran.
     """
 
@@ -43,7 +43,7 @@ class LoaderLedger:
         """Count the loaders and findings of a run.
 
         Args:
-            plan: the plan, with its findings, the files that could not be read, and the rules that ran.
+            plan: the plan, with its findings, the files that could not be processed, and the rules that ran.
             left: files that could not be written. Findings in these files count as not rewritten.
         """
         codes = plan.options.rules

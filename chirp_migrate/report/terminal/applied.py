@@ -162,7 +162,7 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
 
 
 def _show_quiet_output(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> None:
-    """Print the output of ``--quiet``: files that could not be read or written, and notes for the user."""
+    """Print the output of ``--quiet``: files that could not be processed or written, and notes for the user."""
     for one in (*plan.skipped, *left):
         screen.line(f"{one.path}: {one.reason}")
     show_notes(plan, screen)
