@@ -327,7 +327,7 @@ class WorkerCountTimings(msgspec.Struct, frozen=True):
 
     Attributes:
         loader: number of the loader.
-        num_workers: best number of workers: the smallest that is at most 5 % slower than the fastest.
+        num_workers: best number of workers: the smallest number that loads at most 5 % slower than the fastest number.
         now_s, best_s: seconds to load an epoch with the loader's present settings, and with the best number.
         tried: the numbers of workers that were measured.
     """

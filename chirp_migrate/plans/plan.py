@@ -84,7 +84,7 @@ INDEXED_ONE_BY_ONE = "samples are indexed one by one"
 
 @dataclass(frozen=True)
 class Gain:
-    """What the rewrite of a loader, or of an object in loaders, improves, and why.
+    """The improvement that the rewrite of a loader, or of an object in loaders, brings, and the reason.
 
     Attributes:
         kind: what the rewrite improves.
@@ -163,7 +163,7 @@ class Finding:
         cell: in a notebook, the number of the cell that contains ``line``, from 1 over all cells; else None.
         hunk: number of the hunk that rewrites the code if the hunk is accepted; None without such a hunk.
         reason: why the rule exists: one paragraph.
-        gain: what the rewrite of a loader, or of an object in loaders, improves; None for any other finding.
+        gain: the gain from rewriting a loader or an object in loaders; None for all other findings.
     """
 
     rule: str

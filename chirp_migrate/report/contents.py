@@ -96,7 +96,7 @@ class RunDetails:
         tool: name and version of the program that made the run or plan, such as ``chirp-migrate 0.1.0``.
         files: rewritten files, then added files, each sorted by path.
         reported: findings that were not rewritten: status ``opt-in``, ``refused``, ``report`` or ``suppressed``.
-        skipped: files that could not be read or written, with the reason.
+        skipped: files that could not be processed or written, with the reason.
         left_out: excluded files and folders, with the reason.
         ledger: counts of loaders and findings; None if the journal lacks the plan of the run.
         notes: more sentences for the user.

@@ -106,7 +106,7 @@ def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, listed: str
 
 
 def group_unchanged_findings(items: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[tuple[str, list[_T]]]:
-    """Group the findings that were not rewritten under titles, most important title first."""
+    """Return title → findings for the findings that were not rewritten, most important title first."""
     rules = {rule.code: rule for rule in all_rules()}
 
     def title(finding: Finding) -> str:

@@ -131,7 +131,7 @@ class NotebookSource:
     def locate(self, line: int) -> tuple[int, int]:
         """Return, for a line of ``text``, the number of its cell, and the number of the line in this cell.
 
-        All numbers start at 1. Cells of all types count, such as Markdown cells.
+        All numbers start at 1. The number of a cell counts cells of all types, such as Markdown cells.
         """
         starts = list(accumulate((len(NEWLINE.findall(piece.text)) for piece in self._pieces), initial=1))
         index = min(bisect_right(starts, line), len(self._pieces)) - 1

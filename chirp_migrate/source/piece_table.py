@@ -164,7 +164,7 @@ def group_connected_items(count: int, pairs: Iterable[tuple[int, int]]) -> list[
 
 
 def pairs_sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of rewrites that change the same line of the original.
+    """Yield the pairs of rewrites that change the same line of the original text.
 
     Args:
         edits: the result of :meth:`PieceTable.edits`.

@@ -65,7 +65,7 @@ def commit_plan(
     Args:
         plan: the plan to write; files that would not change are omitted.
         wait_s: seconds to wait for another running process.
-        on_step: called after every step. If it raises an error, the commit stops and is undone.
+        on_step: called after every step. If the call raises an error, the commit stops and is undone.
         documents: further documents for the journal, by name (see :meth:`.JournalRun.document`).
 
     Raises:

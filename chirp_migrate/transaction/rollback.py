@@ -72,7 +72,7 @@ def rollback(
         force: also restore files that were edited after the run; these edits are lost.
         merge: keep edits that were made after the run, with git's three-way merge.
         wait_s: seconds to wait for another running process.
-        on_step: called after every step. If it raises an error, the rollback of the current run stops and is undone.
+        on_step: called after every step. If the call raises an error, the rollback of the run stops and is undone.
 
     Returns:
         The result for each run, the newest first.

@@ -71,7 +71,7 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
 
 
 def _is_shown(measured: CandidateMeasurement, comparison: SettingsComparison, loader: LoaderReport) -> bool:
-    """Return whether a configuration is shown without ``-v``: the pick, the best, the current, or the main process."""
+    """Return whether to show a configuration without ``-v``: the picked, best or current, or without workers."""
     way = measured.candidate
     return way in (loader.picked, loader.now) or way.is_in_main_process or comparison.outcome is SettingsOutcome.BEST
 

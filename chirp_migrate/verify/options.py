@@ -119,7 +119,7 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     Args:
         root: folder of the project.
         given: name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The field
-            ``entry`` is replaced by ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with
+            ``entry`` is defined by ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with
             ``result``. Missing options have their defaults.
 
     Raises:
@@ -210,7 +210,7 @@ def _path_relative_to(root: Path, script: str) -> str:
         path = path.resolve()
     if not path.is_file() or not path.is_relative_to(root):
         raise UsageProblem(f"there is no {script} in {root}: pass its path relative to that folder.")
-    # Scripts see the path as the user typed it, for example in sys.argv.
+    # The script gets the path in the form that the user typed, for example in sys.argv.
     return str(path.relative_to(root)) if Path(script).is_absolute() or ".." in Path(script).parts else script
 
 

@@ -143,7 +143,7 @@ class Judge:
         return [label for label in self.entries if self._shown.get(label) is False]
 
     def inconclusive(self) -> list[str]:
-        """Return the labels of the entry points that are neither shown to be slower nor shown not to be slower."""
+        """Return the labels of the entry points whose timing does not show whether they are slower."""
         return [label for label in self.entries if label not in self._shown]
 
     def verdicts(self) -> dict[str, Verdict]:

@@ -163,7 +163,7 @@ class Workload(WorkloadSizes):
         entry_points: labels of the entry points, in the order in which they ran.
         left_out: functions that look like training but were not called, with the reason.
         failing: label of an entry point that fails before the migration → its error.
-        no_room: labels of the entry points for whose timing no time was left.
+        no_room: labels of the entry points that were not timed, because time was up.
         source: what defines the training: the source (``found``), a workload function (``hook``), a script, a command.
         hook: reference to the workload function; None without a workload function.
         command: words of the script or command; None without such a command line.

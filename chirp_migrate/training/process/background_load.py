@@ -94,6 +94,6 @@ def _busy_s(cpus: frozenset[int]) -> float | None:
         counted = psutil.cpu_times(percpu=True)
     except OSError:
         return None
-    if max(cpus) >= len(counted):  # the list has no disabled CPUs, so its positions are not CPU numbers
+    if max(cpus) >= len(counted):  # the list omits disabled CPUs, so positions in the list are not CPU numbers
         return None
     return sum(getattr(counted[cpu], kind, 0.0) for cpu in cpus for kind in _BUSY) or None

@@ -81,7 +81,7 @@ class Child(Generic[_T]):
     """A child process with a new Python interpreter. The object keeps the last 64 KiB of its output.
 
     Use the object as a context manager. The end of the context ends the child and all processes that it started. If
-    this process is killed, a guard ends them (:mod:`.guard`).
+    this process is killed, a guard ends these processes (:mod:`.guard`).
 
     Attributes:
         module: module that the child runs; it calls :func:`~.inside_child.serve`.
@@ -151,7 +151,7 @@ class Child(Generic[_T]):
 
     @property
     def is_busy(self) -> bool:
-        """Return whether the child neither waits for its next turn nor has ended."""
+        """Return whether the child runs: it does not wait for its next turn, and has not ended."""
         return not (self._waits or self._ended)
 
     @property
@@ -258,7 +258,7 @@ class Child(Generic[_T]):
         self._end_lost_child(f"ended with {describe_exit(self._process.returncode)} and returned no result")
 
     def _send(self, data: bytes) -> None:
-        with suppress(OSError):  # the child has ended; the wait for its answer detects this
+        with suppress(OSError):  # the child has ended; the next wait for a message detects the end
             self._connection.send_bytes(data)
 
     def _next_message(self) -> Message | None:

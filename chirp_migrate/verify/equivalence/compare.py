@@ -1,7 +1,7 @@
 """Compare the trainings of both versions. Each difference is one sentence that names its first occurrence.
 
-Without augmentation, batches, losses and results must be equal to the last bit. An exception are values that differ
-between two runs of the original version. With augmentation, both versions must train on the same samples, and the
+Without augmentation, batches, losses and results must be equal to the last bit, except values that differ between two
+runs of the original version. With augmentation, both versions must train on the same samples, and the
 augmentation must have the same distribution. Two-sample tests compare the distributions of sample statistics. Their
 significance level is 0.001 after Holm's correction over all tests of a verification.
 """

@@ -42,7 +42,7 @@ class EnoughEpochsTimed(BaseException):
 class EpochTimer(Interception):
     """Context manager under which :meth:`time` divides a training call into epochs.
 
-    Enter this context after other interceptions, because an epoch must begin before other code uses its loader.
+    Enter this context after other interceptions, because an epoch must begin before other code uses the loader.
 
     Args:
         turn: called after each epoch. The time of the call does not count.

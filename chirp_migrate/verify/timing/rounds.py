@@ -116,7 +116,8 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         ended_with: why no more rounds ran (see :class:`StopReason`).
         others_median, others_most: median and largest share of the CPUs that other processes used in a round, 0 to 1;
             None if it was not measured.
-        others_limit: share of the CPUs from which a round counts as disturbed; None if it was not measured.
+        others_limit: a round counts as disturbed if other processes use more than this share of the CPUs; None if the
+            share was not measured.
         not_watched: why the CPU use of other processes was not measured; None if it was measured.
     """
 
