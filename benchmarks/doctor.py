@@ -28,8 +28,11 @@ _ROUNDS = 5
 _EPOCHS = 2
 _PARTS = (
     (reading, ("describe_batch", "generator_states", "container_lengths", "plain_values", "large_containers")),
-    (training, ("describe_batch", "plain_values", "bytes_of_doubles", "batch_samples", "_handles")),
-    (training._Watch, ("_see_module", "_see_backward", "_info", "_end_if_late", "_watch_sampler")),
+    (training, ("describe_batch", "plain_values", "bytes_of_doubles", "batch_samples", "_count_file_descriptors")),
+    (
+        training._TrainingWatch,
+        ("_record_module_call", "_record_backward", "_loader_info", "_end_if_late", "_watch_sampler"),
+    ),
 )
 
 

@@ -123,7 +123,7 @@ def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, 
                     best = exhaustive_best(subject, ways, 3, slice_s)
                     ratio = compared(subject, chosen.candidate, best, pairs, slice_s)
                 worse = ratio is not None and ratio.high < 1 - TOLERANCE
-                others = watch.others()
+                others = watch.share_of_others()
                 busy = "unknown" if others is None else f"{others:.0%}"
                 shown = "the same" if ratio is None else f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
                 click.echo(

@@ -188,7 +188,7 @@ def measure(workload: Workload, names: Sequence[str], data: Data, rounds: int, p
         if workload.in_memory and {"original-0", "ours"} <= running.keys():
             progress("first batches")
             result.first = _first_batches(workload, data, 3 * rounds)
-    result.others_cpu = watch.others()
+    result.others_cpu = watch.share_of_others()
     return result
 
 

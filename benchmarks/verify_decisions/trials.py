@@ -164,7 +164,12 @@ def run_trials(scenario: Scenario, noise: Noise, rounds: int, trials: int, seed:
             return TimedRound(seconds, float(others[number]), 0.0)  # noqa: B023
 
         judge = Judge(THRESHOLD)
-        taken = run_rounds(make, lambda some, looks: judge.look(*combine_timings(some), looks), rounds, math.inf)  # noqa: B023
+        taken = run_rounds(
+            make,
+            lambda some, looks: judge.run_interim_analysis(*combine_timings(some), looks),  # noqa: B023
+            rounds,
+            math.inf,
+        )
         verdict = judge.decide().verdict
         verdicts[verdict.text] += 1
         unnamed += verdict is Verdict.FASTER and not slower <= set(judge.inconclusive())

@@ -22,10 +22,10 @@ from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
 _DEBUG = "--debug"
-#: Error numbers that mean that standard output cannot be written to, such as for a full disk.
+#: Error numbers of a failed write to standard output, for example because the disk is full.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-#: For each command: its one-line description. The module of a command has the same name.
+#: Name of each command → its one-line description. The module of a command has the same name as the command.
 _COMMANDS = {
     "plan": "Show what would change; save it as a plan with -o.",
     "review": "Accept or refuse changes hunk by hunk.",
@@ -44,7 +44,7 @@ _COMMANDS = {
 
 
 class _LazyGroup(click.Group):
-    """The group of all commands. It imports a command only when it is used, so that ``--help`` imports no PyTorch."""
+    """The group of all commands. A command is imported when it is used, so that ``--help`` does not import PyTorch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -78,7 +78,7 @@ class _LazyGroup(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # The program that reads our output has ended. Discard the rest, or Python's exit would fail again.
+            # The program that reads our output has ended. Discard the remaining output, so that Python can exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(ExitCode.PIPE_CLOSED)
         return result
@@ -141,7 +141,7 @@ def entry_point(arguments: list[str] | None = None) -> None:
         if debug:
             traceback.print_exc()
         if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
-            # Discard the buffered output, or Python's exit would fail again.
+            # Discard the buffered output, so that Python can exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             why = error.strerror or str(error)
             click.echo(

@@ -104,7 +104,7 @@ def apply(
     path = request.path
     with explain_interruption(path):
         if path.exists():
-            _recover(path, output, may_write=not show_diff, wait_s=wait_s)
+            _recover_from_interruption(path, output, may_write=not show_diff, wait_s=wait_s)
         if plan_file is None:
             plan, edited = make_plan(request, output), frozenset[str]()
         else:
@@ -119,7 +119,7 @@ def apply(
             check_version_pins(plan)
         result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
         if command is not None and result.run:
-            _check(command, plan.root, project, result, output)
+            _run_user_check(command, plan.root, project, result, output)
         plan = plan.seen_from(project)
         output.write(run_document(plan, result.skipped))
         applied.show_applied(plan, result, path, output.screen(prose=False), next_commands(path))
@@ -145,7 +145,7 @@ def next_commands(path: Path) -> list[str]:
         start = f"chirp-migrate init-workload {place}"
         return [f"Next: read it ({shown}), then: {start}", f"Then fill in chirp_verify.py, and run: {verify}"]
     except ChirpMigrateError:
-        pass  # verify reports errors in its settings
+        pass  # ``verify`` reports errors in its own settings
     return [f"Next: read it ({shown}), then: {verify}"]
 
 
@@ -153,8 +153,8 @@ def next_commands(path: Path) -> list[str]:
 def explain_interruption(path: Path) -> Iterator[None]:
     """Add information to errors in a ``with`` block.
 
-    If the run is refused because another run was applied meanwhile, the new message names the other run. After Ctrl-C,
-    the message describes the state of the project.
+    If another process applied a run during the block, the error of a refused run names the other run. After Ctrl-C, the
+    message describes the state of the project.
     """
     root = journal_root(path) if path.exists() else None
     before = _applied_runs(root)
@@ -190,7 +190,7 @@ def _applied_runs(root: Path | None) -> frozenset[str]:
 def apply_plan(
     request: PlanRequest, plan: Plan, output: Output, *, edited: frozenset[str], allow_dirty: bool, wait_s: float = 0.0
 ) -> CommitResult:
-    """Make the last checks, write the files of a plan, and record the run in the journal of the project.
+    """Check a plan for the last time, write its files, and record the run in the journal of the project.
 
     Returns:
         The result, with paths relative to the project (see :func:`journal_root`).
@@ -203,7 +203,7 @@ def apply_plan(
     with output.progress("checking for uncommitted changes") as progress:
         if not allow_dirty:
             refuse_uncommitted_changes(recorded.root, [file.path for file in recorded.files if file.before is not None])
-        settings = request.again(plan.options).settings
+        settings = request.with_options(plan.options).settings
         check_nothing_to_rewrite(
             request.path, plan, settings, edited_files=edited, jobs=request.jobs, progress=progress
         )
@@ -219,7 +219,7 @@ def check_version_pins(plan: Plan) -> None:
     """Check that the project can be installed together with the runtime, if the plan needs the runtime.
 
     Raises:
-        WriteRefused: the project pins versions that the runtime does not work with.
+        WriteRefused: the project pins versions that the runtime does not support.
     """
     if problem := _pin_problem(plan):
         raise WriteRefused(
@@ -272,7 +272,7 @@ def _show_diff(plan: Plan, output: Output) -> None:
     )
 
 
-def _check(command: str, folder: Path, project: Path, result: CommitResult, output: Output) -> None:
+def _run_user_check(command: str, folder: Path, project: Path, result: CommitResult, output: Output) -> None:
     """Run the user's command in ``folder``; if the command fails, roll back the run recorded in ``project``."""
     try:
         with output.progress(f"running: {command}"):
@@ -292,7 +292,7 @@ def _check(command: str, folder: Path, project: Path, result: CommitResult, outp
         raise
 
 
-def _recover(path: Path, output: Output, *, may_write: bool, wait_s: float) -> None:
+def _recover_from_interruption(path: Path, output: Output, *, may_write: bool, wait_s: float) -> None:
     root = journal_root(path)
     if not may_write:
         if has_unfinished_run(root):

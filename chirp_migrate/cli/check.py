@@ -31,7 +31,7 @@ from chirp_migrate.review.plan_file import plan_document, run_document
 from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import APPLIED_PLAN, has_unfinished_run
 
-#: The note that is printed after a finding that ``apply`` would not rewrite.
+#: Status of a finding that ``apply`` would not rewrite → text that is printed after the finding.
 _MARKS = {
     FindingStatus.OPT_IN: "suggestion, --unsafe applies it",
     FindingStatus.REPORT: "listed only",
@@ -97,7 +97,7 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     to_output = target == STANDARD_OUTPUT
     result = run_document(found.plan.seen_from(project), (), strict=strict, exit_code=int(found.exit_code))
     output.write(result)
-    if is_text and to_output and output.json_is_printed:  # as in every command, print the text to standard error then
+    if is_text and to_output and output.json_is_printed:  # standard output is only for the JSON document
         for line in _lines_of_findings(found, path if path.is_dir() else path.parent, output.screen()):
             click.echo(line, err=True)
         lines = []
@@ -111,7 +111,7 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     write_bytes(target, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
         # If a program reads standard output, print only the document there.
-        click.echo(_last_line(found, path), err=(to_output and not is_text) or output.json_is_printed)
+        click.echo(_summary(found, path), err=(to_output and not is_text) or output.json_is_printed)
     sys.exit(found.exit_code)
 
 
@@ -121,7 +121,7 @@ def _run_check(path: Path, settings: Settings, jobs: int | None, output: Output,
 
 
 def _add_ignores(found: CheckReport, project: Path, output: Output) -> str:
-    """Write the comments as a separate run, which ``project`` records; return a sentence about it."""
+    """Write the comments as a separate run, which the journal of ``project`` records; return a sentence for users."""
     recorded = plan_ignore_comments(found.plan, found.work).seen_from(project)
     with output.progress("writing comments") as step:
         result = commit_plan(recorded, on_step=step, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))})
@@ -131,7 +131,7 @@ def _add_ignores(found: CheckReport, project: Path, output: Output) -> str:
 
 
 def _lines_of_findings(found: CheckReport, base: Path, screen: Screen) -> Iterator[str]:
-    """Yield a line for each finding to show, and for each file that could not be handled."""
+    """Yield a line for each finding to show, and for each file that could not be processed."""
     shown = {
         *found.work,
         *found.stopping,
@@ -157,8 +157,8 @@ def _line_of_finding(finding: Finding, base: Path, screen: Screen) -> str:
     return f"{name}:{place}: {screen.styled(finding.rule, 'cyan')} {to_one_line(finding.message)}{mark}"
 
 
-def _last_line(found: CheckReport, path: Path) -> str:
-    """Return the last line: whether work remains, and how many findings count and do not count."""
+def _summary(found: CheckReport, path: Path) -> str:
+    """Return the summary: whether work remains, and the numbers of findings that count and that do not count."""
     plan = found.plan
     files = len({finding.path for finding in found.work})
     parts = [f"{pluralize(len(found.work), 'finding')} in {pluralize(files, 'file')}"] if found.work else []

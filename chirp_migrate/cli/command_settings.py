@@ -46,8 +46,8 @@ def settings_as_defaults(command: str) -> Callable[[click.Context, click.Paramet
     """Return a callback for the argument PATH that reads the settings at PATH as defaults of a command's options.
 
     Raises:
-        UsageProblem: the callback raises this if a key is not an option that can be a setting, or if
-            :func:`~chirp_migrate.engine.settings.read_settings` raises it.
+        UsageProblem: the callback raises this error if a key is not an option that can be a setting, or if
+            :func:`~chirp_migrate.engine.settings.read_settings` raises this error.
     """
 
     def read(ctx: click.Context, parameter: click.Parameter, path: Path) -> Path:
@@ -59,7 +59,7 @@ def settings_as_defaults(command: str) -> Callable[[click.Context, click.Paramet
 
 
 def parameters_by_setting(command: click.Command) -> dict[str, str | None]:
-    """Return, for each key that can be a setting, the name of the parameter; keys are long names of options."""
+    """Return key of a setting → name of the parameter. The key is the long name of the option, without ``--``."""
     return {
         option.removeprefix("--"): one.name
         for one in command.params
@@ -99,9 +99,9 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
 
 
 def values_from_options_and_settings(ctx: click.Context) -> dict[str, Any]:
-    """Return the values that options or settings set, by the names of the parameters; options win over settings.
+    """Return name of a parameter → value that an option or setting sets; options override settings.
 
-    If an option sets a workload or command, the settings for workload, command and result do not count.
+    If an option sets a workload or command, the settings for workload, command and result are ignored.
     """
     names = {one.name for one in ctx.command.params if getattr(one, "is_setting", False)}
     sources = {name: ctx.get_parameter_source(name) for name in ctx.params.keys() & names}

@@ -13,7 +13,7 @@ from chirp_migrate.cli.verify import verify_options_from_arguments
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, help_epilog
-from chirp_migrate.report.kept_verdict import store_doctor_report
+from chirp_migrate.report.stored_results import store_doctor_report
 from chirp_migrate.training.errors import WorkloadFailed
 
 __all__ = ["doctor"]

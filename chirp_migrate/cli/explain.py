@@ -96,7 +96,7 @@ def _find_rule(selector: str) -> Rule:
 
 
 def _example_files(code: str) -> dict[str, str]:
-    """Return the texts of a rule's example files, by file name. They are in the installed package or the repository."""
+    """Return file name → text of a rule's example files, from the installed package or from the repository."""
     repository = Path(__file__).resolve().parents[2] / "fixtures" / "rules"
     for folder in (files("chirp_migrate").joinpath("examples"), repository):
         if folder.joinpath(code).is_dir():
@@ -108,7 +108,7 @@ def _example_files(code: str) -> dict[str, str]:
 def _findings_in_examples(rule: Rule, examples: dict[str, str], *, each: bool) -> Iterator[tuple[Finding, str]]:
     """Yield the findings that a rule only reports in its examples, each with its line of code.
 
-    With ``each``, yield every finding; else one finding for each reason.
+    With ``each``, the function yields every finding; without ``each``, one finding for each reason.
     """
     texts = {f"example/{name}": text for name, text in examples.items()}
     kinds = set()

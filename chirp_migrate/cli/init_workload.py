@@ -89,12 +89,12 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
 def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str], list[str]]:
     """Write the workload file and, if possible, its settings in ``pyproject.toml``.
 
-    If ``apply`` has changed ``pyproject.toml``, no settings are written to it, because ``rollback`` refuses to restore
-    a file with later edits. ``verify`` finds the workload file also without settings.
+    If ``apply`` has changed ``pyproject.toml``, the function writes no settings, because ``rollback`` refuses to
+    restore a file with later edits. ``verify`` finds the workload file also without settings.
 
     Args:
         root: folder of the project.
-        allow_dirty: write to ``pyproject.toml`` even if it has uncommitted changes.
+        allow_dirty: whether to write to ``pyproject.toml`` even if it has uncommitted changes.
 
     Returns:
         Names of the written files, and sentences for the user.
@@ -102,7 +102,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
     Raises:
         UsageProblem: the workload or its settings exist already, or ``pyproject.toml`` is not valid.
         WriteRefused: ``pyproject.toml`` has uncommitted changes or is a link, or another process is running.
-        CommitFailed: a file cannot be written. All files written before are removed again.
+        CommitFailed: a file cannot be written. The function removes files that it has already written.
     """
     workload, pyproject = root / DEFAULT_WORKLOAD, root / _PYPROJECT
     file, table = read_command_table(root, "verify")
@@ -124,7 +124,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
                     raise WriteRefused(f"{pyproject} is a link: add [tool.chirp-migrate.verify] by hand.")
                 if not allow_dirty:
                     refuse_uncommitted_changes(root, [_PYPROJECT])
-            content = None if recorded else _with_settings(pyproject, before)
+            content = None if recorded else _add_settings(pyproject, before)
             template = (
                 files("chirp_migrate.additions.scaffold").joinpath("templates").joinpath(DEFAULT_WORKLOAD).read_bytes()
             )
@@ -158,8 +158,8 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
         ) from error
 
 
-def _with_settings(pyproject: Path, before: bytes | None) -> bytes:
-    """Return the bytes of ``pyproject.toml`` with the settings added at its end, in the file's own style of newlines.
+def _add_settings(pyproject: Path, before: bytes | None) -> bytes:
+    """Return the bytes of ``pyproject.toml`` with the settings added at the end, with the newlines of the file.
 
     Raises:
         UsageProblem: the result is not valid TOML.

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share; they have the same meaning in each command."""
+"""Arguments and options that several commands share, with the same meaning in each command."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
     "wait_option",
 ]
 
-#: Key in the ``meta`` of a click context: for each option whose default is a setting, the file and key of the setting.
+#: Key in the ``meta`` of a click context. The value maps each option that a setting defines to its file and key.
 SETTING_PLACES = "chirp_migrate.setting_places"
 
 _LAST_GROUP = "Output"
@@ -82,7 +82,7 @@ class Number(click.FloatRange):
 class WholeNumbers(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
     """Whole numbers in a range, written as ``2,4,8`` or as a list in a settings file.
 
-    The value is a tuple of the numbers in ascending order, without repetitions. For an empty text, it is empty.
+    The value is a tuple of the numbers in ascending order, without repetitions. An empty text gives an empty tuple.
 
     Args:
         least: the smallest permitted number.
@@ -128,7 +128,7 @@ class NonEmptyText(click.ParamType):  # type: ignore[type-arg]  # generic in new
 class FilePath(click.Path):
     """The path of an existing or new file. An empty path is an error; it does not mean the current folder.
 
-    The keyword arguments are those of ``click.Path``.
+    The class has the keyword arguments of ``click.Path``.
     """
 
     what = "a file"
@@ -162,7 +162,7 @@ class CommandWithOptionGroups(click.Command):
         """Parse the command line.
 
         Raises:
-            UsageProblem: a setting has an invalid value. The message names its file and key.
+            UsageProblem: a setting has an invalid value. The message names the file and the key of the setting.
         """
         try:
             return super().parse_args(ctx, args)
@@ -219,7 +219,7 @@ def collect_options(
 
     Args:
         name: name of the argument.
-        options_class: dataclass of the argument; its fields are the options.
+        options_class: dataclass of the argument, with a field for each option.
         options: the decorators that add the options.
     """
 

@@ -30,7 +30,7 @@ __all__ = ["PlanRequest", "looking_options", "make_plan", "planning_options", "r
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """The options for planning on a command line; the help of ``apply`` describes them. None: the option is not set."""
+    """The options for planning on a command line (see the help of ``apply``); None for an option that is not set."""
 
     path: Path
     select: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class PlanRequest:
         """Return whether the command line has no option that affects the plan."""
         return self == PlanRequest(self.path, jobs=self.jobs)
 
-    def again(self, options: PlanOptions) -> PlanRequest:
+    def with_options(self, options: PlanOptions) -> PlanRequest:
         """Return the request that makes a plan with the ``options`` of an earlier plan, at the same path."""
         asked = structs.asdict(options)
         return PlanRequest(self.path, select=asked.pop("rules") or (), jobs=self.jobs, **asked)
@@ -141,7 +141,7 @@ def read_plan_file(file: Path, request: PlanRequest) -> PlanFile:
     """Return the plan in ``file`` for the project of the request.
 
     Raises:
-        UsageProblem: the file cannot be read or is not a plan, or the command line has options for making a new plan.
+        UsageProblem: the file cannot be read or is not a plan, or the command line also has options for a new plan.
         WriteRefused: files of the project have changed since the plan was made.
     """
     if not request.is_bare:

@@ -92,10 +92,10 @@ def report(
         page = render_page(story).encode("utf-8")
     write_bytes(page_file, page)
     if page_file != STANDARD_OUTPUT and not output.quiet:
-        output.screen().line(_write_page(page_file, story))
+        output.screen().line(_describe_page(page_file, story))
 
 
-def _write_page(output: Path, story: ReportContents) -> str:
+def _describe_page(output: Path, story: ReportContents) -> str:
     changes = pluralize(sum(len(file.hunks) for file in story.files), "change")
     verdict = "not verified yet" if story.verdict is None else f"verdict: {story.verdict.verdict}"
     what = f"{changes} in {pluralize(len(story.files), 'file')}, {verdict}"
@@ -103,10 +103,7 @@ def _write_page(output: Path, story: ReportContents) -> str:
 
 
 def _report_as_json(value: Any) -> Any:
-    """Return a copy of the report data without the parts of it that JSON does not need.
-
-    These are the kinds of the words in each line, which only colours need, and repeated reasons of findings.
-    """
+    """Return a copy of the report data for JSON, without tokens of lines and without repeated reasons of findings."""
     if isinstance(value, dict):
         copies = ("words", "reason") if "rule" in value else ("words",)
         return {name: _report_as_json(one) for name, one in value.items() if name not in copies}

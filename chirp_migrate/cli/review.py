@@ -1,4 +1,4 @@
-"""``chirp-migrate review PATH``: show each hunk and read the user's decision as a line, also from a pipe."""
+"""``chirp-migrate review PATH``: show each hunk, and read the user's decision from a terminal or a pipe."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ def review(
     begun = len(session.choices)
     total = pluralize(len(session.items), "hunk")
     screen.line(f"{total} to decide on" + (f", {begun} of them decided before." if begun else ".") + " ? explains.")
-    if not plan_file.exists():  # report that the file cannot be written before the first question
+    if not plan_file.exists():  # before the first question, so that an error loses no decisions
         _save_decisions(plan_file, found.plan, session)
     interrupted = False
     try:
         _review_items(session, screen, lambda: _save_decisions(plan_file, found.plan, session))
-    except KeyboardInterrupt:  # has the effect of `q`, with another exit code
+    except KeyboardInterrupt:  # same effect as `q`, but another exit code
         interrupted = True
         click.echo("\nchirp-migrate: interrupted", err=True)
     accepted = sum(choice.accepted for choice in session.choices.values())
@@ -125,7 +125,7 @@ def review(
         screen.line("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)
     try:
-        answer = _ask(screen, "Apply the accepted hunks now? [y,n] ") or "n"
+        answer = _read_answer(screen, "Apply the accepted hunks now? [y,n] ") or "n"
     except KeyboardInterrupt:
         answer, interrupted = "n", True
         click.echo("\nchirp-migrate: interrupted", err=True)
@@ -139,7 +139,7 @@ def review(
         check_version_pins(selected)
     with explain_interruption(path):
         result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
-    # -q and -v are for the review only, and not for the output of the apply.
+    # -q and -v apply to the output of the review, and not to the output of the apply.
     plain = replace(output, quiet=False, verbose=False).screen()
     applied.show_applied(selected.seen_from(journal_root(path)), result, path, plain, next_commands(path))
     if refused:
@@ -147,7 +147,7 @@ def review(
     sys.exit(ExitCode.WORK_REMAINS if result.skipped else ExitCode.OK)
 
 
-def _ask(screen: Screen, question: str) -> str | None:
+def _read_answer(screen: Screen, question: str) -> str | None:
     """Print a question and return the user's answer without surrounding white space; None at the end of the input."""
     screen.line(question, "bold", end="")
     line = sys.stdin.readline()
@@ -159,7 +159,7 @@ def _ask(screen: Screen, question: str) -> str | None:
 def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFile:
     """Return the plan to review: the plan in the file if the sources are unchanged, else a new plan.
 
-    The new plan keeps the decisions on hunks that are equal to hunks of the plan in the file.
+    A new plan keeps the decisions on hunks that are equal to hunks of the plan in the file.
     """
     if request.path.suffix == ".json":
         raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {quote(str(request.path))}")
@@ -184,7 +184,7 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
             except WriteRefused as stale:
                 click.echo(f"chirp-migrate: {str(stale).partition(';')[0]}: planning again.", err=True)
         if old is not None and request.is_bare:
-            request = request.again(old.options)
+            request = request.with_options(old.options)
     plan = make_plan(request, output)
     content = plan_document(plan)
     if old is not None:
@@ -199,11 +199,11 @@ def _review_items(session: Review, screen: Screen, save: Callable[[], None]) -> 
         if item is not shown:
             _show_item(session, item, screen)
             shown = item
-        answer = _ask(screen, f"[{session.number}/{len(session.items)}] accept? [y,n,a,d,r,R,e,x,b,q,?] ")
+        answer = _read_answer(screen, f"[{session.number}/{len(session.items)}] accept? [y,n,a,d,r,R,e,x,b,q,?] ")
         if answer is None or answer == "q":
             return
         if answer == "b":
-            if not session.back():
+            if not session.go_back():
                 screen.line("This is the first hunk.")
         elif answer == "e":
             _edit_item(session, item, screen)

@@ -97,8 +97,8 @@ def rollback(
     with output.progress("locking the journal") as step:
         interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
         if interrupted is not None:
-            # The interrupted run is undone now. Undo an earlier run only if an option names it. The option may also
-            # name the interrupted run, which no longer exists.
+            # The interrupted run is undone now. Undo an earlier run only if an option names the earlier run. The option
+            # may also name the interrupted run, which is no longer applied.
             standing = [run.number for run in applied_runs(root)]
             only = only if only in standing else None
             first = None if first is None else next((number for number in standing if number >= first), None)
@@ -118,11 +118,11 @@ def rollback(
         lines += [f"restored  {name}" for name in result.restored]
         lines += [f"removed   {name}" for name in result.removed]
         lines += [f"merged    {name} (later edits kept)" for name in result.merged]
-    for line in (*lines, *_conclusion(path, root, results, named=named)):
+    for line in (*lines, *_describe_result(path, root, results, named=named)):
         screen.line(line)
 
 
-def _conclusion(path: Path, root: Path, results: Sequence[RollbackResult], *, named: bool) -> list[str]:
+def _describe_result(path: Path, root: Path, results: Sequence[RollbackResult], *, named: bool) -> list[str]:
     if not results:
         return []
     if not named:

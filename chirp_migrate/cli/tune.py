@@ -172,14 +172,14 @@ def tune(
     if target is not None:
         plots.check_can_plot(target)
     elif config is not None:
-        target = _documented_plot(root, config, output)
+        target = _plot_path(root, config, output)
     request = TuneTask(
         str(root),
         grid,
         dataset or "",
         unaugmented or "",
         config,
-        profile=str(_profile(profile)) if save else "",
+        profile=str(_profile_path(profile)) if save else "",
     )
     named = [] if workload is None else [f"--workload={workload}"]
     training = verify_options_from_arguments(*named, "--", str(root), *script) if watches else None
@@ -200,11 +200,11 @@ def tune(
 
 
 def _config_path(root: Path, given: Path) -> Path:
-    """Return ``given`` if it exists, else the same path relative to the root of the project if that exists."""
+    """Return ``given``; if only the same path relative to the root of the project exists, return this path."""
     return given if given.exists() or not (root / given).exists() else root / given
 
 
-def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | None:
+def _plot_path(root: Path, config: TuneConfig, output: Output) -> Path | None:
     """Return the path of the plot in the folder that the configuration names as ``system.output_dir``.
 
     The result is None if the configuration names no such folder, or matplotlib is not installed.
@@ -226,7 +226,7 @@ def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | N
     return target
 
 
-def _profile(given: Path | None) -> Path:
+def _profile_path(given: Path | None) -> Path:
     if given is not None:
         return given.absolute()
     from chirpid_patch.loader_speed.profiles import default_profile_path

@@ -42,8 +42,8 @@ from chirp_migrate.console.text import pluralize
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.report.kept_verdict import hashes_of_written_files, store_verdict
 from chirp_migrate.report.plots import create_plot_folder, draw_plots
+from chirp_migrate.report.stored_results import hashes_of_written_files, store_verdict
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.errors import NoTrainingFound, WorkloadFailed
@@ -276,7 +276,7 @@ def _run_verification(
 
 
 def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
-    """Return a sentence with the number of loading problems that were seen, and the command that shows them."""
+    """Return a sentence with the number of recorded loading problems, and the command that shows the problems."""
     checks = ", ".join(dict.fromkeys(one.check for one in report.problems))
     context = click.get_current_context()
     words = [f"--workload={context.params['workload']}"] if context.params["workload"] else []
@@ -295,15 +295,15 @@ def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
 
 
 def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
-    """Write the report to the file of ``--json`` and to the journal; return a sentence if the latter fails."""
+    """Write the report to the file of ``--json`` and to the journal; return a sentence if the journal has an error."""
     output.write(report)
     return store_verdict(root, report)
 
 
 def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
-    from chirp_migrate.verify.build_report import failed_report  # imports PyTorch
+    from chirp_migrate.verify.build_report import build_failed_report  # imports PyTorch
 
-    report = failed_report(failure, hashes_of_written_files(root))
+    report = build_failed_report(failure, hashes_of_written_files(root))
     not_kept = _save_document(root, report, output)
     _show_report(report, output)
     if not_kept is not None:

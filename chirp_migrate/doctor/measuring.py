@@ -35,7 +35,7 @@ def measure_worker_counts(
         progress: called with the progress.
 
     Returns:
-        The best number of workers; None if the time is too short, or if it is uncertain whether the number is better.
+        The best number of workers; None if the time is too short to find the best number.
 
     Raises:
         TaskNotPossible: the loader cannot be measured, because its dataset is a stream.
@@ -52,7 +52,7 @@ def measure_worker_counts(
         return _ROUNDS * sum(expected_seconds(one, batch_s, _SLICE_S, start_s, usable_cpus()) for one in tried)
 
     while candidates and takes_s(candidates) > seconds:
-        largest = next((one for one in reversed(candidates) if one != now and not one.alone), None)
+        largest = next((one for one in reversed(candidates) if one != now and not one.is_in_main_process), None)
         if largest is None:
             return None
         candidates.remove(largest)

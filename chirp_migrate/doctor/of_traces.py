@@ -31,13 +31,13 @@ def find_problems_in_traces(
         has_own_data: whether the training uses the user's own samples; False if ``verify`` created them.
     """
     found: dict[tuple[str, str], dict[str, None]] = {}
-    for one in find_problems(_recording(label, of, has_own_data) for label, of in traces.items()):
+    for one in find_problems(_make_recording(label, of, has_own_data) for label, of in traces.items()):
         found.setdefault((one.check, one.message), {}).update(dict.fromkeys(one.entry_points))
     return [LoadingProblem(check, message, list(labels)) for (check, message), labels in found.items()]
 
 
-def _recording(label: str, traces: Sequence[LoaderPassTrace], has_own_data: bool) -> Recording:
-    """Convert the loader passes of an entry point to a recording. The number of a loader replaces its unknown line."""
+def _make_recording(label: str, traces: Sequence[LoaderPassTrace], has_own_data: bool) -> Recording:
+    """Convert the loader passes of an entry point to a recording, in which loaders have numbers instead of lines."""
     seen = Recording(label, has_own_data=has_own_data)
     numbers: dict[int, int] = {}
     datasets: dict[tuple[str, int], int] = {}
@@ -45,7 +45,7 @@ def _recording(label: str, traces: Sequence[LoaderPassTrace], has_own_data: bool
         dataset = datasets.setdefault((one.base, one.available), len(datasets))
         if one.loader not in numbers:
             numbers[one.loader] = len(seen.loaders)
-            seen.loaders.append(_loader(len(seen.loaders), dataset, one))
+            seen.loaders.append(_loader_info(len(seen.loaders), dataset, one))
         seen.passes.append(
             LoaderPass(
                 number,
@@ -56,11 +56,11 @@ def _recording(label: str, traces: Sequence[LoaderPassTrace], has_own_data: bool
                 is_complete=one.finished,
             )
         )
-        seen.runs.append(FetcherRun(IN_TRAINING_PROCESS, number, 0, tasks=_tasks(one)))
+        seen.runs.append(FetcherRun(IN_TRAINING_PROCESS, number, 0, tasks=_batch_records(one)))
     return seen
 
 
-def _loader(number: int, dataset: int, one: LoaderPassTrace) -> LoaderInfo:
+def _loader_info(number: int, dataset: int, one: LoaderPassTrace) -> LoaderInfo:
     return LoaderInfo(
         number=number,
         place=CodeLine("", number),
@@ -79,8 +79,8 @@ def _loader(number: int, dataset: int, one: LoaderPassTrace) -> LoaderInfo:
     )
 
 
-def _tasks(one: LoaderPassTrace) -> list[BatchRecord]:
-    """Return the batches of a pass. The name of a sample is its index in the innermost dataset, if that is known."""
+def _batch_records(one: LoaderPassTrace) -> list[BatchRecord]:
+    """Return the batches of a pass. The name of a sample contains its index in the innermost dataset, if known."""
     names = [f"{one.base} {index}" for index in one.base_indices] if " " in one.base else []
     ends = pairwise(accumulate(one.sizes, initial=0))
     return [

@@ -73,7 +73,7 @@ class LoaderInfo(msgspec.Struct):
             or if the number is not known.
         held_bytes: bytes of the tensors, arrays and pandas tables in the dataset.
         objects: attribute path of a large container in the dataset → number of its Python objects.
-        functions: name of a function with which the dataset reads samples → line that defines it.
+        functions: name of a function with which the dataset reads samples → line that defines the function.
         unguarded: line of the main script that starts workers and would run again in each worker; empty if there is no
             such line, if workers are forked, or if objects of the loader cannot be pickled.
     """
@@ -215,7 +215,7 @@ class ValueSums(msgspec.Struct):
         """Return the sums over the values of all columns or channels together."""
         return ValueSums(self.count * len(self.sums), [sum(self.sums)], [sum(self.squares)])
 
-    def figures(self, less: int = 0) -> list[tuple[float, float]]:
+    def means_and_deviations(self, less: int = 0) -> list[tuple[float, float]]:
         """Return mean and standard deviation of each column or channel that varies.
 
         Args:
@@ -327,7 +327,7 @@ class WorkerCountTimings(msgspec.Struct, frozen=True):
 
     Attributes:
         loader: number of the loader.
-        num_workers: best number of workers: the smallest that is at most 5 % slower than the fastest.
+        num_workers: best number of workers: the smallest number that loads at most 5 % slower than the fastest number.
         now_s, best_s: seconds to load an epoch with the loader's present settings, and with the best number.
         tried: the numbers of workers that were measured.
     """
@@ -374,7 +374,7 @@ class Recording(msgspec.Struct):
     error: str = ""
     printed: str = ""
 
-    def of_loader(self, loader: LoaderInfo) -> list[LoaderPass]:
+    def passes_of_loader(self, loader: LoaderInfo) -> list[LoaderPass]:
         """Return the passes over ``loader``, in the order in which they began."""
         return [one for one in self.passes if one.loader == loader.number]
 
@@ -398,7 +398,7 @@ class Recording(msgspec.Struct):
             found.update(task.some)
         return found
 
-    def compare(self, first: LoaderPass, second: LoaderPass) -> tuple[int, int]:
+    def count_equal_samples(self, first: LoaderPass, second: LoaderPass) -> tuple[int, int]:
         """Return the number of samples that both passes have, and the number of these samples that are equal."""
         before, after = self.samples_of(first), self.samples_of(second)
         both = before.keys() & after.keys()
@@ -408,7 +408,7 @@ class Recording(msgspec.Struct):
         """Return the recorded batches of a pass, sorted by worker number."""
         return [task for run in self.runs_of(one) for task in run.tasks]
 
-    def series(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
+    def group_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
         """Group the loader passes by dataset and by the line that built the loader.
 
         Loaders that the same line builds, for example a new loader for each epoch, count as one loader.
@@ -419,13 +419,13 @@ class Recording(msgspec.Struct):
             found.setdefault((loader.place, loader.dataset_ids[0]), []).append((loader, one))
         return list(found.values())
 
-    def training_series(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Group the training passes by dataset and loader; keep only passes with the first model, and no streams.
+    def group_training_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
+        """Group the training passes by dataset and loader, without streams and without passes with a second model.
 
-        Another model may belong to another run, which may begin with the same seed on purpose.
+        A second model may belong to a second training, which may begin with the same seed on purpose.
         """
         found = []
-        for series in self.series():
+        for series in self.group_passes():
             passes = [(loader, one) for loader, one in series if one.trains and not loader.is_stream]
             if passes:
                 found.append([each for each in passes if each[1].model == passes[0][1].model])

@@ -21,7 +21,7 @@ def show_doctor_report(report: DoctorReport, screen: Screen) -> None:
         screen.text(as_sentence(note), hang=2)
     for one in report.entry_points:
         if one.error or screen.verbose:
-            screen.text(_watched(one), hang=2)
+            screen.text(_describe_entry_point(one), hang=2)
     screen.text(problem_summary(report), style="bold", hang=2)
 
 
@@ -36,7 +36,7 @@ def show_problem(problem: Problem, screen: Screen, several: bool) -> None:
         screen.text(", ".join(problem.entry_points), 2, "dim", first="In:   ")
 
 
-def _watched(one: WatchedEntryPoint) -> str:
+def _describe_entry_point(one: WatchedEntryPoint) -> str:
     if one.error:
         return f"{one.label} failed after {one.seconds:.1f} s: {one.error}"
     seen = f"{pluralize(one.loaders, 'loader')}, {pluralize(one.batches, 'batch')}"

@@ -12,7 +12,7 @@ MEASURED = "measured workers of "
 """Prefix of the name of a :class:`.recording.WorkerCountTimings` message; the label of an entry point follows."""
 
 NAMES = "names of the calls"
-"""Name of the message with the names of the training calls of a hook, which the child sends first."""
+"""Name of the first message of the child, with the names of the training calls of a workload function."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class DoctorTask:
         discovery: the entry points to train.
         records: folder in which worker processes write their recordings.
         ends_at: end of the time budget, on the clock of ``time.time``.
-        select: expression that selects calls of a hook by name; None for all calls.
+        select: expression that selects calls of a workload function by name; None for all calls.
         sizes: numbers of samples and epochs, for entry points that ``doctor`` finds automatically.
     """
 

@@ -61,17 +61,17 @@ def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
     if entries[0].source is TrainingSource.HOOK and not entries[0].name:
         with wrap_user_code_errors(entries[0].hook):
             names = training_call_names(entries[0].hook, request.sizes)
-        entries = _selected(
+        entries = _select_calls(
             replace(request.discovery, entry_points=tuple(replace(entries[0], name=n) for n in names)), request.select
         )
         parent.send(PartialResult(NAMES, [entry.name for entry in entries]))
-    # Entry points that doctor finds train on synthetic samples, and a few of them show what loaders do.
+    # Entry points that doctor finds train on synthetic samples. A few samples are enough to show what loaders do.
     is_found = entries[0].source is TrainingSource.FOUND
     sizes = request.sizes.for_watched_run() if is_found else request.sizes
     with wrap_user_code_errors("the model"):
         model = load_model(request.discovery.model)
     data = data_for_entry_points(entries, sizes)
-    slowest: _Slow | None = None
+    slowest: _SlowLoader | None = None
     for number, entry in enumerate(entries):
         parent.wait_for_turn()
         parent.show(ProgressStep(entry.label, number, len(entries)))
@@ -80,7 +80,7 @@ def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
         tree, records = Path(request.tree).resolve(), Path(request.records)
         try:
             loaders = _train(entry, model, data, sizes, (tree, records, seconds, recording))
-            slowest = _slowest(slowest, recording, loaders)
+            slowest = _choose_slowest(slowest, recording, loaders)
             del loaders
         except NamedObjectNotFound:
             raise
@@ -91,7 +91,7 @@ def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
             recording.error = describe_error(error).replace(f"{tree}/", "")
             if recording.is_shortened:
                 recording.error += " (doctor had ended an epoch early: use a longer --time-budget)"
-            text = "".join(traceback.format_exception(_from_code_of(tree, error))).replace(f"{tree}/", "")
+            text = "".join(traceback.format_exception(_begin_in_user_code(tree, error))).replace(f"{tree}/", "")
             recording.printed = "\n".join(text.removeprefix(_HEADER).splitlines()[-_TAIL_LINES:])
         check_imports(tree, request.discovery.origin)
         parent.send(PartialResult(entry.label, recording))
@@ -102,7 +102,7 @@ def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
     return AllRecordingsSent()
 
 
-class _Slow(NamedTuple):
+class _SlowLoader(NamedTuple):
     """A loader that a training waited for, the loader pass with the wait, and the seconds to read a batch."""
 
     label: str
@@ -111,17 +111,17 @@ class _Slow(NamedTuple):
     batch_s: float
 
 
-def _slowest(slowest: _Slow | None, recording: Recording, loaders: list[Any]) -> _Slow | None:
+def _choose_slowest(slowest: _SlowLoader | None, recording: Recording, loaders: list[Any]) -> _SlowLoader | None:
     """Return the loader with the longest wait: ``slowest``, or a loader of this recording."""
     for info, one in loaders_needing_workers(recording):
         tasks = recording.tasks_of(one)
         if tasks and (slowest is None or one.waited_share > slowest.seen.waited_share):
             batch_s = sum(task.seconds for task in tasks) / len(tasks)
-            slowest = _Slow(recording.label, loaders[info.number], one, batch_s)
+            slowest = _SlowLoader(recording.label, loaders[info.number], one, batch_s)
     return slowest
 
 
-def _measure(slow: _Slow, seconds: float, parent: Parent) -> None:
+def _measure(slow: _SlowLoader, seconds: float, parent: Parent) -> None:
     """Measure different numbers of workers, and send the result if it is conclusive."""
     parent.show(ProgressStep(f"measuring numbers of workers for {slow.label}", most_s=seconds))
     seed_everything(_SEED)
@@ -134,15 +134,15 @@ def _measure(slow: _Slow, seconds: float, parent: Parent) -> None:
         parent.send(PartialResult(MEASURED + slow.label, tuned))
 
 
-def _from_code_of(tree: Path, error: BaseException) -> BaseException:
-    """Return the error with a traceback that begins in the user's code, the files in ``tree``."""
+def _begin_in_user_code(tree: Path, error: BaseException) -> BaseException:
+    """Return the error with a traceback that begins in the user's code (the files in ``tree``)."""
     frames = error.__traceback__
     while frames is not None and not Path(frames.tb_frame.f_code.co_filename).is_relative_to(tree):
         frames = frames.tb_next
     return error.with_traceback(frames)
 
 
-def _selected(discovery: DiscoveredEntryPoints, expression: str | None) -> tuple[EntryPoint, ...]:
+def _select_calls(discovery: DiscoveredEntryPoints, expression: str | None) -> tuple[EntryPoint, ...]:
     try:
         return select_entry_points(discovery, expression).entry_points
     except UsageProblem as problem:

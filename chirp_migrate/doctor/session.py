@@ -46,7 +46,7 @@ def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> Doctor
 
     Raises:
         UsageProblem: no entry point is selected, no entry point takes a batch from a PyTorch loader, or the settings
-            name a command (``doctor`` cannot see its loaders).
+            name a command, whose loaders ``doctor`` cannot watch.
         WorkloadFailed: the user's code failed before any entry point began, or no problem was found and no entry
             point took batches without an error.
     """
@@ -70,14 +70,14 @@ def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> Doctor
         progress("doctor runs the project's own code, in a temporary copy, in a separate process")
         request = DoctorTask(str(tree), discovery, str(records), ends_at, options.select, options.sizes)
         with sigterm_as_keyboard_interrupt():
-            recordings, left = _Watching(request, progress).run()
+            recordings, left = _TrainingRecorder(request, progress).run()
     if left:
         notes.append(f"no time to run: {shorten_list(left, 4)} (use a longer --time-budget)")
     return _report(recordings, notes)
 
 
-class _Watching:
-    """Runs a child process; if an entry point crashes it, a new process continues with the next entry point."""
+class _TrainingRecorder:
+    """Runs a child process. If an entry point crashes the process, a new process runs the remaining entry points."""
 
     def __init__(self, request: DoctorTask, progress: Progress) -> None:
         self._request, self._progress = request, progress
@@ -95,7 +95,7 @@ class _Watching:
         return self._recordings, [one.label for one in self._left]
 
     def _run_child(self) -> None:
-        request = replace(self._request, discovery=self._discovery())
+        request = replace(self._request, discovery=self._remaining_discovery())
         self._progress(ProgressStep("importing the training"))
         with Child(
             "chirp_migrate.doctor.runner",
@@ -108,16 +108,16 @@ class _Watching:
             began = is_measuring = False
             try:
                 child.wait_until_ready()
-                self._take(child)
-                while child.waits and (not self._recordings or time.time() < request.ends_at):
+                self._store_results(child)
+                while child.is_waiting and (not self._recordings or time.time() < request.ends_at):
                     began, is_measuring = True, not self._left
-                    child.give_turn(self._time_for_one())
+                    child.give_turn(self._turn_limit_s())
                     child.wait_until_ready()
-                    self._take(child)
-                if not child.waits:
+                    self._store_results(child)
+                if not child.is_waiting:
                     child.result()
             except WorkloadFailed as failed:
-                self._take(child)
+                self._store_results(child)
                 if not began or not failed.ending:
                     raise
                 if not self._left:
@@ -128,7 +128,7 @@ class _Watching:
                 ending = f"the process {failed.ending}{longer}"
                 self._recordings.append(Recording(entry.label, error=ending, printed=failed.shown_tail))
 
-    def _take(self, child: Child[dict[str, str]]) -> None:
+    def _store_results(self, child: Child[dict[str, str]]) -> None:
         for part in child.found:
             if part.name == NAMES:
                 self._left = [replace(self._left[0], name=name) for name in part.value]
@@ -146,10 +146,10 @@ class _Watching:
             self._left.pop(0)
         child.found.clear()
 
-    def _discovery(self) -> DiscoveredEntryPoints:
+    def _remaining_discovery(self) -> DiscoveredEntryPoints:
         return replace(self._request.discovery, entry_points=tuple(self._left))
 
-    def _time_for_one(self) -> float:
+    def _turn_limit_s(self) -> float:
         return max(0.0, self._request.ends_at - time.time()) / max(1, len(self._left)) + _GRACE_S
 
 

@@ -28,7 +28,7 @@ __all__ = [
     "sha256",
 ]
 
-#: Version of the JSON documents. It changes when a field is removed or changes its meaning, not when a field is added.
+#: Version of the JSON documents. The version changes if a field is removed or changes its meaning, not for new fields.
 SCHEMA: Final = 1
 
 
@@ -48,9 +48,9 @@ class FindingStatus(str, Enum):
     """What happens to a finding.
 
     ``REWRITE``: ``apply`` rewrites the code. ``OPT_IN``: ``apply`` rewrites the code only with ``--unsafe``.
-    ``REPORT``: it is only reported. ``SUPPRESSED``: a comment or setting excludes it. ``REFUSED``: the user refused it
-    in a review. ``FINE``: nothing is wrong, so it is only counted. ``UNCHANGED``: the rewrite would gain nothing (see
-    :class:`Gain`).
+    ``REPORT``: the finding is only reported. ``SUPPRESSED``: a comment or setting excludes the finding. ``REFUSED``:
+    the user refused the rewrite in a review. ``FINE``: nothing is wrong, so the finding is only counted. ``UNCHANGED``:
+    the rewrite would gain nothing (see :class:`Gain`).
     """
 
     REWRITE = "rewrite"
@@ -84,13 +84,13 @@ INDEXED_ONE_BY_ONE = "samples are indexed one by one"
 
 @dataclass(frozen=True)
 class Gain:
-    """What the rewrite of a loader, or of an object in loaders, improves, and why.
+    """The improvement that the rewrite of a loader, or of an object in loaders, brings, and the reason.
 
     Attributes:
         kind: what the rewrite improves.
         why: the reason, as a clause of a message.
-        path: file of the code that is the reason, relative to the root of the plan; "" if there is no such code.
-        line: line of that code, from 1; 0 if there is no such code.
+        path: file of the code that is the reason, relative to the root of the plan; "" if no code is the reason.
+        line: line of the code that is the reason, from 1; 0 if no code is the reason.
     """
 
     kind: GainKind
@@ -100,7 +100,7 @@ class Gain:
 
     @property
     def workers_may_help(self) -> bool:
-        """Return whether another number of workers may speed up the loader: each sample takes some time."""
+        """Return whether another number of workers may speed up the loader, because each sample takes some time."""
         return self.why not in (ONE_SAMPLE_IN_MEMORY, INDEXED_ONE_BY_ONE)
 
     @property
@@ -156,14 +156,14 @@ class Finding:
         path: posix path relative to the root of the plan.
         line: 1-based line in the original file.
         column: 1-based column in the original file.
-        message: what is wrong and what the rewrite does, or why it is not rewritten.
+        message: what is wrong and what the rewrite does, or why the code is not rewritten.
         safety: effect of the rewrite on the training.
         status: what happens to the finding.
         why: short machine-readable reason why the code is not rewritten, such as ``used-as-value``; may be empty.
         cell: in a notebook, the number of the cell that contains ``line``, from 1 over all cells; else None.
-        hunk: number of the hunk that rewrites the code, or would rewrite it if it were accepted.
+        hunk: number of the hunk that rewrites the code if the hunk is accepted; None without such a hunk.
         reason: why the rule exists: one paragraph.
-        gain: what the rewrite of a loader, or of an object in loaders, improves; None for any other finding.
+        gain: the gain from rewriting a loader or an object in loaders; None for all other findings.
     """
 
     rule: str
@@ -182,7 +182,7 @@ class Finding:
 
     @property
     def message_with_gain(self) -> str:
-        """Return the message, followed by what the rewrite improves and why, if that is known."""
+        """Return the message; if the gain of the rewrite is known, with the gain and its reason."""
         if self.gain is None or self.status is FindingStatus.UNCHANGED:
             return self.message
         return f"{self.message}; gain: {self.gain.kind.words} ({self.gain.text})"
@@ -215,12 +215,12 @@ class FilePlan:
 
 
 class SkippedFile(Struct, frozen=True, omit_defaults=True):
-    """A file that could not be handled or is excluded, and the reason.
+    """A file that is excluded, or that could not be processed or written, with the reason.
 
     Attributes:
         path: posix path relative to the root of the plan.
         reason: the reason, as a message.
-        loaders: for an excluded test, the number of loaders in it that could be migrated.
+        loaders: for an excluded test, the number of its loaders that could be migrated.
     """
 
     path: str
@@ -234,11 +234,11 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
     Attributes:
         rules: codes of the rules that ran; None means all.
         unsafe: whether rewrites that change behaviour are applied.
-        notebooks: whether notebooks were checked; None: only those without stored outputs.
+        notebooks: whether notebooks were checked; None if only notebooks without stored outputs were checked.
         scaffold: whether the factory and monitor modules, the notebook and the tests are added.
         vendor: whether the runtime is copied into the project.
         tests: whether tests were checked.
-        exclude: globs of excluded files, in addition to those of the settings.
+        exclude: globs of excluded files, in addition to the globs in the settings.
         all_loaders: whether loaders are rewritten even if the rewrite gains nothing.
     """
 
@@ -257,10 +257,10 @@ class Plan:
     """All changes of one run of ``apply``, in a deterministic order.
 
     Attributes:
-        root: absolute path of the folder that all other paths are relative to.
+        root: absolute path of the folder to which all other paths are relative.
         files: the files to write.
         findings: the findings of all rules.
-        skipped: files that could not be handled.
+        skipped: files that could not be processed.
         notes: sentences about the run that belong to no single finding.
         left_out: excluded folders and files.
         options: the options of the run.
@@ -280,10 +280,10 @@ class Plan:
         return replace(
             self,
             root=folder,
-            files=tuple(_joined_below(between, one) for one in _below(between, self.files)),
-            findings=tuple(_gained_below(between, one) for one in _below(between, self.findings)),
-            skipped=_below(between, self.skipped),
-            left_out=_below(between, self.left_out),
+            files=tuple(_with_calls_below(between, one) for one in _with_paths_below(between, self.files)),
+            findings=tuple(_with_gain_below(between, one) for one in _with_paths_below(between, self.findings)),
+            skipped=_with_paths_below(between, self.skipped),
+            left_out=_with_paths_below(between, self.left_out),
         )
 
     @property
@@ -295,7 +295,7 @@ class Plan:
 _Placed = TypeVar("_Placed", FilePlan, Finding, SkippedFile)
 
 
-def _below(folder: Path, parts: tuple[_Placed, ...]) -> tuple[_Placed, ...]:
+def _with_paths_below(folder: Path, parts: tuple[_Placed, ...]) -> tuple[_Placed, ...]:
     paths = [(folder / part.path).as_posix() for part in parts]
     return tuple(
         structs.replace(part, path=path) if isinstance(part, SkippedFile) else replace(part, path=path)
@@ -303,14 +303,14 @@ def _below(folder: Path, parts: tuple[_Placed, ...]) -> tuple[_Placed, ...]:
     )
 
 
-def _joined_below(folder: Path, file: FilePlan) -> FilePlan:
+def _with_calls_below(folder: Path, file: FilePlan) -> FilePlan:
     hunks = (
         replace(hunk, together=frozenset((folder / one).as_posix() for one in hunk.together)) for hunk in file.hunks
     )
     return replace(file, hunks=tuple(hunks))
 
 
-def _gained_below(folder: Path, finding: Finding) -> Finding:
+def _with_gain_below(folder: Path, finding: Finding) -> Finding:
     gain = finding.gain
     if gain is None or not gain.path:
         return finding

@@ -32,7 +32,7 @@ _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 
 
 class ReplacementEntry(Struct, frozen=True):
-    """A replacement: text takes the place of the source from start up to, but without, end.
+    """A replacement: text replaces the source from start up to end. The character at end is not replaced.
 
     For a notebook, the positions refer to the module that consists of its code cells.
     """
@@ -47,7 +47,7 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: number of the hunk in its file, from 1.
-        lines: first and last line of each changed range. For a pure insertion, the last line is the first minus one.
+        lines: first and last line of each changed range. For an insertion, the last line is the line above the first.
         edits: the edits of the hunk.
         imports: the imports that the edits need. An import is added if any accepted hunk needs it.
         decision: decision of a review; None if the hunk is not decided yet.
@@ -66,7 +66,7 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
 
 
 class FileEntry(Struct, frozen=True, kw_only=True):
-    """A written file: its posix path, why it is written, and the hashes of its old (None: no file) and new bytes."""
+    """A written file: posix path, reason, and hashes of the old bytes (None for an added file) and of the new bytes."""
 
     path: str
     action: Literal["rewrite", "create"]
@@ -100,7 +100,7 @@ class PlannedFileEntry(FileEntry, frozen=True, kw_only=True):
 
 
 class LoaderCounts(Struct, frozen=True, kw_only=True):
-    """Counts of what happens to all loaders (``sites``) and to the findings of each rule."""
+    """Numbers of loaders (``sites``) and of findings of each rule, by outcome."""
 
     sites: dict[str, int]
     listed_by_reason: dict[str, int]
@@ -109,7 +109,7 @@ class LoaderCounts(Struct, frozen=True, kw_only=True):
 
 
 class PlanJson(Struct, frozen=True, kw_only=True):
-    """The document of a finished or simulated run. For ``check`` it also has ``strict`` and ``exit_code``."""
+    """The document of a finished or simulated run. Only ``check`` adds ``strict`` and ``exit_code``."""
 
     schema: Literal[1] = SCHEMA
     tool: str
@@ -126,7 +126,7 @@ class PlanJson(Struct, frozen=True, kw_only=True):
 class PlanDocument(Struct, frozen=True, kw_only=True):
     """The document of a plan: ``plan`` writes it, ``review`` adds decisions, and ``apply --plan`` applies it.
 
-    ``reviewed``: whether a review has begun. If so, every hunk must be decided before the plan can be applied.
+    ``reviewed``: whether a review has begun. After that, every hunk must be decided before the plan can be applied.
     """
 
     schema: Literal[1] = SCHEMA

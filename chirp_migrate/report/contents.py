@@ -1,7 +1,7 @@
 """Classes for the data of a report. The web page and the terminal output render the same data.
 
-The data comes from the journal, in which ``apply`` and ``verify`` store their results, or from a saved plan. The code
-that renders texts must escape them.
+The data comes from the journal, in which ``apply`` and ``verify`` store their results, or from a saved plan. The texts
+are not escaped.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class RunDetails:
         tool: name and version of the program that made the run or plan, such as ``chirp-migrate 0.1.0``.
         files: rewritten files, then added files, each sorted by path.
         reported: findings that were not rewritten: status ``opt-in``, ``refused``, ``report`` or ``suppressed``.
-        skipped: files that could not be read or written, with the reason.
+        skipped: files that could not be processed or written, with the reason.
         left_out: excluded files and folders, with the reason.
         ledger: counts of loaders and findings; None if the journal lacks the plan of the run.
         notes: more sentences for the user.
@@ -114,7 +114,7 @@ class RunDetails:
 
     @property
     def findings(self) -> tuple[FindingDetails, ...]:
-        """Return all findings: rewritten findings first, then the others."""
+        """Return all findings: first the rewritten findings, then all other findings."""
         return (*(finding for file in self.files for hunk in file.hunks for finding in hunk.findings), *self.reported)
 
 
@@ -155,13 +155,13 @@ class ReportContents:
 def group_by_file(
     findings: Iterable[FindingDetails],
 ) -> Iterator[tuple[str, list[tuple[str, list[list[FindingDetails]]]]]]:
-    """Group findings that were not rewritten: yield title → (path → groups of findings with equal messages)."""
+    """Group findings that were not rewritten: yield each title with its paths and their groups of equal messages."""
     for title, found in group_unchanged_findings(findings, lambda one: one.finding):
         files = groupby(found, key=lambda one: one.finding.path)
-        yield title, [(path, _group_equal(of_file)) for path, of_file in files]
+        yield title, [(path, _group_by_message(of_file)) for path, of_file in files]
 
 
-def _group_equal(found: Iterable[FindingDetails]) -> list[list[FindingDetails]]:
+def _group_by_message(found: Iterable[FindingDetails]) -> list[list[FindingDetails]]:
     """Group findings by rule and message, in the order of the first finding of each group."""
     kinds: dict[tuple[str, str], list[FindingDetails]] = {}
     for one in found:

@@ -1,7 +1,7 @@
 """Assign each changed line of a file to the hunk that changed it, to show the lines before and after.
 
-The edits of a hunk determine the lines that it changes. Imports that were added, and dead code that was removed, belong
-to no hunk: a comparison of the texts finds these lines. A notebook consists of its code cells.
+The edits of a hunk determine the lines that the hunk changes. Added imports and removed dead code belong to no hunk. A
+comparison of the texts finds these lines. The lines of a notebook are the lines of its code cells.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class FileLines:
     def __init__(self, file: FilePlan) -> None:
         self._old, self._new = _FileText(file.path, file.before or b""), _FileText(file.path, file.after)
         self._name_at = definition_at_line(self._old.text) if file.path.endswith(_CODE) else lambda line: ""
-        every = _lines(self._old.text, self._new.text, _runs(self._old.text, file.hunks))
+        every = _lines(self._old.text, self._new.text, _changed_ranges(self._old.text, file.hunks))
         self._lines = [line for line in every if self._place(line) is not None]
 
     def sections(self, number: int) -> Iterator[ChangeSection]:
@@ -112,10 +112,10 @@ class FileLines:
         place = (finding.cell, finding.line)
         return self._old.lines[self._old.places.index(place)] if place in self._old.places else ""
 
-    def placed_after(self, finding: Finding) -> Finding:
+    def with_new_line(self, finding: Finding) -> Finding:
         """Return the finding with its line number after the changes.
 
-        If the line was rewritten, the result has the most similar line that the same hunk added.
+        If the line was rewritten, the result has the number of the most similar line that the same hunk added.
         """
         at = next((n for n, line in enumerate(self._lines) if self._is_at(finding, line)), None)
         if at is None:
@@ -148,7 +148,7 @@ class FileLines:
         return self._lines[max(added, key=likeness)].after if added else None
 
     def _next_after(self, at: int) -> int | None:
-        """Return the number of the first remaining line at or below ``at``; if none remains, of the last line above."""
+        """Return the number of the first remaining line from ``at`` on, or else of the last remaining line above."""
         following = (line.after for line in (*self._lines[at:], *reversed(self._lines[:at])))
         return next((number for number in following if number is not None), None)
 
@@ -191,7 +191,7 @@ def move_to_new_lines(files: Iterable[FilePlan], findings: Iterable[Finding]) ->
         if file is not None:
             if file.path not in known:
                 known[file.path] = FileLines(file)
-            finding = known[file.path].placed_after(finding)
+            finding = known[file.path].with_new_line(finding)
         found.append(finding)
     return found
 
@@ -225,7 +225,7 @@ class _FileText:
         return None if line is None else self.places[line - 1]
 
     def words(self, line: int) -> tuple[Word, ...]:
-        """Return the tokens of a line with their kinds. A line with a magic, or not of Python, is a single token."""
+        """Return the tokens of a line with their kinds. A line that is not Python, such as a magic, is one token."""
         words, text = self._words[line - 1] if line <= len(self._words) else (), self.lines[line - 1]
         return words if "".join(word for _, word in words) == text else (("", text),)
 
@@ -259,7 +259,7 @@ def definition_at_line(text: str) -> Callable[[int], str]:
     return lambda line: max(((start, name) for start, end, name in found if start <= line <= end), default=(0, ""))[1]
 
 
-def _runs(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
+def _changed_ranges(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
     """Return the ranges of lines that the hunks replace, in order. An edit that two hunks share belongs to both."""
     owners: dict[Edit, frozenset[int]] = {}
     for hunk in hunks:
@@ -315,8 +315,8 @@ def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | 
     """Find each line of ``middle`` in ``new``.
 
     Returns:
-        For each line of ``middle``, its line number in ``new``, or None; and position in ``middle`` → numbers of the
-        lines that ``new`` inserts after this position.
+        First, for each line of ``middle``, its line number in ``new``, or None. Second, position in ``middle`` →
+        numbers of the lines that ``new`` inserts after this position.
     """
     match: list[int | None] = [None] * len(middle)
     inserted: dict[int, list[int]] = {}

@@ -15,7 +15,7 @@ from chirp_migrate.errors import JournalDamaged, UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Plan, SkippedFile
 from chirp_migrate.report.contents import FileDetails, FindingDetails, ReportContents, RunDetails
 from chirp_migrate.report.files import file_details, finding_details
-from chirp_migrate.report.kept_verdict import files_changed_since
+from chirp_migrate.report.stored_results import files_changed_since
 from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.review.plan_file import ContentLookup, PlanFile, load_plan, read_applied_plan, read_plan_document
 from chirp_migrate.review.selection import Choices, apply_choices
@@ -53,7 +53,7 @@ def read_report_contents(
         WriteRefused: the project has changed since the plan was made, or a run was interrupted.
         JournalDamaged: a journal cannot be read or trusted.
     """
-    doctor = None if doctor_file is None else _document_in(doctor_file, "doctor", doctor_report.decode)
+    doctor = None if doctor_file is None else _read_document(doctor_file, "doctor", doctor_report.decode)
     if plan_file is not None:
         return replace(_contents_of_plan(path, plan_file, verdict_file), doctor=doctor)
     return _contents_of_runs(path, run, verdict_file, doctor)
@@ -81,14 +81,14 @@ def _contents_of_runs(
         there = ", ".join(str(run.number) for run in runs)
         raise UsageProblem(f"there is no run {number} in {path}: the applied runs are {there}.")
     verdict, kept_with = (
-        _last_result(runs, VERDICT, decode)
+        _last_document(runs, VERDICT, decode)
         if verdict_file is None
-        else (_document_in(verdict_file, "verify", decode), None)
+        else (_read_document(verdict_file, "verify", decode), None)
     )
     details = [_details_of_run(run, runs) for run in chosen]
     doubts = [*_find_mismatches(details, verdict, kept_with, runs)]
     if doctor is None:
-        doctor, kept_with = _last_result(runs, DOCTOR, doctor_report.decode)
+        doctor, kept_with = _last_document(runs, DOCTOR, doctor_report.decode)
         if kept_with is not None and kept_with < runs[-1].number:
             doubts.append(f"Run {kept_with + 1} was applied after the last run of doctor: run doctor again.")
     return ReportContents(root.name, tuple(details), verdict, tuple(doubts), doctor)
@@ -98,7 +98,7 @@ def _contents_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) ->
     """Return the data of a report on a plan for a project."""
     root = project_root(path)
     found = load_plan(plan_file, root)
-    verdict = None if verdict_file is None else _document_in(verdict_file, "verify", decode)
+    verdict = None if verdict_file is None else _read_document(verdict_file, "verify", decode)
     run = _details_of_found_plan(found)
     return ReportContents(root.name, (run,), verdict, ("This is a plan, which is not applied.",))
 
@@ -107,7 +107,7 @@ def _details_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunDetails:
     edited = _edited_files(run, runs)
     data = run.document(APPLIED_PLAN)
     if data is None:
-        files = tuple(_file_of(run, file.path) for file in run.files)
+        files = tuple(_file_from_journal(run, file.path) for file in run.files)
         return replace(_run_details(Plan(run.root, files, (), ()), run=run, edited=edited), ledger=None)
     try:
         document = read_plan_document(data)
@@ -185,7 +185,7 @@ def _run_details(
 def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLookup:
     """Return a function that returns the bytes of a file before and after a run, by its path in the plan.
 
-    The journal has paths with links resolved, so it may name the file by another path.
+    The journal has paths with links resolved, so the path of a file may differ between journal and plan.
     """
     paths = {file.path for file in run.files}
     linked = {(file.sha256_before, file.sha256_after): file.path for file in run.files if file.path not in planned}
@@ -194,13 +194,13 @@ def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLooku
         kept = path if path in paths else linked.get((before, after))
         if kept is None:
             return None
-        file = _file_of(run, kept)
+        file = _file_from_journal(run, kept)
         return file.before, file.after
 
     return bytes_of
 
 
-def _file_of(run: JournalRun, path: str) -> FilePlan:
+def _file_from_journal(run: JournalRun, path: str) -> FilePlan:
     """Return a file of a run from the journal. The result has no hunks and no findings."""
     file = next(one for one in run.files if one.path == path)
     before = None if file.before is None else run.content(file.before.sha256)
@@ -214,10 +214,10 @@ def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]
     return frozenset(files_changed_since(run.root, mine))
 
 
-def _last_result(
+def _last_document(
     runs: Sequence[JournalRun], name: str, read: Callable[[bytes], _Document]
 ) -> tuple[_Document | None, int | None]:
-    """Return the last stored document of ``verify`` or ``doctor``, and the number of the run that it is stored with."""
+    """Return the last document of ``verify`` or ``doctor``, and the number of the run with which it is stored."""
     command = Path(name).stem
     for run in reversed(runs):
         data = run.document(name)
@@ -234,7 +234,7 @@ def _last_result(
     return None, None
 
 
-def _document_in(file: Path, command: str, read: Callable[[bytes], _Document]) -> _Document:
+def _read_document(file: Path, command: str, read: Callable[[bytes], _Document]) -> _Document:
     try:
         return read(read_file(file))
     except OSError as error:

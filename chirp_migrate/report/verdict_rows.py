@@ -72,7 +72,7 @@ def short_label(label: str) -> str:
 
 
 def tone_of_verdict(verdict: str) -> Literal["good", "open", "bad"]:
-    """Return whether a verdict is good, open or bad news for the user, which determines its colour."""
+    """Return whether a verdict is good, open or bad. The result determines the colour of the verdict."""
     return _TONES.get(verdict, "bad")
 
 

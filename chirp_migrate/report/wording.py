@@ -106,7 +106,7 @@ def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, listed: str
 
 
 def group_unchanged_findings(items: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[tuple[str, list[_T]]]:
-    """Group the findings that were not rewritten under titles, most important title first."""
+    """Return title → findings for the findings that were not rewritten, most important title first."""
     rules = {rule.code: rule for rule in all_rules()}
 
     def title(finding: Finding) -> str:
@@ -129,7 +129,7 @@ def unchanged_loaders(findings: Iterable[Finding], most: int | None = 4) -> Iter
 
     Args:
         findings: the findings of a plan.
-        most: largest number of files, and of places of a reason, that a sentence lists; None: all.
+        most: largest number of files, and of places of a reason, that a sentence lists; None to list all.
     """
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     by_reason: dict[str, list[tuple[str, Gain]]] = {}
@@ -148,7 +148,7 @@ def unchanged_loaders(findings: Iterable[Finding], most: int | None = 4) -> Iter
 
 
 def first_names_and_total(names: Sequence[str], most: int | None) -> str:
-    """Return names as text; if there are more than ``most``, only the first ones and the number of all."""
+    """Return names as text; if there are more than ``most``, only the first names and the number of all names."""
     if most is None or len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[:most])}, … ({len(names)})"

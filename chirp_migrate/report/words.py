@@ -1,4 +1,4 @@
-"""Split Python source into tokens, and determine their kinds, which have different colours on the page."""
+"""Split Python source into tokens, and determine the kind of each token. The page has a colour for each kind."""
 
 from __future__ import annotations
 

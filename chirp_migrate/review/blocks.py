@@ -20,7 +20,7 @@ class LineBlock:
 
     Attributes:
         first: the first line, from 1.
-        end: the line after the last line. It is equal to ``first`` if the block only inserts lines.
+        end: the line after the last line; equal to ``first`` if the block only inserts lines.
         after: the text that replaces the lines.
     """
 
@@ -63,7 +63,7 @@ class SourceLines:
         """Return the offset of a line and column, both from 1.
 
         Raises:
-            ValueError: the text has no such line, or the line no such column.
+            ValueError: the text has no such line, or the line has no such column.
         """
         if not 1 <= line <= max(len(self.lines), 1) or column < 1:
             raise ValueError(f"there is no line {line}, column {column}")

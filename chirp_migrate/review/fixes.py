@@ -1,4 +1,4 @@
-"""Convert hunks to replacements of lines, the form in which editors and code hosts apply a fix."""
+"""Convert hunks to replacements of lines, because editors and code hosts apply fixes in this form."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["line_fixes"]
 def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[ReplacementEntry, ...]]:
     """Return, for the number of each hunk of a rewritten Python file, the replacements of lines.
 
-    The replacements of a hunk have the same result as accepting only this hunk: they also add its imports, and remove
-    code that becomes unused.
+    The replacements of a hunk have the same result as accepting only this hunk. So the replacements also add the
+    imports of the hunk, and remove code that becomes unused.
 
     Positions refer to the current file, without byte order mark. In a file that ends without a newline, the last
-    position is after its last character.
+    position is after the last character.
 
-    Hunks of notebooks have no replacements, because lines of code are not lines of the file. A hunk that changes the
-    first line of a file with a byte order mark has no replacements either, because some programs count the mark as part
-    of that line and others do not.
+    Hunks of notebooks have no replacements, because lines of code are not lines of the file. Hunks that change the
+    first line of a file with a byte order mark have no replacements, either. Only some programs count the mark as a
+    part of the first line.
     """
     if file.before is None or not file.hunks or file.path.endswith(".ipynb"):
         return {}
@@ -50,7 +50,7 @@ def _replacements(lines: SourceLines, new: str) -> tuple[ReplacementEntry, ...]:
 
 
 def _line_and_column(lines: SourceLines, offset: int) -> tuple[int, int]:
-    """Return the line and column of an offset. After a newline at the end of the text, one more, empty line counts."""
+    """Return the line and column of an offset. If the text ends with a newline, its end is a new line, column 1."""
     if offset == len(lines.text) and lines.text.endswith(("\r", "\n")):
         return len(lines.lines) + 1, 1
     return lines.position(offset)

@@ -1,4 +1,4 @@
-"""Count what a run did with each loader and each finding: the ledger of the run."""
+"""Count the loaders and findings of a run by outcome: the ledger of the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chirp_migrate.rules import all_rules
 
 __all__ = ["LoaderLedger"]
 
-#: Reason of a finding that is not rewritten and has only a message and no short reason.
+#: Short reason of a finding that is not rewritten and has only a message.
 _OTHER = "other"
 _NOT_WRITTEN = "file-not-written"
 #: Reason of a finding on code that stores or passes the class `DataLoader`, and builds no loader.
@@ -26,9 +26,9 @@ class LoaderLedger:
     Attributes:
         sites: for each status, the number of findings of rules with ``counts_sites``: loaders, and uses of the class
             ``DataLoader`` as a value.
-        reasons: for each short reason, the number of such findings that are not rewritten for this reason.
-        rules: for each rule code and status, the number of findings, including those that ``sites`` counts.
-        unread: number of files that could not be handled. Their loaders and findings are not counted.
+        reasons: for each short reason, the number of findings in ``sites`` that are not rewritten for this reason.
+        rules: for each rule code and status, the number of findings, including the findings in ``sites``.
+        unread: number of files that could not be processed. Loaders and findings in these files are not counted.
         counting: whether a rule that counts loaders ran.
     """
 
@@ -43,8 +43,8 @@ class LoaderLedger:
         """Count the loaders and findings of a run.
 
         Args:
-            plan: the plan, with its findings, the files that could not be handled, and the rules that ran.
-            left: files that could not be written. Their rewrites count as not rewritten.
+            plan: the plan, with its findings, the files that could not be processed, and the rules that ran.
+            left: files that could not be written. Findings in these files count as not rewritten.
         """
         codes = plan.options.rules
         counting = {rule.code for rule in all_rules() if rule.counts_sites and (codes is None or rule.code in codes)}
@@ -74,7 +74,7 @@ class LoaderLedger:
 
     @property
     def loader_sites(self) -> Mapping[FindingStatus, int]:
-        """Return, for each status, the number of loaders with it, without uses of the class as a value."""
+        """Return, for each status, the number of loaders with this status, without uses of the class as a value."""
         return {
             status: number - self.values * (status is FindingStatus.REPORT) for status, number in self.sites.items()
         }
@@ -84,7 +84,7 @@ class LoaderLedger:
         """Return, for each short reason, the number of loaders that are not rewritten for this reason."""
         return {why: number for why, number in self.reasons.items() if why != _VALUE}
 
-    def account(self) -> LoaderCounts:
+    def to_counts(self) -> LoaderCounts:
         """Return the ledger in the form that JSON documents contain."""
         return LoaderCounts(
             sites={"found": sum(self.sites.values()), **_by_name(self.sites)},

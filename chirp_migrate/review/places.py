@@ -38,8 +38,8 @@ class FileRegion:
 def base_of_report_paths(root: Path) -> Path:
     """Return the folder to which the paths in reports are relative.
 
-    This is the top of the git work tree that contains ``root`` (an absolute path). Outside of a work tree, it is the
-    current folder if this contains ``root``, else ``root`` itself.
+    The result is the top of the git work tree that contains ``root`` (an absolute path). Outside of a work tree, the
+    result is the current folder if the current folder contains ``root``, else ``root``.
     """
     for folder in (root, *root.parents):
         if (folder / ".git").exists():
@@ -54,9 +54,9 @@ class FileWithFindings:
 
     Attributes:
         data: the bytes of the file.
-        encoding: IANA's name of its encoding; ``None`` if only Python has a name for it.
-        cells: in a notebook, for the number of each cell: the lines of the JSON file that contain its code.
-        lines: the lines of code. The key is None; in a notebook, it is the number of the cell.
+        encoding: IANA's name of the encoding; ``None`` if IANA has no name for the encoding.
+        cells: number of a notebook cell → lines of the JSON file that contain the code of the cell.
+        lines: number of a notebook cell, or None for a Python file → lines of code.
     """
 
     data: bytes
@@ -126,7 +126,7 @@ class FindingPlaces:
         return self._files[path]
 
     def region(self, finding: Finding) -> FileRegion:
-        """Return the place of a finding in its file. In a notebook, these are the lines of JSON with the cell's code.
+        """Return the place of a finding in its file; for a notebook, the lines of JSON with the code of the cell.
 
         Raises:
             UsageProblem: the file changed after the plan was made.
@@ -139,7 +139,7 @@ class FindingPlaces:
         return file.cells[finding.cell]
 
     def line(self, finding: Finding) -> str:
-        """Return the line of code that a finding is about, without the white space around it.
+        """Return the line of code of a finding, without surrounding white space.
 
         Raises:
             UsageProblem: the file changed after the plan was made.

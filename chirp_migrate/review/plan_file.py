@@ -1,7 +1,7 @@
 """Read and write plan files. Any machine with the same sources can apply exactly the bytes that were reviewed.
 
-A plan file contains the edits, and hashes of the files to rewrite. So it can be applied only to the sources that it was
-made from. The reader checks all its contents, because any program may have changed the file.
+A plan file contains the edits, and hashes of the files to rewrite. So a plan can be applied only to the sources from
+which it was made. The reader checks the whole plan file, because any program may have changed the file.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ __all__ = [
     "run_document",
 ]
 
-#: A function that returns the old and new bytes of a file, for its path and the SHA-256 of both. The new bytes are None
-#: if they must be computed from the plan. The result is None if there is no file with these hashes.
+#: A function that returns the old and new bytes of a file. The arguments are the path, and the SHA-256 of the old bytes
+#: and of the new bytes. The new bytes are None if the plan defines them. The result is None if no file has the hashes.
 ContentLookup = Callable[[str, str | None, str], tuple[bytes | None, bytes | None] | None]
 
 
@@ -65,7 +65,7 @@ class PlanFile:
         plan: the original plan, without the decisions of a review.
         choices: the decisions of a review so far.
         tool: name and version of the program that wrote the file.
-        reviewed: whether a review has begun. If so, every hunk must be decided before the plan can be applied.
+        reviewed: whether a review has begun. After that, every hunk must be decided before the plan can be applied.
     """
 
     plan: Plan
@@ -75,7 +75,7 @@ class PlanFile:
 
 
 def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
-    """Return a plan as the document that :func:`read_plan` reads. Pass ``choices`` if a review has begun."""
+    """Return a plan as the document that :func:`read_plan` reads. ``choices`` are None before a review."""
     return PlanDocument(
         tool=f"chirp-migrate {__version__}",
         options=plan.options,
@@ -84,7 +84,7 @@ def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
         findings=list(plan.findings),
         skipped=list(plan.skipped),
         left_out=list(plan.left_out),
-        ledger=LoaderLedger.of(plan).account(),
+        ledger=LoaderLedger.of(plan).to_counts(),
         notes=list(plan.notes),
     )
 
@@ -103,7 +103,7 @@ def run_document(plan: Plan, skipped: Sequence[SkippedFile], **more: Any) -> Pla
         findings=list(plan.findings),
         skipped=[*plan.skipped, *skipped],
         left_out=list(plan.left_out),
-        ledger=LoaderLedger.of(plan, skipped).account(),
+        ledger=LoaderLedger.of(plan, skipped).to_counts(),
         notes=list(plan.notes),
         **more,
     )
@@ -143,7 +143,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
     Args:
         data: bytes of the plan file.
         name: name of the file in messages.
-        root: folder that the paths of the plan are relative to.
+        root: folder to which the paths of the plan are relative.
 
     Raises:
         UsageProblem: the data is not a plan, a newer version wrote it, or it contains paths that lead outside the tree.
@@ -158,7 +158,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         ) from None
     except ValueError as error:
         raise UsageProblem(
-            f"{name} is not a plan that can be applied ({error}): make one with `chirp-migrate plan PATH -o FILE`."
+            f"{name} is not a plan that can be applied ({error}): make a plan with `chirp-migrate plan PATH -o FILE`."
         ) from None
     if tree.changed:
         raise WriteRefused(
@@ -173,7 +173,7 @@ def read_applied_plan(document: PlanDocument, root: Path, stored_bytes: ContentL
 
     Args:
         document: the stored plan.
-        root: folder that the paths of the plan are relative to.
+        root: folder to which the paths of the plan are relative.
         stored_bytes: function that returns the stored bytes of a file. Files for which it returns None are omitted.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Apply the decisions of a review to a plan: remove refused hunks and change edited hunks; all others stay the same."""
+"""Apply the decisions of a review to a plan: remove refused hunks, and change edited hunks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["WHOLE_FILE", "Choices", "HunkChoice", "HunkId", "apply_choices", "hu
 #: Identifies a hunk in a plan: the path of its file, and its number in this file.
 HunkId = tuple[str, int]
 
-#: Stands for the number of a hunk if the decision is on a whole file, which is added or not changed by rules.
+#: Stands for the number of a hunk if the decision is on a whole file, such as an added file.
 WHOLE_FILE = 0
 
-#: Notes of files that provide the runtime, which are useless if no other written file imports the runtime.
+#: Notes of files that provide the runtime. These files are useless if no other written file imports the runtime.
 _SERVANTS = frozenset({"dependency", "vendor"})
 
 
@@ -58,7 +58,7 @@ def apply_choices(plan: Plan, choices: Choices) -> Plan:
         WriteRefused: the accepted hunks of a file depend on refused hunks, or an edited hunk is not valid Python.
     """
     style = ImportStyle(plan.root, plan.is_vendored)
-    files = [chosen for file in plan.files if (chosen := _select_in(file, choices, style)) is not None]
+    files = [chosen for file in plan.files if (chosen := _select_hunks(file, choices, style)) is not None]
     if any_file_needs_runtime(plan.files) and not any_file_needs_runtime(files):
         files = [file for file in files if file.note not in _SERVANTS]
     findings = tuple(
@@ -70,7 +70,7 @@ def apply_choices(plan: Plan, choices: Choices) -> Plan:
     return replace(plan, files=tuple(files), findings=findings)
 
 
-def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan | None:
+def _select_hunks(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan | None:
     if not file.hunks:
         return None if _is_refused(choices, (file.path, WHOLE_FILE)) else file
     kept = tuple(
@@ -88,7 +88,9 @@ def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan
             f"{file.path}: the accepted hunks are not valid Python ({error}); nothing was changed."
         ) from None
     except UnreadableSource as error:
-        raise WriteRefused(f"{file.path}: these hunks need the refused ones: {error}; nothing was changed.") from None
+        raise WriteRefused(
+            f"{file.path}: the accepted hunks need refused hunks ({error}); nothing was changed."
+        ) from None
     return replace(file, after=after, hunks=kept) if after != file.before else None
 
 

@@ -1,4 +1,4 @@
-"""Go over a plan hunk by hunk: show the diff of the current hunk, take a decision, and find the next hunk."""
+"""Review a plan hunk by hunk: create the diff of the current hunk, store the decision, and find the next hunk."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Review:
 
     @property
     def current(self) -> ReviewItem | None:
-        """Return the current item, which is the next one to decide on; None if all items are decided."""
+        """Return the current item, on which the user decides next; None if all items are decided."""
         return self.items[self._position] if self._position < len(self.items) else None
 
     @property
@@ -96,41 +96,41 @@ class Review:
         return sum(item.id not in self.choices for item in self.items)
 
     def decide(self, accepted: bool) -> None:
-        """Accept or refuse the current item, and go to the next item that is not decided."""
-        self._choose(self.decided_with(self._here()), accepted)
+        """Accept or refuse the current item, and move to the next item that is not decided."""
+        self._choose(self.decided_with(self._current_item()), accepted)
         self._advance()
 
     def decide_rest_of_file(self, accepted: bool) -> int:
         """Accept or refuse all undecided items in the file of the current item; return their number."""
-        path = self._here().file.path
+        path = self._current_item().file.path
         return self._decide_all(accepted, (item for item in self.items if item.file.path == path))
 
     def decide_rest_of_kind(self, accepted: bool) -> int:
         """Accept or refuse all undecided items with the rule of the current item, in any file; return their number."""
-        kind = self._here().kind
+        kind = self._current_item().kind
         return self._decide_all(accepted, (item for item in self.items if item.kind == kind))
 
-    def back(self) -> bool:
-        """Go back to the previous item; return False if the current item is the first."""
+    def go_back(self) -> bool:
+        """Move back to the previous item; return False if the current item is the first."""
         if self._position == 0:
             return False
         self._position -= 1
         return True
 
     def edit(self, edits: tuple[Edit, ...]) -> None:
-        """Accept the current item with the edits of the user in place of its own.
+        """Accept the current item with the edits of the user in place of the edits of the hunk.
 
         Raises:
             InvalidEdit: the file would no longer be valid Python.
         """
-        item = self._here()
+        item = self._current_item()
         _check_edited_file(self._root, item, edits, self.choices)
         self._choose(self.decided_with(item), accepted=True)
         self.choices[item.id] = HunkChoice(True, edits)
         self._advance()
 
     def _decide_all(self, accepted: bool, items: Iterable[ReviewItem]) -> int:
-        here = self._here()
+        here = self._current_item()
         chosen = [item for item in items if item.id == here.id or item.id not in self.choices]
         bound = {one.id: one for item in chosen for one in self.decided_with(item)}
         self._choose(bound.values(), accepted)
@@ -143,11 +143,11 @@ class Review:
             self.choices[one.id] = HunkChoice(accepted, before.edits if before is not None and accepted else None)
 
     def _advance(self) -> None:
-        """Go to the next undecided item; after the last item, continue with the first."""
+        """Move to the next undecided item; after the last item, continue with the first item."""
         order = [*range(self._position + 1, len(self.items)), *range(self._position + 1)]
         self._position = next((n for n in order if self.items[n].id not in self.choices), len(self.items))
 
-    def _here(self) -> ReviewItem:
+    def _current_item(self) -> ReviewItem:
         item = self.current
         if item is None:
             raise ValueError("everything is decided")
@@ -205,9 +205,9 @@ def _items(plan: Plan) -> Iterator[ReviewItem]:
 
 
 def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
-    """Return, for each item, all items that must be decided together with it.
+    """Return, for each item, all items that must be decided together with this item.
 
-    These are the items whose hunks name the same calls in ``together``, directly or through other items.
+    Two items belong together if their hunks name the same call in ``together``, directly or through other items.
     """
     first: dict[str, int] = {}
     pairs = [

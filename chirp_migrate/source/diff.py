@@ -1,7 +1,7 @@
 """Write plans as unified diffs that ``patch -p1`` and ``git apply`` accept.
 
-A diff is a string. Bytes of a file that are not UTF-8 appear in it as surrogates (PEP 383), so callers encode it with
-``errors="surrogateescape"``.
+A diff is a string. Bytes of a file that are not UTF-8 appear in the diff as surrogates (PEP 383), so callers must
+encode the diff with ``errors="surrogateescape"``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
     """Yield the lines of the diff of one file, below comment lines that list ``findings``."""
     for finding in findings:
         reason = " ".join(finding.message_with_gain.split())
-        yield f"# {_one_line(finding.path)}:{finding.place}: {finding.rule} {finding.name}: {reason}\n"
+        yield f"# {_mask_control_characters(finding.path)}:{finding.place}: {finding.rule} {finding.name}: {reason}\n"
     old, new = _quote_name(f"a/{file.path}"), _quote_name(f"b/{file.path}")
     # Only git's header can describe a new empty file. If one file has this header, every file needs it.
     yield f"diff --git {old} {new}\n"
@@ -100,7 +100,7 @@ def diff_hunks_of_lines(before: Sequence[str], after: Sequence[str]) -> Iterator
 
 
 def _hunk_range(start: int, stop: int) -> str:
-    """Return a range of lines as the ``@@`` line of a hunk has it: first line, counted from 1, and number of lines.
+    """Return a range of lines in the form of an ``@@`` line: first line, counted from 1, and number of lines.
 
     For an empty range, the first number is the number of the line above the hunk.
     """
@@ -130,5 +130,5 @@ def _header_name(name: str) -> str:
     return f"{name}\t" if " " in name and not name.startswith('"') else name
 
 
-def _one_line(text: str) -> str:
+def _mask_control_characters(text: str) -> str:
     return re.sub(r"[\x00-\x1f\x7f]", "?", text)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 __all__ = ["read_file", "remove_if_exists", "replace_file", "sync_folder", "write_new_file"]
 
-#: Error numbers of file systems that cannot flush a folder. The program then continues without flushing it.
+#: Error numbers of file systems that cannot flush a folder. The program ignores these errors.
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 
@@ -21,16 +21,16 @@ def write_new_file(path: Path, content: bytes, *, like: Path | None = None, mode
     Args:
         path: path of the new file, which must not exist.
         content: all bytes of the file.
-        like: an existing file. The new file gets its owner, group, mode and extended attributes, as far as this user
-            may set them.
-        mode: permission bits; by default those of ``like``, or ``0o666`` without the bits of the umask.
+        like: an existing file. The new file gets the owner, group, mode and extended attributes of ``like``, as far as
+            this user may set them.
+        mode: permission bits; None for the bits of ``like``, or without ``like`` for ``0o666`` minus the umask.
 
     Raises:
         FileExistsError: ``path`` exists, or is a dangling link.
         OSError: the file cannot be written; the incomplete file is removed.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    # The file may be private, and its mode is set only later. Until then, no other user can read it.
+    # The file may be private, but its mode is set later. Until then, no other user may read the file.
     private = like is not None or mode is not None
     descriptor = os.open(path, flags, 0o600 if private else 0o666)
     try:
@@ -51,7 +51,7 @@ def replace_file(path: Path, content: bytes, temporary: Path, *, like: Path | No
     """Replace the bytes of ``path`` atomically, and wait until the new bytes are on disk.
 
     The function first writes the bytes to ``temporary``, a path in the same folder. The file gets the mode, the owner
-    and the other attributes of ``like``; without ``like``, those of a newly created file.
+    and the other attributes of ``like``, or without ``like`` the attributes of a new file.
 
     Raises:
         OSError: the file cannot be written; ``path`` then keeps its earlier bytes.
@@ -99,7 +99,7 @@ def read_file(path: Path) -> bytes:
 
 
 def remove_if_exists(path: Path) -> bool:
-    """Remove a file if it exists, and return whether it did."""
+    """Remove a file if it exists, and return whether the file existed."""
     try:
         path.unlink()
     except (FileNotFoundError, NotADirectoryError):
@@ -111,8 +111,8 @@ def _copy_attributes(source: Path, target: Path) -> None:
     found = source.stat()
     if hasattr(os, "chown"):
         made = target.stat()
-        # Only root can change the owner. For any other user, the new file belongs to that user, and gets the group of
-        # `source` only if the user is a member of the group.
+        # Only root can change the owner. If another user runs the program, the new file belongs to this user, and gets
+        # the group of `source` only if the user is a member of the group.
         if made.st_uid != found.st_uid:
             with contextlib.suppress(PermissionError):
                 os.chown(target, found.st_uid, -1)

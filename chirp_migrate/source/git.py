@@ -1,4 +1,4 @@
-"""Find out from git which files of a project it ignores, and which files have uncommitted changes."""
+"""Find out which files of a project git ignores, and which files have uncommitted changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chirp_migrate.errors import WriteRefused
 
 __all__ = ["ignored_paths", "refuse_uncommitted_changes", "run_git", "uncommitted_paths"]
 
-#: Largest number of paths in one call of git. With it, the command line stays well below any limit on its length.
+#: Largest number of paths in one call of git, so that the command line is much shorter than any system's limit.
 _PATHS_A_CALL = 200
 
 
@@ -23,7 +23,7 @@ def refuse_uncommitted_changes(root: Path, paths: Iterable[str]) -> None:
     function does nothing outside a work tree, and if git is not installed.
 
     Raises:
-        WriteRefused: files have such changes (the error lists them), or git cannot read the repository.
+        WriteRefused: files have such changes (the message lists the files), or git cannot read the repository.
     """
     changed = uncommitted_paths(root, paths)
     if changed:
@@ -34,7 +34,7 @@ def refuse_uncommitted_changes(root: Path, paths: Iterable[str]) -> None:
 
 
 def uncommitted_paths(root: Path, paths: Iterable[str]) -> list[str]:
-    """Return those of ``paths``, sorted, that are modified, staged or untracked in their git work tree.
+    """Return the modified, staged and untracked files among ``paths``, sorted.
 
     Raises:
         WriteRefused: git is installed but cannot read the repository.
@@ -54,8 +54,8 @@ def uncommitted_paths(root: Path, paths: Iterable[str]) -> list[str]:
             some = [path.removeprefix(offset) for path in members[start : start + _PATHS_A_CALL]]
             found = run_git(base, ["status", "--porcelain", "-z", "--no-renames", "-uall", "--", *some])
             if found is None or found.returncode:
-                raise WriteRefused(_unusable(base, found))
-            names = [entry[3:] for entry in _split(found.stdout)]
+                raise WriteRefused(_git_error_message(base, found))
+            names = [entry[3:] for entry in _split_names(found.stdout)]
             changed += [by_name[name] for name in names if name in by_name]
     return sorted(changed)
 
@@ -71,14 +71,14 @@ def ignored_paths(root: Path) -> frozenset[str]:
     listed = run_git(root, ["ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"])
     if listed is None or listed.returncode:
         return frozenset()
-    names = frozenset(_split(listed.stdout))
+    names = frozenset(_split_names(listed.stdout))
     return frozenset() if names & {"./", ""} else names
 
 
 def _resolve_link(root: Path, path: str) -> str:
     """Return ``path`` with all symbolic links resolved; unchanged if its target is outside ``root``.
 
-    For a link, git stores only the name of the target, so only the target's own path shows changes of its bytes.
+    For a link, git stores only the name of the target. To find changes of the target, git needs the path of the target.
     """
     top, real = Path(os.path.realpath(root)), Path(os.path.realpath(root / path))
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else path
@@ -103,12 +103,12 @@ def _prefix_in_work_tree(base: Path) -> str | None:
     if found is None or (found.returncode and b"not a git repository" in found.stderr):
         return None
     if found.returncode:
-        raise WriteRefused(_unusable(base, found))
+        raise WriteRefused(_git_error_message(base, found))
     inside, _, prefix = os.fsdecode(found.stdout).partition("\n")
     return prefix.removesuffix("\n") if inside == "true" else None
 
 
-def _unusable(base: Path, found: subprocess.CompletedProcess[bytes] | None) -> str:
+def _git_error_message(base: Path, found: subprocess.CompletedProcess[bytes] | None) -> str:
     said = os.fsdecode(found.stderr).strip().splitlines() if found else []
     why = f" ({said[0]})" if said else ""
     return f"git cannot list uncommitted changes in {base}{why}: repair the work tree, or pass --allow-dirty."
@@ -123,7 +123,7 @@ def run_git(
         stdin: standard input of git.
         fetch: whether git may download objects that a partial clone lacks.
     """
-    # A git hook sets variables that would direct git to another repository than the one that contains the folder.
+    # A git hook sets variables with which git would use the repository of the hook, and not the one of the folder.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = {**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
     if not fetch:
@@ -135,5 +135,5 @@ def run_git(
         return None
 
 
-def _split(output: bytes) -> list[str]:
+def _split_names(output: bytes) -> list[str]:
     return [os.fsdecode(name) for name in output.split(b"\0") if name]

@@ -1,8 +1,9 @@
 """Mask IPython's own syntax in a notebook cell, so that the cell is valid Python, and restore it unchanged later.
 
 Each line with a magic, a shell command or a help request becomes one Python statement, so that no block becomes empty.
-The statement imports a unique name: :mod:`chirp_migrate.edits.imports` adds new imports below existing imports, and so
-below lines such as `%matplotlib inline` and `!pip install`. The right side of ``files = !ls`` becomes a call.
+The statement is an import of a unique name. New imports are added below existing imports (see
+:mod:`chirp_migrate.edits.imports`), and so below lines such as `%matplotlib inline` and `!pip install`. The right side
+of ``files = !ls`` becomes a call.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, UnreadableSource
 
 __all__ = ["CellNotPython", "MaskedCell", "mask_magics", "parse_cell", "possible_variable_names"]
 
-#: Cell magics above Python code. The code runs in the notebook's namespace; below `timeit`, in a function of its own.
+#: Cell magics above Python code. The code runs in the namespace of the notebook; below `timeit`, in its own function.
 _PYTHON_BODY = frozenset({"time", "timeit", "capture", "prun"})
 _CELL_MAGIC = re.compile(r"%%(\w+)(?!\w*\?)[^\r\n]*")
 _CELL_MAGICS = re.compile(rf"\s*((?:{_CELL_MAGIC.pattern}\s*)*)")
@@ -40,9 +41,9 @@ _TOKEN = re.compile(
 
 
 class CellNotPython(Exception):
-    """Raised for a cell that cannot be read as Python; the message has the reason.
+    """Error for a cell that cannot be read as Python. The message is the reason.
 
-    The message is empty for cells that the user marks as another language (`%%bash`).
+    The message is empty if the user marks the cell as another language (`%%bash`).
     """
 
 
@@ -53,7 +54,7 @@ class MaskedCell:
     Attributes:
         text: the code with its masks.
         originals: for each mask, the original text that it replaces, in the order of the text.
-        lines: for every line of ``text``, the line of the original cell that it comes from, counted from 1.
+        lines: for every line of ``text``, the number of the corresponding line of the original cell, from 1.
         head: the cell magics (``%%time``) at the top of the cell, where they must stay.
         tag: the beginning of the name in every mask; no other text of the notebook contains it.
     """
@@ -70,7 +71,7 @@ class MaskedCell:
         return re.search(r"(?m)^\s*%%timeit\b", self.head) is not None
 
     def places(self) -> list[tuple[int, str]]:
-        """Return, for each mask, the line of the cell that it is in and the original text that it replaces."""
+        """Return, for each mask, the line of the cell and the original text that the mask replaces."""
         found = re.finditer(rf"(?:import )?{self.tag}_\d+(?:\(\))?", self.text)
         return [(self.lines[len(NEWLINE.findall(self.text, 0, m.start()))], self.originals[m.group()]) for m in found]
 
@@ -109,24 +110,24 @@ def mask_magics(source: str, tag: str, number: int) -> MaskedCell:
     """
     head = _cell_magics(source)
     if not head and _syntax_problem(source) is None:
-        return MaskedCell(source, {}, tuple(range(1, _breaks(source) + 2)), "", tag)
+        return MaskedCell(source, {}, tuple(range(1, _count_newlines(source) + 2)), "", tag)
     pieces: list[str] = []
     originals: dict[str, str] = {}
     lines, position, line = [1], 0, 1
     for start, end, is_statement in _ipython_parts(source):
         name = f"{tag}_{number + len(originals)}"
-        # Imports of the notebook do not belong into the code that `%%timeit` measures. Its mask is therefore a call,
-        # because new imports are added below imports only.
+        # Imports of the notebook do not belong into the code that `%%timeit` measures. The mask of `%%timeit` is a call
+        # and no import, so that no new imports are added below the mask.
         runs_here = is_statement and not source.startswith("%%timeit", start)
         placeholder = f"import {name}" if runs_here else f"{name}()"
         originals[placeholder] = source[start:end]
         kept = source[position:start]
         pieces += [kept, placeholder]
-        lines += range(line + 1, line + _breaks(kept) + 1)
-        line += _breaks(source[position:end])
+        lines += range(line + 1, line + _count_newlines(kept) + 1)
+        line += _count_newlines(source[position:end])
         position = end
     pieces.append(source[position:])
-    lines += range(line + 1, line + _breaks(source[position:]) + 1)
+    lines += range(line + 1, line + _count_newlines(source[position:]) + 1)
     cell = MaskedCell("".join(pieces), originals, tuple(lines), head, tag)
     problem = _syntax_problem(cell.text)
     if problem is not None:
@@ -152,7 +153,7 @@ def parse_cell(text: str) -> ast.Module:
 
 
 def _syntax_problem(text: str) -> tuple[int, str] | None:
-    """Return line (0 if unknown) and message of the error that makes a text invalid Python; None if it is valid."""
+    """Return line (0 if unknown) and message of the syntax error in a text; None if the text is valid Python."""
     try:
         parse_cell(text)
     except SyntaxError as error:
@@ -177,8 +178,8 @@ def _cell_magics(source: str) -> str:
 def _ipython_parts(source: str) -> Iterator[tuple[int, int, bool]]:
     """For each part in IPython's syntax, yield its start, its end, and whether it is a whole statement.
 
-    A `%` or `!` at the start of a line is not IPython's if the line is inside brackets or a string, or continues the
-    line above after a backslash.
+    A `%` or `!` at the start of a line is Python if the line is inside brackets or a string, or if the line above ends
+    with a backslash.
     """
     position = 0
     while position < len(source):
@@ -210,5 +211,5 @@ def _ipython_parts(source: str) -> Iterator[tuple[int, int, bool]]:
             yield begin, last.end(), True
 
 
-def _breaks(text: str) -> int:
+def _count_newlines(text: str) -> int:
     return len(NEWLINE.findall(text))

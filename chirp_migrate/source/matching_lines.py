@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 __all__ = ["Opcode", "fewest_changes", "group_differences"]
 
 Opcode = tuple[str, int, int, int, int]
-"""An operation of :mod:`difflib`: its name, then start and end of its lines in the old text and in the new text."""
+"""An operation of :mod:`difflib`: name, start and end in the lines of the old text, start and end in the new text."""
 
 _Link = tuple[int, int, "_Link | None"]
 #: Largest number of pairs of equal lines (such as blank lines) for the exact comparison. More pairs would take seconds.

@@ -22,7 +22,7 @@ from chirp_migrate.source.text import NEWLINE, UnreadableSource, apply_edits, de
 
 __all__ = ["NotebookSource", "has_stored_outputs"]
 
-#: Matches the key only: inside a JSON string, a backslash precedes every quotation mark.
+#: Matches only the key `outputs`, and no text in a JSON string, where a backslash precedes every quotation mark.
 _OUTPUTS = re.compile(r'(?<!\\)"outputs"\s*:\s*\[\s*[^\s\]]')
 
 
@@ -45,7 +45,7 @@ class _CellText:
 
 @dataclass(frozen=True)
 class NotebookSource:
-    """A notebook that can be rewritten; the counterpart of :class:`~chirp_migrate.source.text.SourceFile`.
+    """A notebook that can be rewritten, like :class:`~chirp_migrate.source.text.SourceFile` for Python files.
 
     Attributes:
         text: the code cells as one Python module.
@@ -105,7 +105,7 @@ class NotebookSource:
         return self._raw.encode("utf-8")
 
     def encode(self, text: str) -> bytes:
-        """Return the bytes of the notebook after its code became ``text``; cells with unchanged code keep their bytes.
+        """Return the bytes of the notebook with ``text`` as its code; cells with unchanged code keep their bytes.
 
         Raises:
             UnreadableSource: the rewritten code can no longer be divided into cells, a magic would move, or a cell
@@ -113,7 +113,7 @@ class NotebookSource:
         """
         if text == self.text:
             return self.data
-        cells = self._split(text)
+        cells = self._split_into_cells(text)
         timed = [piece.masked.is_timed for piece in self._pieces]
         before = [piece.masked.text for piece in self._pieces]
         if _used_too_early(cells, timed) - _used_too_early(before, timed):
@@ -129,9 +129,9 @@ class NotebookSource:
             raise UnreadableSource("it contains half of a surrogate pair, which is not text") from None
 
     def locate(self, line: int) -> tuple[int, int]:
-        """Return the number of the cell that a line of ``text`` comes from, and the number of the line in that cell.
+        """Return, for a line of ``text``, the number of its cell, and the number of the line in this cell.
 
-        All numbers start at 1. Cells of all types count, such as Markdown cells.
+        All numbers start at 1. The number of a cell counts cells of all types, such as Markdown cells.
         """
         starts = list(accumulate((len(NEWLINE.findall(piece.text)) for piece in self._pieces), initial=1))
         index = min(bisect_right(starts, line), len(self._pieces)) - 1
@@ -159,7 +159,7 @@ class NotebookSource:
             begin += len(NEWLINE.findall(piece.text))
         raise KeyError(cell)
 
-    def _split(self, text: str) -> list[str]:
+    def _split_into_cells(self, text: str) -> list[str]:
         """Split a rewritten module into the code of each cell."""
         newline = self._newline
         head, *parts = re.split(rf"# %% {self._tag} (\d+){newline}", text.removesuffix(self._trailer))
@@ -167,7 +167,7 @@ class NotebookSource:
         if head or parts[::2] != expected or not text.endswith(self._trailer):
             raise UnreadableSource("a rewrite would cross a cell border")
         cells = [part.removeprefix(newline).removesuffix(newline) for part in parts[1::2]]
-        # If a rewrite removed the first lines of a cell (unused imports), drop the blank lines that followed them.
+        # If a rewrite removed the first lines of a cell (unused imports), also remove the blank lines below.
         return [
             new if piece.masked.text.startswith(("\r", "\n")) else new.lstrip("\r\n")
             for piece, new in zip(self._pieces, cells, strict=True)
@@ -178,8 +178,8 @@ def _line_of_read_names(masked: Sequence[tuple[int, int, str]], tag: str, newlin
     """Return a line for the end of the module that lists the names that magics and other cells may read.
 
     Without this line, an import that only ``%timeit DataLoader(data)`` still uses would be removed as dead code. The
-    line has no effect. The line is an annotation that is no valid type, so the words in it count as used names, but no
-    rule can rewrite these words.
+    line is an annotation without effect. The words in the annotation count as used names, but no rule can rewrite them,
+    because the annotation is no valid type.
     """
     found = sorted({word for *_, text in masked for word in possible_variable_names(text)})
     return f'{tag}: "? {" ".join(found)}"{newline}' if found else ""
@@ -192,7 +192,7 @@ def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[st
 
     Args:
         cells: the code of each cell.
-        timed: for each cell, whether the names that it defines are local to it (``%%timeit``).
+        timed: for each cell, whether the names that the cell defines are local to the cell (``%%timeit``).
 
     Raises:
         UnreadableSource: the code of a cell is not valid Python.

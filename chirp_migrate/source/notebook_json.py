@@ -25,7 +25,7 @@ _EACH = -1
 _NOTEBOOK: _Shape = {"cells": {_EACH: {}}}
 
 
-class _Value(NamedTuple):
+class _JsonValue(NamedTuple):
     """A JSON value and its span in the raw text."""
 
     value: Any
@@ -59,7 +59,7 @@ class CodeCell:
 
         Args:
             text: the new code.
-            raw: raw text of the whole notebook. Unchanged lines of code keep the JSON escapes that they have in it.
+            raw: raw text of the whole notebook. Unchanged lines of code keep the JSON escapes of the raw text.
         """
         whole = isinstance(self.value, str)
         spans = [(self.start, self.end)]
@@ -117,7 +117,7 @@ def code_cells(raw: str) -> list[CodeCell]:
     return [cell for cell in read if cell is not None]
 
 
-def _check_format(members: Mapping[str, _Value]) -> None:
+def _check_format(members: Mapping[str, _JsonValue]) -> None:
     version = members["nbformat"].value if "nbformat" in members else None
     if "cells" not in members and "worksheets" not in members:
         raise UnreadableSource("it is JSON, but not a notebook")
@@ -158,9 +158,9 @@ def _nested_value(value: Any, *keys: str | int) -> object:
 
 
 def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
-    """Parse the JSON value at offset ``at``, and return it with the offset after it.
+    """Parse the JSON value at offset ``at``, and return the value and the offset of its end.
 
-    For a container that ``shape`` describes, the value is a dictionary of its members with their spans.
+    For a container that ``shape`` describes, the value is a dictionary of the members with their spans.
 
     Raises:
         json.JSONDecodeError: the text is not valid JSON, or a key occurs twice.
@@ -168,7 +168,7 @@ def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
     if shape is None or not raw.startswith(("{", "["), at):
         return _DECODER.raw_decode(raw, at)
     closing = "}" if raw[at] == "{" else "]"
-    members: dict[str | int, _Value] = {}
+    members: dict[str | int, _JsonValue] = {}
     at = _skip_white_space(raw, at + 1)
     while not raw.startswith(closing, at):
         if members:
@@ -180,13 +180,13 @@ def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
                 raise json.JSONDecodeError("a key is not a string, or appears twice", raw, at)
             at = _offset_after(raw, _skip_white_space(raw, at), ":")
         value, end = _read_value(raw, at, shape.get(key if closing == "}" else _EACH))
-        members[key] = _Value(value, at, end)
+        members[key] = _JsonValue(value, at, end)
         at = _skip_white_space(raw, end)
     return members, at + 1
 
 
 def _offset_after(raw: str, at: int, mark: str) -> int:
-    """Return the offset after ``mark`` and the white space that follows it."""
+    """Return the offset after ``mark`` and the following white space."""
     if not raw.startswith(mark, at):
         raise json.JSONDecodeError(f"Expecting {mark!r}", raw, at)
     return _skip_white_space(raw, at + 1)

@@ -1,8 +1,8 @@
 """Record where each piece of a text comes from while several passes rewrite the text.
 
 A :class:`PieceTable` stores the text as a sequence of pieces. Each piece is kept, deleted or inserted. Each deleted or
-inserted piece has the numbers of the rewrites that it belongs to. With these numbers, the changes of one rewrite can be
-located in the original text, and can be undone alone.
+inserted piece has the numbers of the rewrites that deleted or inserted it. With these numbers, the changes of one
+rewrite can be found in the original text, and can be undone alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chirp_migrate.source.text import edit_sort_key
 
 __all__ = ["FOLLOWS", "Owners", "PieceTable", "group_connected_items", "line_range_of_edit", "pairs_sharing_lines"]
 
-#: Numbers of the rewrites that an edit belongs to.
+#: Numbers of the rewrites to which an edit belongs.
 Owners = frozenset[int]
 
 #: Owners of an edit that follows from all rewrites together, such as an added import or removed dead code.
@@ -51,8 +51,8 @@ class PieceTable:
     """A text that is rewritten in several passes.
 
     Attributes:
-        joined: pairs of rewrites. The second rewrite of a pair changed text that the first rewrite had deleted or
-            inserted, or inserted text into it. Neither rewrite can be applied without the other.
+        joined: pairs of rewrites that can only be applied together. The second rewrite of a pair changed text that the
+            first rewrite had deleted or inserted, or inserted text into such text.
     """
 
     def __init__(self, original: str) -> None:
@@ -103,9 +103,9 @@ class PieceTable:
         self._pieces = [*done, *left[::-1]]
 
     def origin(self, offset: int) -> int:
-        """Return the offset in the original text that an offset in the current text corresponds to.
+        """Return the offset in the original text that corresponds to an offset in the current text.
 
-        For inserted text, the result is the start of the original text that it replaced.
+        For inserted text, the result is the start of the original text that the inserted text replaced.
         """
         position = 0
         begun: int | None = None
@@ -122,7 +122,7 @@ class PieceTable:
         return len(self._original)
 
     def edits(self) -> Iterator[tuple[Edit, Owners]]:
-        """Yield the edits that rewrites own, as edits of the original text, in the order of that text.
+        """Yield the edits that belong to rewrites, as edits of the original text, in the order of the original text.
 
         Edits without an owner (:data:`FOLLOWS`) are not included.
         """
@@ -164,7 +164,7 @@ def group_connected_items(count: int, pairs: Iterable[tuple[int, int]]) -> list[
 
 
 def pairs_sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of rewrites that change the same line of the original.
+    """Yield the pairs of rewrites that change the same line of the original text.
 
     Args:
         edits: the result of :meth:`PieceTable.edits`.
@@ -181,7 +181,7 @@ def pairs_sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Seque
 
 
 def line_range_of_edit(edit: Edit, line_starts: Sequence[int]) -> tuple[int, int]:
-    """Return the first line that an edit changes and the line after the last one, both counted from 0.
+    """Return the first line that an edit changes, and the line after the last changed line, both counted from 0.
 
     The two numbers are equal if the edit only inserts whole lines between two lines.
     """

@@ -32,9 +32,9 @@ SOURCE_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 class UnreadableSource(Exception):
-    """Raised if a file cannot be read as text, or if its text cannot be written back.
+    """Error for a file that cannot be read as text, or whose text cannot be written back.
 
-    The message has the reason, without the path.
+    The message is the reason, without the path.
     """
 
 
@@ -57,8 +57,8 @@ class SourceFile:
         """Decode ``data`` as Python would.
 
         Raises:
-            UnreadableSource: the encoding is unknown, the bytes are not valid in it, one of them is NUL, or the codec
-                does not encode the text to the same bytes.
+            UnreadableSource: the encoding is unknown, the bytes are not valid in the encoding, a byte is NUL, or the
+                codec does not encode the text to the same bytes.
         """
         if b"\0" in data:
             raise UnreadableSource("it contains NUL bytes, so it is not Python source")
@@ -109,10 +109,10 @@ def decode_text(data: bytes, encoding: str = "utf-8") -> str:
 
 
 def edit_sort_key(edit: Edit) -> tuple[int, int, int]:
-    """Return the key by which edits that are applied together are sorted.
+    """Return the sort key of an edit that is applied together with other edits.
 
-    At the same offset, insertions precede a replacement. Among the insertions, whole lines are sorted by indentation,
-    deepest first, because they continue the block above them. Other insertions keep their order.
+    At the same offset, insertions precede a replacement. Insertions of whole lines are sorted by indentation, deepest
+    first, because such lines continue the block above. Other insertions keep their order.
     """
     is_lines = edit.start == edit.end and edit.replacement.endswith(("\n", "\r"))
     first = edit.replacement.lstrip("\r\n") if is_lines else ""
@@ -125,7 +125,7 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     ``edits`` may have any order: :func:`edit_sort_key` sorts them.
 
     Raises:
-        ValueError: two edits overlap, or one lies outside the text.
+        ValueError: two edits overlap, or an edit lies outside the text.
     """
     pieces: list[str] = []
     position = 0

@@ -44,12 +44,12 @@ class NamedObjectNotFound(TaskNotPossible):
 
 
 class UserCodeError(Exception):
-    """Error in a child process: the user's code raised ``__cause__``. The message names the code that raised it."""
+    """Error in a child process: the user's code raised ``__cause__``. The message names the code that failed."""
 
 
 @contextmanager
 def wrap_user_code_errors(activity: str) -> Iterator[None]:
-    """Return a context that raises errors of the user's code as :class:`UserCodeError`: "``activity`` raised …"."""
+    """Return a context that raises errors of user code as :class:`UserCodeError`, with ``activity`` in the message."""
     try:
         yield
     except TaskNotPossible:

@@ -1,10 +1,10 @@
 """Change the files of a recorded run from one version to another.
 
 :func:`perform_changes` changes all files, or raises an error midway. After an error, :func:`complete_changes` brings
-all files to one version, from any state. Neither function needs data that is not in the journal, so another process can
-continue if this process is killed. New bytes are first written to a temporary file next to the old file, which is then
-renamed; the bytes of each file show whether that has happened. Files are added before the code that needs them, and
-removed after this code, so that the project can be imported at every moment.
+all files to one version, from any state. Both functions need only data in the journal, so another process can continue
+if this process is killed. New bytes are first written to a temporary file next to the old file. Then the temporary file
+replaces the old file. The bytes of a file show whether the file has been replaced. Files are added before the code that
+needs them, and removed after this code, so that the project can be imported at every moment.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
     "remove_folders",
 ]
 
-#: Takes the place of a hash if the path is not a regular file of the backend.
+#: Value in place of a hash if the path is not a regular file of the project.
 NOT_A_FILE = "not a regular file"
 
 
@@ -74,7 +74,7 @@ class ChangedMeanwhile(Exception):
 def changes_of_run(run: JournalRun) -> tuple[FileChange, ...]:
     """Return the changes that apply a run; if the run is being rolled back, the changes that roll it back.
 
-    A rollback changes each file from the version that it found to the version before the run.
+    A rollback changes each file from the version at the start of the rollback to the version before the run.
     """
     rolling_back = run.state is RunState.ROLLING_BACK
     versions = ((f.path, f.found, f.before) if rolling_back else (f.path, f.before, f.after) for f in run.files)
@@ -88,11 +88,11 @@ def changes_of_run(run: JournalRun) -> tuple[FileChange, ...]:
 def file_hash(root: Path, path: str) -> str | None:
     """Return the SHA-256 of the file at ``path``, or None if the path does not exist.
 
-    The result is :data:`NOT_A_FILE` for a folder or link, and also if a parent folder is a link, because journals
-    contain no such paths.
+    The result is :data:`NOT_A_FILE` for a folder or link. The result is also :data:`NOT_A_FILE` if a parent folder is a
+    link, because journals contain no such paths.
     """
     place = root / path
-    if not _in_place(root, path):
+    if not _has_no_linked_parent(root, path):
         return NOT_A_FILE
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
@@ -107,7 +107,7 @@ def file_hash(root: Path, path: str) -> str | None:
 def perform_changes(run: JournalRun, changes: Sequence[FileChange], on_step: Callable[[ProgressStep], None]) -> None:
     """Change all files from their version ``old`` to their version ``new``.
 
-    After an error, some files may be changed. Then call :func:`complete_changes`.
+    After an error, some files may be changed, and the caller must call :func:`complete_changes`.
 
     Raises:
         ChangedMeanwhile: a file no longer has its version ``old``.
@@ -116,12 +116,12 @@ def perform_changes(run: JournalRun, changes: Sequence[FileChange], on_step: Cal
     steps = 2 * len(changes)
     for done, change in enumerate(changes, start=1):
         if change.new is not None:
-            _stage(run, change, change.new)
+            _write_temporary(run, change, change.new)
             on_step(ProgressStep(f"prepared {change.path}", done, steps))
     for done, change in enumerate(_importable_order(changes), start=len(changes) + 1):
-        if file_hash(run.root, change.path) != _hash(change.old):
+        if file_hash(run.root, change.path) != _hash_of_version(change.old):
             raise ChangedMeanwhile(change.path)
-        _move(run.root, change)
+        _replace_or_remove(run.root, change)
         on_step(ProgressStep(f"{'removed' if change.new is None else 'replaced'} {change.path}", done, steps))
     _sync_folders(run.root, changes)
 
@@ -135,35 +135,35 @@ def complete_changes(
 ) -> None:
     """Bring all files to their version ``new``, whether they have the version ``old`` or ``new``.
 
-    A file with any other content has edits of the user, and is changed only with ``force``. Calling the function again
-    does no harm.
+    A file with any other content has edits of the user, and is changed only with ``force``. A second call of the
+    function changes nothing.
 
     Raises:
         OSError: a file cannot be written.
     """
     ordered = _importable_order(changes)
     for done, change in enumerate(ordered, start=1):
-        if _in_place(run.root, change.path):
+        if _has_no_linked_parent(run.root, change.path):
             remove_if_exists(run.root / change.temporary)
         now = file_hash(run.root, change.path)
-        if now != _hash(change.new) and (force or now == _hash(change.old)):
-            if not _in_place(run.root, change.path):
+        if now != _hash_of_version(change.new) and (force or now == _hash_of_version(change.old)):
+            if not _has_no_linked_parent(run.root, change.path):
                 raise NotADirectoryError(errno.ENOTDIR, "a link took the place of its folder", change.path)
             if change.new is not None:
-                _stage(run, change, change.new)
-            _move(run.root, change)
+                _write_temporary(run, change, change.new)
+            _replace_or_remove(run.root, change)
             on_step(ProgressStep(f"finished {change.path}", done, len(ordered)))
     _sync_folders(run.root, ordered)
 
 
 def files_edited_by_user(run: JournalRun, changes: Iterable[FileChange]) -> list[str]:
-    """Return the paths of the files that have neither the version ``old`` nor ``new``, so the user has edited them."""
-    known = {change.path: {_hash(change.old), _hash(change.new)} for change in changes}
+    """Return the paths of files that the user has edited: files with neither the version ``old`` nor ``new``."""
+    known = {change.path: {_hash_of_version(change.old), _hash_of_version(change.new)} for change in changes}
     return [path for path, hashes in known.items() if file_hash(run.root, path) not in hashes]
 
 
 def remove_folders(root: Path, folders: Sequence[str]) -> None:
-    """Remove the empty folders among ``folders``, which lists parents before their subfolders.
+    """Remove the empty folders among ``folders``, in which parents must come before their subfolders.
 
     Raises:
         OSError: an empty folder cannot be removed.
@@ -183,7 +183,12 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
     """Remove the bytecode files of modules that a run had created, so that the folders of the modules become empty."""
     for path in map(PurePosixPath, created):
         cache = root / path.parent / "__pycache__"
-        if path.suffix != ".py" or not _in_place(root, str(path)) or cache.is_symlink() or not cache.is_dir():
+        if (
+            path.suffix != ".py"
+            or not _has_no_linked_parent(root, str(path))
+            or cache.is_symlink()
+            or not cache.is_dir()
+        ):
             continue
         # An error does no harm: Python creates missing bytecode again, and ignores bytecode without its source.
         with contextlib.suppress(OSError):
@@ -192,15 +197,15 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
             cache.rmdir()
 
 
-def _stage(run: JournalRun, change: FileChange, version: FileVersion) -> None:
+def _write_temporary(run: JournalRun, change: FileChange, version: FileVersion) -> None:
     place, temporary = run.root / change.path, run.root / change.temporary
     like = place if stat.S_ISREG(_mode_at(place)) else None
     temporary.parent.mkdir(parents=True, exist_ok=True)  # the user may have deleted the folder with its files
-    remove_if_exists(temporary)  # an interrupted run whose journal the user removed by hand may have left this file
+    remove_if_exists(temporary)  # may exist after an interrupted run whose journal the user removed
     write_new_file(temporary, run.content(version.sha256), like=like, mode=version.mode)
 
 
-def _move(root: Path, change: FileChange) -> None:
+def _replace_or_remove(root: Path, change: FileChange) -> None:
     if change.new is None:
         (root / change.path).unlink()
     else:
@@ -219,7 +224,7 @@ def _sync_folders(root: Path, changes: Iterable[FileChange]) -> None:
             sync_folder(root / folder)
 
 
-def _in_place(root: Path, path: str) -> bool:
+def _has_no_linked_parent(root: Path, path: str) -> bool:
     """Return whether no parent folder of ``path`` is a link."""
     folder = (root / path).parent
     return os.path.realpath(folder) == str(folder)
@@ -232,5 +237,5 @@ def _mode_at(place: Path) -> int:
         return 0
 
 
-def _hash(version: FileVersion | None) -> str | None:
+def _hash_of_version(version: FileVersion | None) -> str | None:
     return None if version is None else version.sha256

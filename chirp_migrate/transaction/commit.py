@@ -35,9 +35,9 @@ class CommitResult:
         applied: files that were written, in the order of the plan.
         skipped: files that were skipped because this user may not write them.
         run: number of the run, such as ``0001``; empty if no file had to be written.
-        linked: paths of written files that had further hard links. The other links keep the old bytes and are now
+        linked: paths of written files that had further hard links. The other hard links keep the old bytes, and are now
             separate files.
-        found: one sentence about an interrupted run that was recovered first; None if there was no such run.
+        found: one sentence on an interrupted run that was recovered first; None without an interrupted run.
     """
 
     applied: tuple[FilePlan, ...]
@@ -56,25 +56,26 @@ def commit_plan(
 ) -> CommitResult:
     """Write all files of ``plan``, or none.
 
-    The journal is on disk before the first file changes. Each file is replaced atomically. It keeps its mode, and its
-    owner if this user may set the owner. If a file is a symbolic link, its target is replaced, provided that the target
-    is below the root. Other hard links to a file keep the old bytes. New files are written first, so that the project
-    can be imported at every moment. If the process is killed, :func:`.recovery.recover` restores all files.
+    The journal is on disk before the first file changes. Each file is replaced atomically. The new file has the mode of
+    the old file, and the owner of the old file if this user may set the owner. If a file is a symbolic link, the target
+    of the link is replaced. The target must be below the root. Other hard links to a file keep the old bytes. New files
+    are written first, so that the project can be imported at every moment. If the process is killed,
+    :func:`.recovery.recover` restores all files.
 
     Args:
         plan: the plan to write; files that would not change are omitted.
         wait_s: seconds to wait for another running process.
-        on_step: called after every step. If it raises an error, the commit stops and is undone.
+        on_step: called after every step. If the call raises an error, the commit stops and is undone.
         documents: further documents for the journal, by name (see :meth:`.JournalRun.document`).
 
     Raises:
         WriteRefused: a file has changed after the plan was made, a path leads outside the root, or another process is
             running. Nothing is written.
-        CommitFailed: a file cannot be written. All changes are undone, unless the message reports otherwise.
+        CommitFailed: a file cannot be written. The message describes whether all changes are undone.
     """
     root = plan.root.resolve()
     with recover_and_lock(root, wait_s=wait_s, on_step=on_step) as found:
-        targets, skipped = _targets(root, plan.files)
+        targets, skipped = _find_targets(root, plan.files)
         if not targets:
             return CommitResult((), skipped, "", found=found)
         contents = (content for target in targets for content in (target.plan.before, target.plan.after))
@@ -106,7 +107,7 @@ class _Target:
     linked: bool
 
 
-def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tuple[SkippedFile, ...]]:
+def _find_targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tuple[SkippedFile, ...]]:
     targets: list[_Target] = []
     skipped: list[SkippedFile] = []
     changed: list[str] = []
@@ -129,7 +130,7 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
                 as_planned = False
         if not as_planned:
             changed.append(file.path)
-        elif (why := _unwritable(place)) is not None:
+        elif (why := _why_not_writable(place)) is not None:
             skipped.append(SkippedFile(file.path, why))
         else:
             targets.append(_Target(file, JournalFile.of(path, version, sha256(file.after)), linked))
@@ -163,10 +164,10 @@ def _can_create_file(root: Path, path: str) -> bool:
     return not os.path.lexists(root / path) and all(p.is_dir() for p in above if os.path.lexists(p))
 
 
-def _unwritable(place: Path) -> str | None:
-    """Return why this user should not write to ``place``; None if this user may.
+def _why_not_writable(place: Path) -> str | None:
+    """Return why this user should not write to ``place``; None if this user may write.
 
-    A read-only mode also counts for root, although root could write to the file.
+    For the user root, a file with a read-only mode counts as not writable, too.
     """
     if place.exists() and not (place.stat().st_mode & stat.S_IWUSR and os.access(place, os.W_OK)):
         return "it is read-only; make it writable and run apply again"
@@ -206,6 +207,6 @@ def _undo_commit(run: JournalRun, cause: BaseException) -> None:
     except OSError as error:
         why = os_error_text(cause) if isinstance(cause, OSError) else "it was stopped"
         raise CommitFailed(
-            f"applying failed ({why}) and so did undoing it ({os_error_text(error)}): the journal is kept, the next "
-            "chirp-migrate command undoes the rest."
+            f"applying failed ({why}), and the changes cannot be undone ({os_error_text(error)}): the journal is kept, "
+            "and the next chirp-migrate command undoes the changes."
         ) from cause

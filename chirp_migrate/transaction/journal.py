@@ -1,11 +1,11 @@
 """Read and write the journal of a project, which records each run of ``apply`` so that it can be undone.
 
-Each applied run has a folder ``.chirp-migrate/NNNN``; NNNN is the number of the run. Its file ``journal.json`` has the
-form that ``journal_schema`` defines. The bytes of each file before and after the run are in files next to it, named by
-their SHA-256. The folder of a run is called ``new-NNNN`` until it is complete, and ``old-NNNN`` while it is being
-removed. So a folder whose name is only a number always contains a complete journal. The folder also contains documents
-that only reports read: ``plan.json`` (the applied plan), and ``verify.json`` and ``doctor.json`` (the last results of
-these commands).
+Each applied run has a folder ``.chirp-migrate/NNNN``; NNNN is the number of the run. The file ``journal.json`` in the
+folder has the form that ``journal_schema`` defines. The folder also contains the bytes of each file before and after
+the run, in files that are named by their SHA-256. The name of the folder is ``new-NNNN`` until the folder is complete,
+and ``old-NNNN`` while the folder is being removed. So a folder whose name is only a number always contains a complete
+journal. The folder also contains documents that only reports read: ``plan.json`` (the applied plan), and
+``verify.json`` and ``doctor.json`` (the last results of these commands).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class JournalRun:
 
     @property
     def number(self) -> int:
-        """Return the number of the run as an integer, which is how users write it."""
+        """Return the number of the run as an integer, the form that users write."""
         return int(self.name)
 
     @property
@@ -125,7 +125,7 @@ class JournalRun:
         raise KeyError(path)
 
     def document(self, name: str) -> bytes | None:
-        """Return the bytes of a stored document of the run, such as ``APPLIED_PLAN``; None if it was not stored.
+        """Return the bytes of a stored document of the run, such as ``APPLIED_PLAN``; None without such a document.
 
         Raises:
             JournalDamaged: the document cannot be read.
@@ -164,7 +164,7 @@ def read_runs(root: Path) -> tuple[JournalRun, ...]:
         JournalDamaged: the record of a run cannot be read or is invalid.
     """
     runs: list[JournalRun] = []
-    for name in _names(root, _RUN):
+    for name in _folder_names(root, _RUN):
         try:
             runs.append(read_run(root, name))
         except JournalDamaged:
@@ -214,7 +214,7 @@ def applied_runs(root: Path) -> tuple[JournalRun, ...]:
 
 def interrupted_folders(root: Path) -> list[str]:
     """Return the names of journal folders whose creation (``new-…``) or removal (``old-…``) was interrupted."""
-    return _names(root, _LEFTOVER)
+    return _folder_names(root, _LEFTOVER)
 
 
 def record_new_run(
@@ -236,10 +236,10 @@ def record_new_run(
         documents: further documents of the run, by name (see :meth:`JournalRun.document`).
 
     Raises:
-        OSError: the record cannot be written. Nothing is recorded then.
+        OSError: the record cannot be written, and nothing is recorded.
     """
     home = journal_folder(root)
-    number = max((int(name) for name in _names(root, _RUN)), default=0) + 1
+    number = max((int(name) for name in _folder_names(root, _RUN)), default=0) + 1
     created = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     record = RunRecord(tool=__version__, state=RunState.PENDING, created=created, folders=folders, files=files)
     run = JournalRun(root, f"{number:04d}", record)
@@ -282,12 +282,12 @@ def change_state(
     Args:
         run: the run as recorded.
         state: the new state.
-        files: the new data of its files; None keeps the recorded data.
-        folders: the folders that the run created, if they changed; None keeps the recorded folders.
+        files: the new data of the files of the run; None keeps the recorded data.
+        folders: the new folders that the run created; None keeps the recorded folders.
         contents: further bytes to store with the run first; the keys are their SHA-256.
 
     Raises:
-        OSError: the record cannot be written. It does not change then.
+        OSError: the record cannot be written, and keeps the earlier state.
     """
     for digest, content in (contents or {}).items():
         if not (run.folder / digest).exists():
@@ -324,7 +324,7 @@ def remove_record(run: JournalRun) -> None:
 
 
 def remove_leftovers(root: Path) -> None:
-    """Remove incomplete records of interrupted runs; if no run is recorded, also remove the journal's ``.gitignore``.
+    """Remove incomplete records of interrupted runs. If no run is recorded, remove the journal's ``.gitignore``, too.
 
     Raises:
         OSError: a file or folder cannot be removed.
@@ -334,11 +334,11 @@ def remove_leftovers(root: Path) -> None:
         shutil.rmtree(home / name)
     ignore = home / ".gitignore"
     # The file is empty if the process was killed while writing it.
-    if not _names(root, _RUN) and ignore.is_file() and ignore.read_bytes() in (_IGNORE_ALL, b""):
+    if not _folder_names(root, _RUN) and ignore.is_file() and ignore.read_bytes() in (_IGNORE_ALL, b""):
         remove_if_exists(ignore)
 
 
-def _names(root: Path, pattern: re.Pattern[str]) -> list[str]:
+def _folder_names(root: Path, pattern: re.Pattern[str]) -> list[str]:
     """Return the names of the folders in the journal that match ``pattern``, in numerical order; links do not count."""
     home = journal_folder(root)
     try:

@@ -1,6 +1,6 @@
 """The form of ``journal.json``, which records the state and the files of a run.
 
-The reader checks all its contents, because any program may have changed the file.
+The reader checks the whole file, because any program may have changed the file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Mode = Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
 
 
 class NewerRecord(ValueError):
-    """A newer version of chirp-migrate wrote the record; ``tool`` is this version, or "unknown version"."""
+    """Error: a newer version of chirp-migrate wrote the record. ``tool`` is the newer version, or "unknown version"."""
 
     def __init__(self, schema: int, tool: object) -> None:
         super().__init__(f"its schema is {schema}, and this version of chirp-migrate reads {SCHEMA}")
@@ -49,7 +49,8 @@ class NewerRecord(ValueError):
 class RunState(str, Enum):
     """The state of a run. ``PENDING`` and ``ROLLING_BACK`` occur only during a run or after an interruption.
 
-    ``PENDING``: the run is being applied. ``APPLIED``: all its files are written. ``ROLLING_BACK``: it is being undone.
+    ``PENDING``: the run is being applied. ``APPLIED``: all files of the run are written. ``ROLLING_BACK``: the run is
+    being undone.
     """
 
     PENDING = "pending"
@@ -76,11 +77,12 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     Attributes:
         path: posix path relative to the root, with links resolved.
         action: ``create`` if the run created the file, else ``rewrite``.
-        mode: permission bits before the run; during a rollback that merges later edits, the bits that it sets.
+        mode: permission bits before the run; during a rollback that merges later edits, the bits to set.
         sha256_before: hash of the bytes before the run; during a rollback that merges later edits, hash of the merged
             bytes. None if the run created the file.
-        sha256_after: hash of the bytes that the run wrote. sha256_found, mode_found: hash and permission bits that the
-            file had when a rollback began; None if no rollback is running, or if there was no file.
+        sha256_after: hash of the bytes that the run wrote.
+        sha256_found, mode_found: hash and permission bits of the file when a rollback began; None without a rollback,
+            or if the file did not exist.
     """
 
     path: str
@@ -167,7 +169,7 @@ def write_record(record: RunRecord) -> bytes:
 
 
 def read_record(content: bytes) -> RunRecord:
-    """Return the record that :func:`write_record` wrote.
+    """Return the record in the bytes of ``journal.json``.
 
     Raises:
         NewerRecord: a newer version wrote the record.

@@ -1,7 +1,7 @@
 """A lock that permits only one process of this program at a time in a project.
 
-It is a file lock of the operating system, so it is released when the process ends. The text in the file, a process
-number and a machine, only names the process that holds the lock.
+The lock is a file lock of the operating system, so the system releases the lock when the process ends. The text in the
+file only names the process that holds the lock: its number and its machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
 _IN_USE = 32
 _UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
-#: How often other processes may remove or create the folder meanwhile, before it counts as locked.
+#: Number of attempts to create the folder and the lock file, which other processes may remove meanwhile.
 _ATTEMPTS = 50
 
 #: Seconds between two attempts to take a lock that another process holds.
@@ -48,22 +48,22 @@ def hold_lock(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
         wait_s: seconds to wait for another process that holds the lock.
 
     Raises:
-        WriteRefused: another process holds the lock, also after ``wait_s``; or ``folder`` is a link or not a folder.
+        WriteRefused: another process still holds the lock after ``wait_s``, or ``folder`` is a link or not a folder.
         OSError: the folder or the lock cannot be written.
     """
-    descriptor = _wait_for(folder, wait_s)
+    descriptor = _wait_for_lock(folder, wait_s)
     try:
         yield
     finally:
-        _release(folder, descriptor)
+        _release_lock(folder, descriptor)
 
 
-def _wait_for(folder: Path, wait_s: float) -> int:
+def _wait_for_lock(folder: Path, wait_s: float) -> int:
     deadline = time.monotonic() + wait_s
     while True:
         try:
-            return _acquire(folder)
-        except _HeldByOther as held:
+            return _acquire_lock(folder)
+        except _LockHeldByOther as held:
             left = deadline - time.monotonic()
             if left <= 0:
                 waited = f" (waited {wait_s:g} s)" if wait_s > 0 else ""
@@ -71,8 +71,8 @@ def _wait_for(folder: Path, wait_s: float) -> int:
             time.sleep(min(_POLL_S, left))
 
 
-class _HeldByOther(Exception):
-    """Another process holds the lock; the message names the process, if it is known."""
+class _LockHeldByOther(Exception):
+    """Error: another process holds the lock. The message names the process if the process is known."""
 
     def __init__(self, folder: Path, holder: tuple[int, str] | None) -> None:
         who = "" if holder is None else f" (process {holder[0]} on {holder[1]})"
@@ -82,7 +82,7 @@ class _HeldByOther(Exception):
         )
 
 
-def _acquire(folder: Path) -> int:
+def _acquire_lock(folder: Path) -> int:
     path = folder / LOCK_NAME
     for _ in range(_ATTEMPTS):
         with contextlib.suppress(FileExistsError):
@@ -98,10 +98,10 @@ def _acquire(folder: Path) -> int:
                 folder.rmdir()  # succeeds only if the folder is empty, as after `mkdir` above
             raise
         try:
-            if not _lock(descriptor):
-                raise _HeldByOther(folder, _holder(descriptor))
+            if not _try_lock(descriptor):
+                raise _LockHeldByOther(folder, _read_holder(descriptor))
             # The previous holder may have removed the file after we opened it and before we locked it.
-            ours = _is_at(descriptor, path)
+            ours = _is_same_file(descriptor, path)
         except BaseException:
             os.close(descriptor)
             raise
@@ -109,11 +109,11 @@ def _acquire(folder: Path) -> int:
             try:
                 _write_holder(descriptor)
             except BaseException:  # such as a full disk: remove the lock file and the folder
-                _release(folder, descriptor)
+                _release_lock(folder, descriptor)
                 raise
             return descriptor
         os.close(descriptor)
-    raise _HeldByOther(folder, None)
+    raise _LockHeldByOther(folder, None)
 
 
 def _write_holder(descriptor: int) -> None:
@@ -122,7 +122,7 @@ def _write_holder(descriptor: int) -> None:
     os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
 
 
-def _release(folder: Path, descriptor: int) -> None:
+def _release_lock(folder: Path, descriptor: int) -> None:
     # Closing the descriptor releases the lock. A file that cannot be removed does no harm: the next holder overwrites
     # it.
     is_in_use = False
@@ -137,20 +137,20 @@ def _release(folder: Path, descriptor: int) -> None:
         folder.rmdir()  # succeeds only if the folder is empty, so that no run is recorded in it
 
 
-def _lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     """Take the lock without waiting; return False if another process holds it."""
     try:
-        _take(descriptor)
+        _take_lock(descriptor)
     except OSError as error:
         if error.errno in _HELD:
             return False
         if error.errno in _UNSUPPORTED:  # some network file systems have no locks: the text in the file decides
-            return not _seems_alive(_holder(descriptor))
+            return not _seems_alive(_read_holder(descriptor))
         raise
     return True
 
 
-def _take(descriptor: int) -> None:
+def _take_lock(descriptor: int) -> None:
     """Take the lock without waiting.
 
     Raises:
@@ -167,7 +167,7 @@ def _take(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _holder(descriptor: int) -> tuple[int, str] | None:
+def _read_holder(descriptor: int) -> tuple[int, str] | None:
     os.lseek(descriptor, 0, os.SEEK_SET)
     number, _, machine = os.read(descriptor, 300).decode(errors="replace").strip().partition(" ")
     return (int(number), machine) if number.isdecimal() else None
@@ -183,7 +183,7 @@ def _seems_alive(holder: tuple[int, str] | None) -> bool:
     return machine != socket.gethostname() or psutil.pid_exists(process)
 
 
-def _is_at(descriptor: int, path: Path) -> bool:
+def _is_same_file(descriptor: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

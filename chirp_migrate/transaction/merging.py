@@ -23,16 +23,16 @@ class MergeConflict(Exception):
 
 
 def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> bytes:
-    """Return ``edited`` with the changes applied that lead from ``base`` to ``other``, merged by ``git merge-file``.
+    """Apply the changes from ``base`` to ``other`` to ``edited`` with ``git merge-file``, and return the result.
 
     Args:
-        path: path of the file; its suffix shows whether a valid result is Python or, for a notebook, JSON.
+        path: path of the file; the suffix shows whether the result must be valid Python or valid JSON (a notebook).
         edited: the bytes of the file with later edits.
         base: the bytes before the later edits.
-        other: the bytes that ``base`` should become.
+        other: the bytes to restore, without the later edits.
 
     Raises:
-        Conflict: both changes edit the same lines, or the merged file is not valid.
+        MergeConflict: both changes edit the same lines, or the merged file is not valid.
         WriteRefused: git is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-merge-") as folder:
@@ -48,21 +48,20 @@ def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> byte
         raise MergeConflict("git cannot merge it as text")
     if ended.returncode:
         places = "1 place was" if ended.returncode == 1 else f"{ended.returncode} places were"
-        raise MergeConflict(
-            f"{places} edited where the migration had changed the code, the first near line {_first(ended.stdout)}"
-        )
-    if _is_whole(path, edited) and not _is_whole(path, ended.stdout):
+        line = _first_conflict_line(ended.stdout)
+        raise MergeConflict(f"{places} edited where the migration had changed the code, the first near line {line}")
+    if _is_valid(path, edited) and not _is_valid(path, ended.stdout):
         raise MergeConflict("the edits need code that the migration added")
     return ended.stdout
 
 
-def _first(merged: bytes) -> int:
+def _first_conflict_line(merged: bytes) -> int:
     """Return the number of the line at which the first conflict begins, from 1."""
     lines = merged.split(b"\n")
     return next((number for number, line in enumerate(lines, 1) if line.startswith(_MARKER)), 1)
 
 
-def _is_whole(path: str, content: bytes) -> bool:
+def _is_valid(path: str, content: bytes) -> bool:
     """Return whether a Python file or notebook can be parsed; True for any other file."""
     suffix = PurePosixPath(path).suffix
     try:

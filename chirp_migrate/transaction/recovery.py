@@ -36,7 +36,7 @@ def recover(
         on_step: called for every restored file.
 
     Returns:
-        One sentence about the interruption and the recovery; None if no run was interrupted.
+        One sentence on the interruption and the recovery; None if no run was interrupted.
 
     Raises:
         WriteRefused: a file was edited after the interruption, or another process is running. Nothing is changed.
@@ -55,8 +55,8 @@ def recover_and_lock(
 ) -> Iterator[str | None]:
     """Recover from an interrupted run, and hold the lock of ``root`` during a ``with`` block.
 
-    The arguments are those of :func:`recover`, and the value of the ``with`` statement is its result. Links in ``root``
-    must be resolved.
+    The arguments are the arguments of :func:`recover`. The value of the ``with`` statement is the result of
+    :func:`recover`. Links in ``root`` must be resolved.
 
     Raises:
         WriteRefused, CommitFailed: :func:`recover` raises this error, or the lock cannot be written.
@@ -104,7 +104,7 @@ def _explain_interruption() -> Iterator[None]:
     except OSError as error:
         raise CommitFailed(
             f"an earlier run was interrupted and cannot be finished ({os_error_text(error)}): nothing is lost; make "
-            "that place writable and run the command again."
+            "the path writable and run the command again."
         ) from error
 
 
@@ -112,16 +112,16 @@ def _finish_leftovers(root: Path) -> str | None:
     found = journal.interrupted_folders(root)
     journal.remove_leftovers(root)
     if any(name.startswith("old-") for name in found):
-        return "A run was interrupted after its files had been restored; its remaining files were removed."
+        return "A run was interrupted after its files had been restored; the rest of its journal was removed."
     if found:
-        return "An apply was interrupted before it changed any file; its remaining files were removed."
+        return "An apply was interrupted before it changed any file; the rest of its journal was removed."
     return None
 
 
 def _needs_recovery(root: Path) -> bool:
     """Return whether recovery may be necessary.
 
-    Another process may be running, so the caller must take the lock and then check again.
+    Because another process may change the journal, the caller must take the lock and then check again.
     """
     if not os.path.lexists(journal_folder(root)):
         return False

@@ -60,25 +60,25 @@ def rollback(
 ) -> tuple[RollbackResult, ...]:
     """Undo the last applied run in ``root``, or several runs, the newest first.
 
-    Each run is undone completely or not at all. If the rollback of one of the runs is refused, nothing changes. Folders
-    that a run created are removed if they are empty, and the journal is removed if no run is left. If a run was
-    interrupted, the function recovers from this first.
+    Each run is undone completely or not at all. If the rollback of one of the runs is refused, nothing changes. Empty
+    folders that a run created are removed. The journal is removed with the last run. If a run was interrupted, the
+    function first recovers from the interruption.
 
     Args:
         root: the folder of the project.
-        run: number of the only run to undo. No later run may have written to one of its files. The later runs can still
-            be undone afterwards.
+        run: number of the only run to undo. No later run may have written to a file of this run. The later runs can
+            still be undone afterwards.
         back_to: number of the first run to undo, together with all later runs; pass it in place of ``run``.
         force: also restore files that were edited after the run; these edits are lost.
-        merge: keep such edits, with git's three-way merge.
+        merge: keep edits that were made after the run, with git's three-way merge.
         wait_s: seconds to wait for another running process.
-        on_step: called after every step. If it raises an error, the rollback of the current run stops and is undone.
+        on_step: called after every step. If the call raises an error, the rollback of the run stops and is undone.
 
     Returns:
         The result for each run, the newest first.
 
     Raises:
-        UsageProblem: no run is applied in ``root``, or no run with this number.
+        UsageProblem: no run is applied in ``root``, or no applied run has this number.
         WriteRefused: files were edited after the run or cannot be merged, a later run wrote to the same files, or
             another process is running. The message names the files, and nothing is changed.
         CommitFailed: a file cannot be written; the message describes the state of the project.
@@ -99,7 +99,7 @@ def rollback(
             named = "; ".join(f"run {name} to {_shorten_paths(paths)}" for name, paths in overlapping.items())
             raise WriteRefused(
                 f"run {last.name} cannot be undone alone, because later runs wrote to the same files ({named}): "
-                "nothing was changed. Undo these first, or all of them with "
+                "nothing was changed. Undo the later runs first, or undo all these runs with "
                 f"`chirp-migrate rollback --back-to {last.number} PATH`."
             )
         planned = _plan_undoing(reversed(chosen), force=force, merge=merge)
@@ -107,7 +107,7 @@ def rollback(
         done: list[RollbackResult] = []
         for undoing in planned:
             try:
-                done.append(_roll_back(undoing, on_step))
+                done.append(_roll_back_run(undoing, on_step))
             except (ChirpMigrateError, OSError) as error:
                 if not done:
                     raise
@@ -142,7 +142,7 @@ def _index_of_run(runs: Sequence[JournalRun], number: int) -> int:
 def _transfer_folder_ownership(run: JournalRun, later: Iterable[JournalRun]) -> None:
     """Record folders that ``run`` created as folders of the last later run that has files in them.
 
-    The rollback of that later run then removes these folders.
+    The rollback of the later run then removes these folders.
     """
     for heir in later:
         above = {str(parent) for file in heir.files for parent in PurePosixPath(file.path).parents}
@@ -158,7 +158,7 @@ class _UndoPlan:
 
     Attributes:
         run: the run.
-        files: its files, each with its present version and the version to restore.
+        files: the files of the run, each with its present version and the version to restore.
         contents: the bytes of edited and merged files, which the journal does not contain yet; the keys are their
             SHA-256.
         merged: paths of the files in which later edits are kept.
@@ -203,7 +203,7 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
                 undoing.contents[found.sha256] = bytes_of[found.sha256]
                 if keeps_edits:
                     try:
-                        content = _without_run(run, file, bytes_of[found.sha256])
+                        content = _undo_in_edited_file(run, file, bytes_of[found.sha256])
                     except MergeConflict as conflict:
                         conflicts.setdefault(file.path, f"{file.path} ({conflict})")
                         continue
@@ -225,15 +225,15 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
     return planned
 
 
-def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
+def _undo_in_edited_file(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
     """Return the ``edited`` bytes of a file without the changes of ``run``.
 
     Raises:
-        Conflict: the edits cannot be kept.
+        MergeConflict: the edits cannot be kept.
         WriteRefused: git is not installed.
     """
     if file.before is None:
-        raise MergeConflict("added by the migration and edited since: delete it, or move it away")
+        raise MergeConflict("added by the migration and edited since: delete the file, or move the file away")
     return three_way_merge(file.path, edited, run.content(file.sha256_after), run.content(file.before.sha256))
 
 
@@ -255,7 +255,7 @@ def _current_version(root: Path, path: str) -> tuple[FileVersion | None, bytes]:
     return FileVersion(sha256(content), stat.S_IMODE((root / path).stat().st_mode)), content
 
 
-def _roll_back(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) -> RollbackResult:
+def _roll_back_run(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) -> RollbackResult:
     run, files = undoing.run, tuple(undoing.files)
     rolling = journal.change_state(run, RunState.ROLLING_BACK, files=files, contents=undoing.contents)
     try:
@@ -287,7 +287,7 @@ def _roll_back(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) -> R
 
 
 def _shorten_paths(paths: Sequence[str]) -> str:
-    """Return paths as text; of more than three paths, only the first three and the number of the others."""
+    """Return paths as text; for more than three paths, the first three paths and the number of the other paths."""
     few = ", ".join(paths[:3])
     return few if len(paths) <= 3 else f"{few} and {len(paths) - 3} more"
 
@@ -299,6 +299,6 @@ def _undo_rollback(rolling: JournalRun, applied: JournalRun, cause: BaseExceptio
     except OSError as error:
         why = os_error_text(cause) if isinstance(cause, OSError) else "it was stopped"
         raise CommitFailed(
-            f"rolling back failed ({why}) and so did undoing that ({os_error_text(error)}): the journal is kept, the "
-            "next chirp-migrate command finishes the rollback."
+            f"the rollback failed ({why}), and its changes cannot be undone ({os_error_text(error)}): the journal is "
+            "kept, and the next chirp-migrate command finishes the rollback."
         ) from cause

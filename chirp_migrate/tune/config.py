@@ -91,11 +91,11 @@ def read_config(path: Path) -> TuneConfig:
             raise UsageProblem(f"{path}: {name} must be a section of keys, not {section!r}.")
     # Convert all values to JSON for the child process: a YAML date becomes text, and keys that are no text are dropped.
     plain = json.loads(json.dumps(sections, default=str, skipkeys=True))
-    numbers: dict[str, Any] = {key: _whole(path, plain, section, key, least) for section, key, least in _NUMBERS}
+    numbers: dict[str, Any] = {key: _whole_number(path, plain, section, key, least) for section, key, least in _NUMBERS}
     return TuneConfig(str(path), str(path.absolute()), **plain, **numbers)
 
 
-def _whole(path: Path, sections: Mapping[str, Any], section: str, key: str, least: int) -> int | None:
+def _whole_number(path: Path, sections: Mapping[str, Any], section: str, key: str, least: int) -> int | None:
     value = sections[section].get(key)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least):
         return value

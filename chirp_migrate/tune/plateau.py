@@ -1,13 +1,14 @@
 """Pick a configuration (loader settings) from the measured rates, by the rule in docs/tune.md.
 
 The best configuration has the highest mean rate in samples per second. In each round, the rate of every configuration
-is divided by the rate of the best. The geometric mean of this ratio over all rounds has a Student's interval. A
-configuration is tied with the best if its mean ratio is at least 0.95.
+is divided by the rate of the best configuration. The mean ratio of a configuration is the geometric mean over all
+rounds, with an interval from Student's t-distribution. A configuration is tied with the best configuration if its mean
+ratio is at least 0.95.
 
 The pick is the smallest tied configuration: fewest worker processes, then fewest threads, then fewest batches loaded
 ahead. Rounds continue until the pick is unlikely to change, or time is up. The pick is unlikely to change if two
-conditions hold. For the pick and for each smaller configuration, the whole interval is above 0.95 or below 0.95. And no
-larger configuration may be so much faster than the best that it would become the pick.
+conditions hold. First, the interval of the pick and of each smaller configuration does not contain 0.95. Second, the
+interval of no larger configuration allows a rate that is so high that the larger configuration would become the pick.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CONFIDENCE = 0.95
 
 
 def mean_rate(rates: Sequence[float]) -> Ratio:
-    """Return the geometric mean of rates, with Student's interval. The interval of a single rate has no width.
+    """Return the geometric mean of rates, with its interval. The interval of a single rate has no width.
 
     Raises:
         ValueError: there are no rates, or a rate is not positive.
@@ -48,7 +49,7 @@ def mean_rates(measured: Sequence[CandidateMeasurement]) -> dict[CandidateSettin
 def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[SettingsComparison]:
     """Compare each configuration with the best configuration, and return the comparisons in the same order.
 
-    A configuration that was measured in the first rounds only is compared over these rounds, and cannot be the best.
+    A configuration that was measured only in the first rounds is compared over these rounds, and cannot be the best.
     """
     rounds = max((len(configuration.rates) for configuration in measured), default=0)
     to_the_end = [configuration for configuration in measured if 0 < len(configuration.rates) == rounds]

@@ -58,7 +58,7 @@ def draw_plot(target: Path, loaders: Sequence[LoaderReport], machine: str) -> No
     figure = Figure(figsize=(8, 4.6 * len(loaders)), layout="constrained")
     panels = figure.subplots(len(loaders), 1, squeeze=False)[:, 0]
     for axes, loader in zip(panels, loaders, strict=True):
-        _panel(axes, loader)
+        _draw_panel(axes, loader)
     figure.supxlabel(escape_for_matplotlib(machine), fontsize=7, color="#555555", wrap=True)
     metadata = {"Date": None} if target.suffix.lower() == ".svg" else None
     try:
@@ -67,7 +67,7 @@ def draw_plot(target: Path, loaders: Sequence[LoaderReport], machine: str) -> No
         raise UsageProblem(f"{target} cannot be written ({error.strerror}): choose another --plot.") from None
 
 
-def _panel(axes: Any, loader: LoaderReport) -> None:
+def _draw_panel(axes: Any, loader: LoaderReport) -> None:
     rates = mean_rates(loader.measured)
     placed = zip(loader.measured, loader.comparisons, strict=True)
     fastest = next(
@@ -93,7 +93,7 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
         fontsize=7,
         color="#555555",
     )
-    for number, (label, ways) in enumerate(_series(list(rates)).items()):
+    for number, (label, ways) in enumerate(_group_by_line(list(rates)).items()):
         shift = 0.05 * number
         shown = [rates[way] for way in ways]
         axes.errorbar(
@@ -133,12 +133,12 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
     axes.legend(unique.values(), unique.keys(), fontsize=8, frameon=False, loc="best")
 
 
-def _series(ways: Sequence[CandidateSettings]) -> dict[str, list[CandidateSettings]]:
+def _group_by_line(ways: Sequence[CandidateSettings]) -> dict[str, list[CandidateSettings]]:
     """Group configurations by the line or point of the plot that shows them: label → configurations.
 
     Each prefetch factor has a line that begins at zero workers. Each number of threads has a point.
     """
-    alone = [way for way in ways if way.alone]
+    alone = [way for way in ways if way.is_in_main_process]
     series: dict[str, list[CandidateSettings]] = {}
     for way in ways:
         if way.num_workers:

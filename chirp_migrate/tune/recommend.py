@@ -60,30 +60,30 @@ def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> li
             f"the training waits only {format_percent(loader.waited_share, 1)} of its time for batches, so loading "
             "does not slow it down"
         )
-        return [Recommendation(_name(loader, "num_workers"), "keep it", why)]
+        return [Recommendation(_setting_name(loader, "num_workers"), "keep it", why)]
     if loader.now is not None and loader.now in rates:
         gain = rates[way] / rates[loader.now]
         if loader.now == way or (1 / _WORTH_IT < gain < _WORTH_IT and loader.now.size <= way.size):
-            return [Recommendation(_name(loader, "num_workers"), "keep it", f"{way} is the current setting")]
+            return [Recommendation(_setting_name(loader, "num_workers"), "keep it", f"{way} is the current setting")]
         rate = f"{rates[way]:.0f} samples/s" + (f" with {way}" if way.prefetch_threads else "")
-        now = str(loader.now) if loader.now.alone else f"with {loader.now}"
+        now = str(loader.now) if loader.now.is_in_main_process else f"with {loader.now}"
         why = f"{rate} against {rates[loader.now]:.0f} {now}"
     else:
         why = f"{rates[way]:.0f} samples/s"
-        alone = next((candidate for candidate in rates if candidate.alone), None)
-        if alone is not None and not way.alone:
+        alone = next((candidate for candidate in rates if candidate.is_in_main_process), None)
+        if alone is not None and not way.is_in_main_process:
             why += f" against {rates[alone]:.0f} in the main process"
         with_workers = [rates[candidate] for candidate in rates if candidate.num_workers]
-        if with_workers and way.alone and loader.now is None:
+        if with_workers and way.is_in_main_process and loader.now is None:
             why += f"; workers reach {max(with_workers):.0f} at most"
-    advice = [Recommendation(_name(loader, "num_workers"), str(way.num_workers), why)]
+    advice = [Recommendation(_setting_name(loader, "num_workers"), str(way.num_workers), why)]
     if way.prefetch_threads:
         advice.append(Recommendation("prefetch_threads", str(way.prefetch_threads), why))
     if way.num_workers:
         if loader.now is None or loader.now.prefetch_factor != way.prefetch_factor:
             level = loader.comparisons[loader.measured.index(chosen)].outcome is SettingsOutcome.TIED
             same = "the smallest value that is tied with the best" if level else "the fastest measured value"
-            advice.append(Recommendation(_name(loader, "prefetch_factor"), str(way.prefetch_factor), same))
+            advice.append(Recommendation(_setting_name(loader, "prefetch_factor"), str(way.prefetch_factor), same))
         advice += _recommend_persistent_workers(loader, chosen)
     return advice
 
@@ -120,7 +120,7 @@ def _recommend_batch_size(loader: LoaderReport) -> list[Recommendation]:
         f"{placed[best].samples_per_s:.0f} samples/s against {own.samples_per_s:.0f} with batch size "
         f"{loader.batch_size}; the batch size changes what training learns, so the choice is yours"
     )
-    return [Recommendation(_name(loader, "batch_size"), f"{best} would load faster", why)]
+    return [Recommendation(_setting_name(loader, "batch_size"), f"{best} would load faster", why)]
 
 
 def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
@@ -145,7 +145,7 @@ def _recommend_at_limits(loader: LoaderReport, chosen: CandidateMeasurement) -> 
         waits = 1 - loader.cpu_share
         what = "try more workers than CPUs, or move the files to faster storage (local disk, one memory-mapped array)"
         why = f"loading waits {format_percent(waits)} of its time instead of computing"
-        advice.append(Recommendation(_name(loader, "num_workers"), what, why))
+        advice.append(Recommendation(_setting_name(loader, "num_workers"), what, why))
     per_s = mean_rate(chosen.rates).value / (loader.batch_size or 1)
     if loader.role == "training" and loader.batch_size == BATCH and per_s < BATCHES_PER_S:
         what = "make a sample cheaper to read: store it decoded and at its final size"
@@ -161,5 +161,5 @@ def _recommend_for_gpu(training: TrainingRun | None) -> list[Recommendation]:
     return [Recommendation("pin_memory", "True, with .to(device, non_blocking=True) in the loop", why, warning=True)]
 
 
-def _name(loader: LoaderReport, argument: str) -> str:
+def _setting_name(loader: LoaderReport, argument: str) -> str:
     return loader.setting.get(argument, argument)

@@ -32,10 +32,10 @@ def show_tune_report(report: TuneReport, screen: Screen) -> None:
     if screen.quiet:
         return
     screen.line()
-    for line in _facts_of_all(report.loaders):
+    for line in _facts_on_all_loaders(report.loaders):
         screen.text(line, hang=2)
     if report.training is not None:
-        for line in _training(report.training):
+        for line in _describe_training(report.training):
             screen.text(line, hang=2)
     for note in report.notes:
         screen.text(as_sentence(note), hang=2)
@@ -50,7 +50,7 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
     measured = list(zip(loader.measured, loader.comparisons, strict=True))
     worked = [(way, comparison) for way, comparison in measured if comparison.samples_per_s]
     shown = worked if screen.verbose else [each for each in worked if _is_shown(*each, loader)]
-    rows = [_row(way, comparison, comparison.samples_per_s or 0.0, loader) for way, comparison in shown]
+    rows = [_table_row(way, comparison, comparison.samples_per_s or 0.0, loader) for way, comparison in shown]
     if rows:
         header = ("", "samples/s", "interval", "of best", "first batch", *(["batches/s"] if screen.verbose else []))
         screen.table(header, [row[: len(header)] for row in rows], left=(0, 2), indent=0)
@@ -71,12 +71,12 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
 
 
 def _is_shown(measured: CandidateMeasurement, comparison: SettingsComparison, loader: LoaderReport) -> bool:
-    """Return whether a configuration is shown without ``-v``: the pick, the best, the current one, or no workers."""
+    """Return whether to show a configuration without ``-v``: the picked, best or current, or without workers."""
     way = measured.candidate
-    return way in (loader.picked, loader.now) or way.alone or comparison.outcome is SettingsOutcome.BEST
+    return way in (loader.picked, loader.now) or way.is_in_main_process or comparison.outcome is SettingsOutcome.BEST
 
 
-def _row(
+def _table_row(
     measured: CandidateMeasurement, comparison: SettingsComparison, rate: float, loader: LoaderReport
 ) -> list[str]:
     ratio = (
@@ -133,7 +133,7 @@ def _loader_facts(loader: LoaderReport) -> Iterator[str]:
         yield f"Not saved in a profile: {loader.not_saved}."
 
 
-def _facts_of_all(loaders: Sequence[LoaderReport]) -> Iterator[str]:
+def _facts_on_all_loaders(loaders: Sequence[LoaderReport]) -> Iterator[str]:
     """Yield sentences that concern all loaders: how busy the machine was, and where the picks are saved."""
     others = max((loader.others for loader in loaders if loader.others is not None), default=0.0)
     if others >= BUSY_ABOVE:
@@ -160,7 +160,7 @@ def _show_advice(loader: LoaderReport, screen: Screen) -> None:
         screen.text("none", 2)
 
 
-def _training(training: TrainingRun) -> Iterator[str]:
+def _describe_training(training: TrainingRun) -> Iterator[str]:
     yield f"The training ran to find its loaders, for {training.seconds:.1f} s."
     if training.gpu_percent is not None:
         yield f"The training kept the GPU busy for {training.gpu_percent:.0f} % of that time."

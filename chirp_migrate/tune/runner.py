@@ -166,9 +166,10 @@ def _measure_subject(subject: TuneSubject, request: TuneTask, seconds: float, sh
 
 
 def _measure_augmentation(subject: TuneSubject, seconds: float) -> tuple[list[float], list[float], str | None]:
-    """Return the seconds per batch with and without augmentation for each round, or why they cannot be measured.
+    """Return the seconds per batch with and without augmentation for each round, and None.
 
-    The function measures five rounds; fewer if ``seconds`` are over, but at least one.
+    If augmentation cannot be measured, the result is two empty lists and the reason. The function measures five rounds;
+    fewer if ``seconds`` have passed, but at least one.
     """
     if subject.options.get("batch_sampler") is not None:
         return [], [], "the batch sampler may yield indices that the unaugmented dataset does not have"
@@ -209,7 +210,7 @@ def _thread_counts(subject: TuneSubject, thread_safe: bool) -> tuple[int, ...]:
     return tuple(sorted({1, min(2, most), most}))
 
 
-def _as_child(request: TuneTask, parent: Parent) -> TuneReport:
+def _run_in_child(request: TuneTask, parent: Parent) -> TuneReport:
     def begin(label: str, others: int) -> None:
         parent.send(PartialResult(label, others))
         parent.wait_for_turn()
@@ -218,4 +219,4 @@ def _as_child(request: TuneTask, parent: Parent) -> TuneReport:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(TuneTask, _as_child))
+    sys.exit(serve(TuneTask, _run_in_child))

@@ -39,7 +39,7 @@ def save_pick(
             )
     for arguments in factory_arguments(subject, thread_safe):
         most = arguments["num_workers"] or math.inf
-        choice = _choice_of([way for way in measured if way.candidate.num_workers <= most])
+        choice = _make_loader_choice([way for way in measured if way.candidate.num_workers <= most])
         if choice is None:
             return "loading in the main process could not be measured, and a profile needs its rate"
         key = choice_key(subject.dataset, arguments)
@@ -59,7 +59,7 @@ def factory_arguments(subject: TuneSubject, thread_safe: bool) -> list[dict[str,
     return [plain, {**options, "num_workers": subject.asked_workers}] if subject.asked_workers else [plain]
 
 
-def _choice_of(measured: Sequence[CandidateMeasurement]) -> LoaderChoice | None:
+def _make_loader_choice(measured: Sequence[CandidateMeasurement]) -> LoaderChoice | None:
     """Return the picked settings in the form in which the factory stores them.
 
     The result is None if all configurations failed, or if loading in the main process was not measured.

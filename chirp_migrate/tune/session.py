@@ -57,7 +57,7 @@ def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: floa
         if training is None:
             request = replace(request, uses_runtime=_uses_runtime(root))
         else:
-            request = _of_training(request, training, folder / "tree", progress)
+            request = _prepare_training_task(request, training, folder / "tree", progress)
         place = "a temporary copy" if request.discovery else str(root)
         progress(f"tune runs your own code, in {place}, in a separate process")
         progress(ProgressStep("starting the process that measures"))
@@ -71,10 +71,10 @@ def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) ->
         with Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child:
             try:
                 child.wait_until_ready()
-                while child.waits and child.found[-1].name:
-                    child.give_turn(_longest_s(request, timeout_s) if child.found[-1].value else timeout_s)
+                while child.is_waiting and child.found[-1].name:
+                    child.give_turn(_entry_point_limit_s(request, timeout_s) if child.found[-1].value else timeout_s)
                     child.wait_until_ready()
-                if child.waits:
+                if child.is_waiting:
                     child.give_turn(timeout_s)
                 return child.result()
             except WorkloadFailed as failed:
@@ -85,13 +85,13 @@ def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) ->
                 request = replace(request, lost={**request.lost, label: failed.ending})
 
 
-def _longest_s(request: TuneTask, timeout_s: float) -> float:
+def _entry_point_limit_s(request: TuneTask, timeout_s: float) -> float:
     """Return the seconds that an entry point may take until its loaders have yielded some batches."""
     left_s = (request.ends_at or math.inf) - time.time()
     return min(timeout_s, max(_LEAST_ENTERING_S, _ENTERING_SHARE * left_s))
 
 
-def _of_training(request: TuneTask, options: VerifyOptions, tree: Path, progress: Progress) -> TuneTask:
+def _prepare_training_task(request: TuneTask, options: VerifyOptions, tree: Path, progress: Progress) -> TuneTask:
     """Copy the project to ``tree``, and return the task with the training in this copy."""
     root = Path(request.tree)
     if options.source is TrainingSource.COMMAND:

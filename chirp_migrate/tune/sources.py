@@ -30,8 +30,8 @@ def subject_from_reference(reference: str, unaugmented: str, config: TuneConfig 
     """Build the dataset or loader that ``reference`` names.
 
     Args:
-        reference: ``MODULE:CALLABLE``, a dataset or loader, or a function or class that returns one. A function that
-            requires an argument gets the path of the configuration file.
+        reference: ``MODULE:NAME`` of a dataset or loader, or of a function or class that returns a dataset or loader. A
+            function that requires an argument gets the path of the configuration file.
         unaugmented: reference to the dataset without its augmentation; may be empty.
         config: the configuration file of the training; None without such a file.
         migrated: whether a dataset without a loader is measured with the loader of ``chirpid_patch``.
@@ -92,7 +92,7 @@ def subject_from_config(tree: Path, config: TuneConfig, migrated: bool) -> TuneS
 
 
 def _with_settings(subject: TuneSubject, config: TuneConfig | None) -> TuneSubject:
-    """Add the loader settings of the configuration file to ``subject``, and the names of the keys that set them."""
+    """Add the loader settings of the configuration file to ``subject``, with the names of the keys for messages."""
     if config is None:
         return subject
     names = {"num_workers": "data", "prefetch_factor": "data", "batch_size": "training"}
@@ -110,8 +110,8 @@ def _build_dataset(reference: str, config: TuneConfig | None) -> Any:
         value = import_object(reference, "function or class", lambda one: not inspect.ismodule(one))
     if not callable(value) or isinstance(value, DataLoader):
         return value
-    arguments = [config.location] if config is not None and _wants_one(value) else []
-    if problem := _misfit(value, arguments):
+    arguments = [config.location] if config is not None and _requires_argument(value) else []
+    if problem := _why_arguments_do_not_fit(value, arguments):
         raise TaskNotPossible(
             f"{reference} cannot be called {'with the path of --config' if arguments else 'without arguments'} "
             f"({problem}): pass --dataset a function that builds the dataset"
@@ -120,7 +120,7 @@ def _build_dataset(reference: str, config: TuneConfig | None) -> Any:
         return value(*arguments)
 
 
-def _wants_one(function: Callable[..., Any]) -> bool:
+def _requires_argument(function: Callable[..., Any]) -> bool:
     """Return whether a function requires an argument that can be passed by position."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -130,8 +130,8 @@ def _wants_one(function: Callable[..., Any]) -> bool:
     return any(p.kind in positional and p.default is p.empty for p in parameters)
 
 
-def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
-    """Return why the parameters of a function do not accept these arguments; an empty string if they do."""
+def _why_arguments_do_not_fit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
+    """Return why the parameters of a function do not accept these arguments; an empty string if they accept them."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # the function has no signature
@@ -149,7 +149,7 @@ def _fill_parameters(what: str, function: Any, config: TuneConfig, leave: str = 
     for name, parameter in inspect.signature(function).parameters.items():
         if name == leave or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        key, value = _from_sections(name, config)
+        key, value = _find_parameter_value(name, config)
         if key is not None:
             values[name] = value
         elif parameter.default is parameter.empty:
@@ -160,7 +160,7 @@ def _fill_parameters(what: str, function: Any, config: TuneConfig, leave: str = 
     return values
 
 
-def _from_sections(name: str, config: TuneConfig) -> tuple[str | None, Any]:
+def _find_parameter_value(name: str, config: TuneConfig) -> tuple[str | None, Any]:
     keys = (name, f"data_{name}", f"data_{name.removesuffix('_file')}")
     sections: tuple[Mapping[str, Any], ...] = (config.data, config.training)
     return next(((key, section[key]) for section in sections for key in keys if key in section), (None, None))

@@ -59,7 +59,7 @@ def subject_of_dataset(dataset: Any, batch_size: int, migrated: bool) -> TuneSub
     Raises:
         TaskNotPossible: the dataset is not map-style, or is empty.
     """
-    _check(dataset)
+    _check_is_measurable(dataset)
     report = LoaderReport(nested_class_names(dataset), "training", batch_size, len(dataset), migrated)
     return TuneSubject(dataset, report, {"shuffle": True})
 
@@ -71,7 +71,7 @@ def subject_of_loader(loader: Any, role: str) -> TuneSubject:
         TaskNotPossible: the dataset of the loader is not map-style, or is empty.
     """
     dataset = loader.dataset
-    _check(dataset)
+    _check_is_measurable(dataset)
     options: dict[str, Any] = {}
     sampler, batches = loader.sampler, loader.batch_sampler
     if batches is not None and type(batches) is not BatchSampler:
@@ -112,7 +112,7 @@ def make_loader(subject: TuneSubject, sampling: dict[str, Any], candidate: Candi
     return BatchedDataLoader(subject.dataset, prefetch_threads=threads, thread_safe=threads > 0, **options)
 
 
-def _check(dataset: Any) -> None:
+def _check_is_measurable(dataset: Any) -> None:
     kind = type(dataset).__name__
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
         raise TaskNotPossible(

@@ -106,7 +106,7 @@ class SettingsSweep:
     Attributes:
         subject: the dataset and its loader arguments.
         candidates: the settings to measure, including loading in the main process.
-        seconds: time limit. Unless ``is_limited``, at least :data:`MIN_ROUNDS` rounds run, even if they take longer.
+        seconds: time limit. If ``is_limited`` is False, :data:`MIN_ROUNDS` rounds run even if they take longer.
         show: called with the progress.
         is_limited: whether to end at the time limit, even in the first round.
     """
@@ -197,16 +197,16 @@ class SettingsSweep:
             with watch.watching():
                 samples_per_s, rate = measure_settings(self.subject, configuration.candidate, slice_s)
         except Exception as error:
-            if configuration.candidate.alone:  # then workers cannot load the dataset, either
+            if configuration.candidate.is_in_main_process:  # if the main process cannot load the dataset, no worker can
                 raise
             configuration.error = _reason_of_error(error)
             configuration.rates.clear()
             self.show(f"{configuration.candidate} could not be measured: {configuration.error}")
             return
-        others = watch.others()
+        others = watch.share_of_others()
         if others is not None:
             self._others.append(others)
-        if configuration.candidate.alone:
+        if configuration.candidate.is_in_main_process:
             self._cpu_shares.append(rate.cpu_share)
             self._batch_s = rate.seconds / rate.batches
         configuration.rates.append(samples_per_s)

@@ -50,7 +50,7 @@ class CandidateSettings:
         return max(self.num_workers, self.prefetch_threads, 1)
 
     @property
-    def alone(self) -> bool:
+    def is_in_main_process(self) -> bool:
         """Return whether the main process loads each batch when the training requests it, without threads."""
         return not (self.num_workers or self.prefetch_threads)
 

@@ -1,4 +1,4 @@
-"""Run the beginning of a training, and record its loaders and how long it waits for each of them."""
+"""Run the beginning of a training, and record its loaders and how long the training waits for each loader."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import torch
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import format_percent, pluralize, shorten_list
 from chirp_migrate.training.errors import TaskNotPossible, UserCodeError, wrap_user_code_errors
+from chirp_migrate.training.watch.epoch_detector import EpochDetector
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.lightning import validate_after
-from chirp_migrate.training.watch.pacing import Pacing
 from chirp_migrate.training.watch.samples import nested_class_names
 from chirp_migrate.tune.subject import TuneSubject, subject_of_loader
 from chirp_migrate.tune.tune_report import TrainingRun
@@ -38,7 +38,7 @@ _WAITS_LITTLE = 0.05
 """If the training waits less than this share of its time for a loader, the loader is not measured."""
 
 _WATCHING_SHARE = 0.5
-"""Share of the time after which no more entry points start. Notes in the report name the others."""
+"""Share of the time after which no more entry points start. A note in the report names the omitted entry points."""
 
 _LEAST_S = 6.0
 """Smallest number of seconds that the measurement of one loader takes."""
@@ -66,13 +66,13 @@ class _LoaderGroup:
 
 
 class _LoaderWatch(Interception):
-    """Records the loaders of a training, and how long it waits for them, until the second epoch begins."""
+    """Records the loaders of a training, and how long the training waits for batches, until the second epoch begins."""
 
     def __init__(self, longest_s: float) -> None:
         super().__init__(self._watch)
         self._longest_s = longest_s
         self.loaders: dict[tuple[Any, ...], _LoaderGroup] = {}
-        self._pacing = Pacing()
+        self._pacing = EpochDetector()
         self._entered = 0.0
 
     def run(self, call: Callable[[], Any]) -> None:
@@ -82,13 +82,13 @@ class _LoaderWatch(Interception):
             Exception: any error of the call.
         """
         self.cover_new_classes()
-        self._pacing = Pacing()
+        self._pacing = EpochDetector()
         self._entered = time.perf_counter()
         with self._pacing, suppress(_SeenEnough):
             call()
 
     @property
-    def _took_long(self) -> bool:
+    def _has_taken_long(self) -> bool:
         return time.perf_counter() - self._entered > self._longest_s
 
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
@@ -108,7 +108,7 @@ class _LoaderWatch(Interception):
                 if is_last or role == "validation" or not validate_after(batches + 1):
                     raise StopIteration
                 is_last = True
-            if batches > 1 and self._took_long:
+            if batches > 1 and self._has_taken_long:
                 raise _SeenEnough
             batch = advance()
             batches += 1
@@ -132,7 +132,7 @@ def watch_loaders(
     Args:
         calls: label of an entry point → function that returns its training call.
         progress: called with the progress.
-        seconds: time limit for this function, which uses a part of it, and for the later measurement.
+        seconds: time limit for this function and the later measurement together.
         begin: called with the label of each entry point before it runs.
 
     Returns:
@@ -169,11 +169,11 @@ def watch_loaders(
     gc.collect()
     progress(f"saw {pluralize(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
     training = TrainingRun(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
-    subjects, more = _worth_measuring(watching, seconds - taken)
+    subjects, more = _choose_loaders(watching, seconds - taken)
     return subjects, training, notes + more
 
 
-def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[TuneSubject], list[str]]:
+def _choose_loaders(watching: _LoaderWatch, seconds: float) -> tuple[list[TuneSubject], list[str]]:
     slowest_first = sorted(watching.loaders.values(), key=lambda kind: kind.waited_s, reverse=True)
     most = max(1, int(min(seconds / _LEAST_S, len(slowest_first))))
     subjects: list[TuneSubject] = []
@@ -189,7 +189,8 @@ def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[TuneS
         subject.report.waited_share = share
         if subjects and share is not None and share < _WAITS_LITTLE:
             notes.append(
-                f"{name}: keep its settings, because the training waits only {format_percent(share, 1)} of its time"
+                f"{name}: keep the settings, because the training waits for batches only {format_percent(share, 1)} "
+                "of its time"
             )
         elif len(subjects) < most:
             subjects.append(subject)

@@ -1,4 +1,4 @@
-"""``chirp-migrate verify``: measure whether a migrated project trains faster, and check that it trains the same.
+"""``chirp-migrate verify``: measure whether a migrated project trains faster, and check that the training is the same.
 
 The module :mod:`.sides` copies the project before and after the migration. The module :mod:`.timing` runs
 :mod:`.runner` in a fresh interpreter for each version and round. The modules :mod:`.equivalence` and :mod:`.measures`

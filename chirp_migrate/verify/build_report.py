@@ -40,7 +40,7 @@ from chirp_migrate.verify.verify_report import (
 from chirp_migrate.verify.watching import WatchedRuns
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["VerificationResults", "build_report", "failed_report", "rounds_line"]
+__all__ = ["VerificationResults", "build_failed_report", "build_report", "describe_rounds"]
 
 
 @dataclass
@@ -52,7 +52,7 @@ class VerificationResults:
         equivalence: the differences between the trainings of both versions.
         rounds: the timed rounds; empty if the trainings differ, because then nothing is timed.
         measured: name of the version → waits, memory and GPU use of its measured run.
-        spent_s: name of an activity of ``verify`` → seconds that it took.
+        spent_s: name of an activity of ``verify`` → seconds of the activity.
     """
 
     watched: WatchedRuns
@@ -93,7 +93,7 @@ def build_report(
         reason = f"interrupted after {pluralize(timed.count, 'round')}; the result so far: {reason}"
     if not_timed:
         note = f"not timed, because the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
-        equivalence = equivalence.joined(Equivalence(notes=[note]))
+        equivalence = equivalence.combined_with(Equivalence(notes=[note]))
     return VerifyReport(
         verdict=decision.verdict.text,
         exit_code=ExitCode.INTERRUPTED if interrupted else decision.verdict.exit_code,
@@ -112,11 +112,11 @@ def build_report(
             for label, verdict in judge.verdicts().items()
         },
         zero_cost_ratio=None if total is None else total.zero_cost_ratio,
-        own_runs=_own_runs(discovery, timed),
+        own_runs=_own_run_times(discovery, timed),
         spent_s={name: round(seconds, 3) for name, seconds in results.spent_s.items()},
         measures=ReportedMetrics(
             definitions=list(MEASURES),
-            figures={side: _figures(measured, timed, side) for side, measured in results.measured.items()},
+            figures={side: _metric_values(measured, timed, side) for side, measured in results.measured.items()},
             memory_slope_mib={side: memory_growth_per_epoch(measured) for side, measured in results.measured.items()},
             raw=results.measured,
         ),
@@ -141,18 +141,18 @@ def build_report(
         ),
         machine=on,
         described=RunDescription(
-            rounds=rounds_line(timed) if timed.count else "",
+            rounds=describe_rounds(timed) if timed.count else "",
             workload=discovery.describe(settings.sizes),
             machine=machine.machine_summary(on),
-            compared=discovery.compared(saw_loaders=any(traces["before"].values())) or "",
-            unseen=_describe_uncompared(traces),
+            compared=discovery.describe_comparison(saw_loaders=any(traces["before"].values())) or "",
+            unseen=_describe_uncompared_objects(traces),
         ),
         **_provenance(),
         **conditions,
     )
 
 
-def _own_runs(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str, OwnRunTimes]:
+def _own_run_times(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str, OwnRunTimes]:
     """Return, for each entry point, the median start-up time and epoch time over all rounds."""
     found = {}
     for entry in discovery.entry_points:
@@ -181,7 +181,7 @@ def _own_runs(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str, OwnR
     return found
 
 
-def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
+def build_failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
     """Return a report with the verdict ``failed`` and the last lines that the project's code printed."""
     on = machine.describe_machine(usable_cpus())
     return VerifyReport(
@@ -197,7 +197,7 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
     )
 
 
-def rounds_line(rounds: Rounds) -> str:
+def describe_rounds(rounds: Rounds) -> str:
     """Return a line with the number of rounds, the load of the machine, and the reason why the rounds ended."""
     timed = sum(len(each.labels) for each in rounds.made)
     text = f"{pluralize(rounds.count, 'pair')} of processes, {pluralize(timed, 'entry point')} timed in them"
@@ -210,7 +210,7 @@ def rounds_line(rounds: Rounds) -> str:
     )
 
 
-def _describe_uncompared(traces: Mapping[str, Mapping[str, Sequence[LoaderPassTrace]]]) -> str:
+def _describe_uncompared_objects(traces: Mapping[str, Mapping[str, Sequence[LoaderPassTrace]]]) -> str:
     """Return one sentence that names the uncompared objects in batches; an empty string if all were compared."""
     types: dict[str, set[str]] = {}
     for entries in traces.values():
@@ -235,7 +235,7 @@ def _provenance() -> dict[str, Any]:
     }
 
 
-def _figures(measured: VersionMeasures, timed: Rounds, side: str) -> dict[str, float | None]:
+def _metric_values(measured: VersionMeasures, timed: Rounds, side: str) -> dict[str, float | None]:
     found = metrics_of_measured_run(measured)
     if timed.count:
         visits = [
@@ -269,7 +269,7 @@ def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptio
     )
     busy = {}
     for side, of in steps.items():
-        taken = sum(_timed_s(first[side][label]) for label in of)
+        taken = sum(_timed_seconds(first[side][label]) for label in of)
         if taken:
             busy[side] = sum(one.steps for one in of.values()) * step_ms / 1e3 / taken
     if busy:
@@ -282,5 +282,5 @@ def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptio
     return SimulatedDevice(step_ms=step_ms, what=f"{text}.", device_busy=busy, steps=steps)
 
 
-def _timed_s(visit: EntryTiming) -> float:
+def _timed_seconds(visit: EntryTiming) -> float:
     return math.fsum([visit.start_s, *visit.epochs_s, *visit.cached_s, visit.rest_s])

@@ -31,7 +31,7 @@ MARGIN = 0.05
 """An entry point counts as slower if it takes longer by more than this share of the time before the migration."""
 
 LEAST_SAMPLES = 48
-"""Smallest number of samples with which entry points that are found automatically can split and train."""
+"""Smallest number of samples that automatically found entry points can split into training and validation samples."""
 
 _VERY_BUSY = 0.6
 """If other processes use more than this share of the CPUs, ``verify`` times half as many samples."""
@@ -60,7 +60,8 @@ class VerifyOptions:
         simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for no step.
         worker_counts: numbers of worker processes with which ``verify`` reads the migrated datasets; empty for none.
         extra_s: seconds that each version may spend on measurements of its datasets, in addition to training.
-        may_halve: whether a very busy machine times half as many samples; False if the user chose their number.
+        may_halve: whether ``verify`` times half as many samples on a very busy machine; False if the user chose the
+            number of samples.
     """
 
     sizes: WorkloadSizes = _SIZES
@@ -80,7 +81,7 @@ class VerifyOptions:
     extra_s: float = 4.0
     may_halve: bool = False
 
-    def sizes_beside(self, others: float) -> WorkloadSizes:
+    def sizes_for_timing(self, others: float) -> WorkloadSizes:
         """Return the sizes of the timed training; ``others`` is the share of the CPUs that other processes use."""
         if not self.may_halve or others <= _VERY_BUSY:
             return self.sizes
@@ -88,7 +89,7 @@ class VerifyOptions:
 
     @property
     def source(self) -> TrainingSource:
-        """Return what defines the training: the project's source, a hook, a script or a command."""
+        """Return what defines the training: the project's source, a workload function, a script or a command."""
         return TrainingSource.FOUND if self.entry is None else self.entry.source
 
     @property
@@ -118,7 +119,7 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     Args:
         root: folder of the project.
         given: name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The field
-            ``entry`` is replaced by ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with
+            ``entry`` is defined by ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with
             ``result``. Missing options have their defaults.
 
     Raises:
@@ -137,7 +138,7 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     if entry is not None and "model" in given:
         raise UsageProblem(
             "model applies to entry points that are found automatically, and here a workload or a command defines the "
-            "training: omit it."
+            "training: omit model."
         )
     own = {one.name: given[one.name] for one in fields(VerifyOptions) if one.name in given}
     if entry is not None and own.get("own_epochs"):
@@ -155,7 +156,7 @@ def entry_points_for(tree: Path, root: Path, options: VerifyOptions, command: st
         command: name of the command that runs the training, for messages.
 
     Raises:
-        NoTrainingFound: no entry point is found, or the file of the hook does not exist.
+        NoTrainingFound: no entry point is found, or the file of the workload function does not exist.
     """
     if options.entry is None:
         found = find_entry_points(tree, options.model, command)
@@ -180,7 +181,7 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
             raise UsageProblem(f"{problem}; only `chirp-migrate verify --command` runs other programs.") from None
         words = list(said["script"])
         if script.file:
-            words[words.index(script.file, 1)] = _path_in(root, script.file)
+            words[words.index(script.file, 1)] = _path_relative_to(root, script.file)
         return EntryPoint("", Path(script.file).name or script.module, script=tuple(words))
     if "command" in said:
         program = said["command"][0]
@@ -198,8 +199,8 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
     return None
 
 
-def _path_in(root: Path, script: str) -> str:
-    """Return the path of a script relative to ``root``, so that the script of a copy runs.
+def _path_relative_to(root: Path, script: str) -> str:
+    """Return the path of a script relative to ``root``, so that the path also refers to the script in a copy.
 
     Raises:
         UsageProblem: ``root`` does not contain the script.
@@ -209,7 +210,7 @@ def _path_in(root: Path, script: str) -> str:
         path = path.resolve()
     if not path.is_file() or not path.is_relative_to(root):
         raise UsageProblem(f"there is no {script} in {root}: pass its path relative to that folder.")
-    # Scripts see the path as the user typed it, for example in sys.argv.
+    # The script gets the path in the form that the user typed, for example in sys.argv.
     return str(path.relative_to(root)) if Path(script).is_absolute() or ".." in Path(script).parts else script
 
 
@@ -226,8 +227,8 @@ def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Work
             return replace(sizes, data=str(data))
         for name in ("shape", "classes"):
             if name in said:
-                raise UsageProblem(f"the samples in {data} determine {name}: omit it.")
-        # This module imports NumPy, which the report does not need.
+                raise UsageProblem(f"the samples in {data} determine {name}: omit {name}.")
+        # The module ``arrays`` imports NumPy, which reports do not need.
         from chirp_migrate.training.workload.arrays import sizes_for_data
 
         sizes = sizes_for_data(sizes, data)

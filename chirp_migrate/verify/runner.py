@@ -52,8 +52,8 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 
 @contextmanager
-def _errors_as_raised(entry: EntryPoint, stage: str) -> Iterator[None]:
-    """Return a context for code of the project, whose errors become :class:`UserCodeError` with the entry point."""
+def _wrap_user_errors(entry: EntryPoint, stage: str) -> Iterator[None]:
+    """Return a context that raises errors of the project's code as :class:`UserCodeError`, with the entry point."""
     try:
         yield
     except NamedObjectNotFound:
@@ -76,11 +76,11 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
     result = RunResult()
     if spec.job is JobKind.NAMES:
         (entry,) = spec.entry_points
-        with _errors_as_raised(entry, "import"):
-            result.names = training_call_names(entry.hook, spec.sizes.warm_up())
+        with _wrap_user_errors(entry, "import"):
+            result.names = training_call_names(entry.hook, spec.sizes.for_warm_up())
         return result
     spent: dict[str, float] = defaultdict(float)
-    with _spending(spent, "importing the training"):
+    with _adding_seconds(spent, "importing the training"):
         data = data_for_entry_points(spec.entry_points, spec.sizes.for_watched_run())
         for entry in spec.entry_points:
             if entry.source is TrainingSource.FOUND:
@@ -121,7 +121,7 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
     with LoaderRecorder() as watch:
         watch.few_workers = True
         seconds, value = _run_training_call(spec, entry, data, sizes, watch)
-        watch.draw_on()
+        watch.record_more_samples()
         one = EntryResult(seconds, leaf_fingerprints(value), watch.take())
         del value
         if entry.source is TrainingSource.COMMAND:
@@ -140,11 +140,11 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
 def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, float]) -> None:
     """Repeat recorded runs in the first turn, and then time each entry point, from its call to its last epoch."""
     parent.wait_for_turn()
-    with _spending(spent, "warming up"):
+    with _adding_seconds(spent, "warming up"):
         parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
         data, few = (
             data_for_entry_points(spec.entry_points, spec.sizes),
-            data_for_entry_points(spec.entry_points, spec.sizes.warm_up()),
+            data_for_entry_points(spec.entry_points, spec.sizes.for_warm_up()),
         )
     options = spec.options
     cached = RepeatedBatchLoading() if spec.cached else None
@@ -160,22 +160,22 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
             parent.wait_for_turn()
             sizes = spec.sizes if entry.label in spec.whole else _with_endless_epochs(spec.sizes)
             try:
-                with _spending(spent, "warming up"):
+                with _adding_seconds(spent, "warming up"):
                     _warm_up(spec, entry, few)
                     _ = steps.take() if steps is not None else None
                 call = _prepare_call(spec, entry, data, sizes)
                 for interception in filter(None, (cached, steps)):
                     interception.cover_new_classes()
-                _let_workers_end()
+                _wait_for_workers_to_end()
                 seed_everything(sizes.seed)
-                with _errors_as_raised(entry, "timing"):
+                with _wrap_user_errors(entry, "timing"):
                     visit = epochs.time(call, FOR_ALL_S * entry.own.all_epochs / own_epochs)
                 del call
             except UserCodeError as raised:
                 visit = EntryTiming()
                 visit.error, visit.printed = _describe_error(spec, raised)
             visit.steps = steps.take() if steps is not None else None
-            _let_workers_end()
+            _wait_for_workers_to_end()
             parent.send(PartialResult(entry.label, visit))
             spent["start-up and first epochs"] += visit.start_s
             spent["later epochs"] += sum(visit.epochs_s)
@@ -201,9 +201,9 @@ def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
     if entry.source in (TrainingSource.COMMAND, TrainingSource.SCRIPT) or entry.label in spec.repeats:
         return  # a script has no shorter run, and a command is a separate program
     if entry is not spec.entry_points[0] and entry.label not in spec.whole:
-        return  # its first epoch counts as start-up anyway
+        return  # the first epoch of this entry point counts as start-up anyway
     with AtMostTwoWorkers() as around:
-        _run_training_call(spec, entry, few, spec.sizes.warm_up(), around)
+        _run_training_call(spec, entry, few, spec.sizes.for_warm_up(), around)
     gc.freeze()
 
 
@@ -231,7 +231,7 @@ def _measure_entry_points(spec: RunSpec, parent: Parent) -> Any:
                 measuring.train(entry.label, partial(_time_call, epochs, entry, call, sizes.seed))
                 del call
                 with steps.paused() if steps is not None else nullcontext():
-                    measuring.ask(entry.label)
+                    measuring.measure_datasets(entry.label)
     return measuring.finish()
 
 
@@ -241,9 +241,9 @@ def _with_endless_epochs(sizes: WorkloadSizes) -> WorkloadSizes:
 
 
 def _time_call(epochs: EpochTimer, entry: EntryPoint, call: Callable[[], Any], seed: int) -> tuple[float, Any]:
-    _let_workers_end()
+    _wait_for_workers_to_end()
     seed_everything(seed)
-    with _errors_as_raised(entry, "measuring"):
+    with _wrap_user_errors(entry, "measuring"):
         began = time.perf_counter()
         epochs.time(call)
         return time.perf_counter() - began, None
@@ -265,22 +265,22 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
 
 
 def _check_origin(spec: RunSpec, entry: EntryPoint) -> None:
-    with _errors_as_raised(entry, "import"):
+    with _wrap_user_errors(entry, "import"):
         check_imports(Path(spec.tree), spec.discovery.origin)
 
 
 @contextmanager
-def _spending(spent: dict[str, float], what: str) -> Iterator[None]:
+def _adding_seconds(spent: dict[str, float], what: str) -> Iterator[None]:
     began = time.perf_counter()
     yield
     spent[what] += time.perf_counter() - began
 
 
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
-    if entry.source is TrainingSource.SCRIPT:  # with a checkpoint of its last run, it would train less
+    if entry.source is TrainingSource.SCRIPT:  # a checkpoint of the previous run would shorten the training
         undo_writes_in_process(Path(spec.tree))
     seed_everything(sizes.seed)  # the user's workload function may create its model here
-    with _errors_as_raised(entry, "import"):
+    with _wrap_user_errors(entry, "import"):
         model = StandInModel if spec.options.simulates else load_model(spec.discovery.model)
         return prepare_call(entry, model, data, sizes)
 
@@ -291,9 +291,9 @@ def _run_training_call(
     """Prepare and run a training call, with loaders that ``around`` intercepts; return its seconds and its result."""
     call = _prepare_call(spec, entry, data, sizes)
     around.cover_new_classes()
-    _let_workers_end()
+    _wait_for_workers_to_end()
     seed_everything(sizes.seed)
-    with _errors_as_raised(entry, "training"):
+    with _wrap_user_errors(entry, "training"):
         began = time.perf_counter()
         if entry.source is TrainingSource.SCRIPT:  # a script has no parameter for the number of epochs
             with EpochTimer(lambda: None, most=sizes.epochs - 1) as limit:
@@ -303,7 +303,7 @@ def _run_training_call(
         return time.perf_counter() - began, value
 
 
-def _let_workers_end() -> None:
+def _wait_for_workers_to_end() -> None:
     gc.collect()
     deadline = time.monotonic() + _WORKERS_END_WITHIN_S
     while multiprocessing.active_children() and time.monotonic() < deadline:

@@ -109,12 +109,12 @@ def run_all_processes(
     twice = torch.cuda.is_available() and discovery.source is not TrainingSource.COMMAND
     progress("comparing what each entry point loads and computes in both versions")
     load = BackgroundLoadWatch()
-    with children.spending("watching"), load.watching():
+    with children.adding_seconds("watching"), load.watching():
         watched = record_runs(children, discovery, public_names(trees["before"]), twice)
-    before, after = watched.working("before"), watched.working("after")
+    before, after = watched.working_entries("before"), watched.working_entries("after")
     once_more = {label: replace(one, traces=one.again) for label, one in before.items()} if twice else None
     equivalence = compare_traces(before, after, once_more)
-    equivalence = equivalence.joined(compare_api(watched.api["before"], watched.api["after"])).joined(
+    equivalence = equivalence.combined_with(compare_api(watched.api["before"], watched.api["after"])).combined_with(
         watched.difference
     )
     same = "they differ" if equivalence.differences else "no difference so far"
@@ -124,10 +124,10 @@ def run_all_processes(
     found = VerificationResults(watched, equivalence)
     if not equivalence.differences:
         timed = replace(discovery, entry_points=tuple(one for one in discovery.entry_points if one.label in before))
-        others, usual = load.others() or 0.0, children.threads
-        settings = replace(settings, sizes=settings.sizes_beside(others))
-        children.narrow(timed, settings.sizes)
-        children.make_room(others)
+        others, usual = load.share_of_others() or 0.0, children.threads
+        settings = replace(settings, sizes=settings.sizes_for_timing(others))
+        children.limit_entry_points(timed, settings.sizes)
+        children.limit_threads(others)
         if children.threads < usual:
             progress(
                 f"other processes use {format_percent(others)} of the CPUs: both versions train with "
@@ -143,9 +143,9 @@ def _time_versions(
     children: ChildStarter, found: VerificationResults, settings: VerifyOptions, progress: Progress, deadline: float
 ) -> None:
     """Time both versions, compare results that the first round repeats, and then measure waits and memory."""
-    before, after = found.watched.working("before"), found.watched.working("after")
+    before, after = found.watched.working_entries("before"), found.watched.working_entries("after")
     repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
-    # Entry points with a single training pass have no epochs, so that the whole call is timed.
+    # Entry points with a single training pass have no epochs, so the whole call is timed.
     whole = [label for label, one in before.items() if sum(trace.role == "train" for trace in one.traces) < 2]
     has_loaders = any(one.traces for one in before.values())
     measuring_s = _MEASURING_S + 2 * settings.extra_s if has_loaders and settings.measures else 0.0
@@ -154,22 +154,22 @@ def _time_versions(
         again = {
             side: {
                 label: EntryResult(0.0, children.repeated[side].get(label, one.fingerprint), [])
-                for label, one in found.watched.working(side).items()
+                for label, one in found.watched.working_entries(side).items()
             }
             for side in ("before", "after")
         }
         results = compare_results(before, again["before"], after, again["after"], found.equivalence.unrepeatable)
-        found.equivalence = found.equivalence.joined(results)
+        found.equivalence = found.equivalence.combined_with(results)
     for label, error in children.failing.items():
         note = f"{label}: not timed: the version before the migration fails with more samples: {error}"
-        found.equivalence = found.equivalence.joined(Equivalence(notes=[note]))
+        found.equivalence = found.equivalence.combined_with(Equivalence(notes=[note]))
     if not measuring_s or found.equivalence.differences or found.rounds.ended_with == StopReason.INTERRUPTED:
         return
     left_s = deadline - time.monotonic()
     starting_s = children.spent_s["starting interpreters, importing"] / max(1, found.rounds.count)
     if left_s < _SIDES_MEASURED * (starting_s + settings.extra_s):
         note = "waits, memory and datasets were not measured: the time budget was used up"
-        found.equivalence = found.equivalence.joined(Equivalence(notes=[note]))
+        found.equivalence = found.equivalence.combined_with(Equivalence(notes=[note]))
         return
     progress(ProgressStep("measuring waits, memory and datasets", left_s=left_s))
     each_s = left_s / _SIDES_MEASURED - starting_s - settings.extra_s
@@ -177,7 +177,7 @@ def _time_versions(
     found.measured = children.measure(each_s, _sort_by_duration(found.rounds, list(before)), whole)
     if "after" not in found.measured:
         note = "waits, memory and datasets were not measured: the measurement took too long"
-        found.equivalence = found.equivalence.joined(Equivalence(notes=[note]))
+        found.equivalence = found.equivalence.combined_with(Equivalence(notes=[note]))
 
 
 def _run_rounds(
@@ -203,8 +203,8 @@ def _run_rounds(
     judge = Judge(settings.threshold, settings.margin, settings.strict)
 
     def still_open(rounds: Sequence[TimedRound], looks: Sequence[InterimAnalysis]) -> frozenset[str]:
-        every_one = found.watched.working("before").keys() - children.failing.keys()
-        still = judge.look(*combine_timings(rounds), looks)
+        every_one = found.watched.working_entries("before").keys() - children.failing.keys()
+        still = judge.run_interim_analysis(*combine_timings(rounds), looks)
         return still | {label for label in every_one if not any(label in each.labels for each in rounds)}
 
     rounds = run_rounds(make, still_open, settings.rounds, deadline, children.own_epochs)

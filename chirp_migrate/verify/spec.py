@@ -13,13 +13,13 @@ from chirp_migrate.verify.options import VerifyOptions
 __all__ = ["REPEATED", "EntryResult", "EntryTiming", "JobKind", "LoaderPassTrace", "RunResult", "RunSpec", "StepCount"]
 
 REPEATED = "results of watched runs that were repeated"
-"""Name of the message in which a child sends these results: label of the entry point → fingerprint."""
+"""Name of the message with the results of repeated runs: label of the entry point → fingerprint of its result."""
 
 
 class JobKind(str, Enum):
     """The task of a child process.
 
-    NAMES returns the names of the training calls of a hook. WATCH trains every entry point on a few samples and records
+    NAMES lists the training calls of a workload function. WATCH trains every entry point on a few samples and records
     its batches. TIME trains epoch by epoch, each epoch in its own turn. MEASURE trains every entry point once and
     measures waits, memory and GPU use (see :mod:`chirp_migrate.verify.measures.measuring`).
     """
@@ -218,9 +218,9 @@ class RunResult:
 
     Attributes:
         api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`).
-        names: names of the hook's training calls; empty except for the task NAMES.
+        names: names of the training calls of a workload function; empty except for the task NAMES.
         measured: the measurements; None except for the task MEASURE.
-        spent_s: name of an activity of the process → seconds that it took.
+        spent_s: name of an activity of the process → seconds of the activity.
     """
 
     api: Api = field(default_factory=dict)

@@ -19,7 +19,7 @@ __all__ = ["CombinedTiming", "Decision", "Judge", "Verdict", "combine_timings", 
 _NAMED = 4
 
 _NARROW = 0.05
-"""Half the length of the total's interval, as a share of the time before, above which further rounds are worth it."""
+"""More rounds run if half the interval of the total time is wider than this share of the time before the migration."""
 
 
 class Verdict(Enum):
@@ -74,10 +74,10 @@ class Judge:
     """Draws conclusions from the rounds at each interim analysis. Later analyses never change a conclusion.
 
     The upper end of an interval shows that the total time is shorter, or that an entry point is not slower. The lower
-    end shows that an entry point is slower, or that the total is model-bound. One such conclusion is enough for a
-    verdict, so each has an equal part of the error probability (Bonferroni). The verdict "faster" is about the total
-    time alone; inconclusive entry points are listed with the verdict. Reports show an interval of the total time whose
-    two ends have the error probability of the upper end.
+    end shows that an entry point is slower, or that the total is model-bound. One conclusion from a lower end is enough
+    for a verdict, so all lower ends share the error probability equally (Bonferroni). The verdict "faster" is about the
+    total time alone. The reason of the verdict counts inconclusive entry points. In the interval of the total time that
+    reports show, both ends have the error probability of the upper end.
 
 
     Args:
@@ -92,7 +92,7 @@ class Judge:
         self._strict = strict
         self._lines: dict[str | None, CombinedTiming] = {}
         self._total: CombinedTiming | None = None
-        # The conclusion of the first interim analysis that drew one: True means good, False means slower.
+        # First conclusion on the total (None) or an entry point: True for faster or not slower, False for slower.
         self._shown: dict[str | None, bool] = {}
 
     @property
@@ -102,10 +102,10 @@ class Judge:
 
     @property
     def entries(self) -> dict[str, CombinedTiming]:
-        """Return label of an entry point → its timing, with the interval that decides or else the latest interval."""
+        """Return label of an entry point → timing, with the interval of its conclusion, or else the latest interval."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
-    def look(
+    def run_interim_analysis(
         self, total: CombinedTiming | None, entries: Mapping[str, CombinedTiming], looks: Sequence[InterimAnalysis]
     ) -> frozenset[str]:
         """Run an interim analysis, the last of ``looks``.
@@ -123,7 +123,7 @@ class Judge:
         low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), last_analysis_error(looks)
         for line, timing in seen.items():
             found = timing.at(low_error, high_error)
-            shows = self._shows(line, found)
+            shows = self._draw_conclusion(line, found)
             # Keep the earlier interval if the new interval contradicts the conclusion.
             if self._shown.get(line) in (None, shows):
                 self._lines[line] = found
@@ -133,7 +133,7 @@ class Judge:
                 self._shown.setdefault(line, shows)
         return self._open_entry_points()
 
-    def _shows(self, line: str | None, timing: CombinedTiming) -> bool | None:
+    def _draw_conclusion(self, line: str | None, timing: CombinedTiming) -> bool | None:
         if timing.ratio.wholly_below(self._wanted if line is None else self._slower):
             return True
         return False if timing.ratio.wholly_above(self._slower) else None
@@ -143,12 +143,12 @@ class Judge:
         return [label for label in self.entries if self._shown.get(label) is False]
 
     def inconclusive(self) -> list[str]:
-        """Return the labels of the entry points that are neither shown to be slower nor shown not to be slower."""
+        """Return the labels of the entry points whose timing does not show whether they are slower."""
         return [label for label in self.entries if label not in self._shown]
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return label of an entry point → its own verdict."""
-        own = {label: self._not_slower(timing) for label, timing in self.entries.items()}
+        own = {label: self._verdict_if_not_slower(timing) for label, timing in self.entries.items()}
         own.update(dict.fromkeys(self.slower(), Verdict.SLOWER))
         own.update(dict.fromkeys(self.inconclusive(), Verdict.INCONCLUSIVE))
         return own
@@ -177,7 +177,7 @@ class Judge:
             return Decision(Verdict.SLOWER, f"{names} {takes} over {margin} longer after the migration")
         if self._shown.get(None) is False:
             return Decision(Verdict.SLOWER, together)
-        verdict = Verdict.FASTER if self._shown.get(None) else self._not_slower(claims)
+        verdict = Verdict.FASTER if self._shown.get(None) else self._verdict_if_not_slower(claims)
         if verdict is Verdict.FASTER and inconclusive:
             count = f"{len(inconclusive)} of {of} entry points inconclusive"
             found = Verdict.INCONCLUSIVE if self._strict else Verdict.FASTER
@@ -194,13 +194,13 @@ class Judge:
     def _open_entry_points(self) -> frozenset[str]:
         """Return the labels of the entry points that more rounds should time.
 
-        The result is empty if an entry point is shown to be slower. It contains all entry points as long as the verdict
-        on the total time is open, or its interval is wide. After that, it contains the inconclusive entry points that
-        took longer than before and, with ``strict``, all inconclusive entry points.
+        The result is empty if an entry point is shown to be slower. The result has all entry points while the verdict
+        on the total time is open, or the interval of the total time is wide. After that, the result has the
+        inconclusive entry points that took longer than before and, with ``strict``, all inconclusive entry points.
         """
         if False in self._shown.values():
             return frozenset()
-        if self._total is None or not (self._shown.get(None) or self._is_decided(self._lines[None])):
+        if self._total is None or not (self._shown.get(None) or self._is_verdict_final(self._lines[None])):
             return frozenset(self.entries)
         if self._total.ratio.high - self._total.ratio.low > 2 * _NARROW:
             return frozenset(self.entries)
@@ -208,11 +208,11 @@ class Judge:
             label for label in self.inconclusive() if self._strict or self.entries[label].ratio.value > 1.0
         )
 
-    def _is_decided(self, timing: CombinedTiming) -> bool:
-        """Return whether more rounds cannot change the verdict on a total time that is not shown to be shorter.
+    def _is_verdict_final(self, timing: CombinedTiming) -> bool:
+        """Return whether the verdict on the total time is final, although the total time is not shown to be shorter.
 
-        This requires that the saving clearly misses the threshold, and that the saving of zero-cost loading clearly
-        meets or clearly misses it.
+        The verdict is final if the saving is clearly below the threshold, and if the saving of zero-cost loading is
+        either clearly below or clearly above the threshold.
         """
         return timing.ratio.wholly_above(self._wanted) and (
             timing.zero_cost_ratio is None
@@ -220,7 +220,7 @@ class Judge:
             or timing.zero_cost_ratio.wholly_above(self._wanted)
         )
 
-    def _not_slower(self, timing: CombinedTiming) -> Verdict:
+    def _verdict_if_not_slower(self, timing: CombinedTiming) -> Verdict:
         if timing.ratio.wholly_below(self._wanted):
             return Verdict.FASTER
         # Even zero-cost loading would save less than the threshold.
@@ -232,12 +232,15 @@ def judge_rounds(rounds: Rounds, threshold: float, margin: float, strict: bool) 
     """Return a :class:`Judge` that has run all interim analyses of these rounds."""
     by = Judge(threshold, margin, strict)
     for number, look in enumerate(rounds.looks):
-        by.look(*combine_timings(rounds.made[: look.rounds]), rounds.looks[: number + 1])
+        by.run_interim_analysis(*combine_timings(rounds.made[: look.rounds]), rounds.looks[: number + 1])
     return by
 
 
 def combine_timings(rounds: Sequence[TimedRound]) -> tuple[CombinedTiming | None, dict[str, CombinedTiming]]:
-    """Return the timing of all entry points together (None if no entry point was timed twice), and of each one."""
+    """Return the timing of all entry points together, and of each entry point.
+
+    The first timing is None if no entry point was timed twice.
+    """
 
     def ratios(side: str) -> tuple[Ratio | None, dict[str, Ratio]]:
         pairs = [

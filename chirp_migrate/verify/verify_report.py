@@ -64,8 +64,8 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
             ``verify`` times the whole call.
         assumed: whether the number of epochs is assumed, because the source does not contain it.
         epoch_s: version → seconds of an epoch after the first; empty if the whole call is timed.
-        start_s: version → seconds of start-up in each fold: the time before the first epoch, and the time by which the
-            first epoch is longer than a later epoch.
+        start_s: version → seconds of start-up in each fold: the time before the first epoch, plus the additional time
+            of the first epoch compared with a later epoch.
         timed_epochs: number of epochs from which ``epoch_s`` is computed.
     """
 
@@ -163,9 +163,9 @@ class Workload(WorkloadSizes):
         entry_points: labels of the entry points, in the order in which they ran.
         left_out: functions that look like training but were not called, with the reason.
         failing: label of an entry point that fails before the migration → its error.
-        no_room: labels of the entry points for whose timing no time was left.
-        source: what defines the training: ``found`` in the source, ``hook``, ``script`` or ``command``.
-        hook: reference to the hook function; None without a hook.
+        no_room: labels of the entry points that were not timed, because time was up.
+        source: what defines the training: the source (``found``), a workload function (``hook``), a script, a command.
+        hook: reference to the workload function; None without a workload function.
         command: words of the script or command; None without such a command line.
     """
 
@@ -213,7 +213,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         seconds: version → entry point → seconds of the user's own run, computed from each round.
         total_seconds: version → seconds of the user's own runs of all entry points together.
         own_runs: entry point → the numbers from which the time of the user's own run is computed.
-        spent_s: name of an activity of ``verify`` → seconds that it took.
+        spent_s: name of an activity of ``verify`` → seconds of the activity.
         differences: the differences between the trainings.
         notes: sentences on values that could not be compared, and on problems that both versions have.
         smallest_adjusted_p: augmented entry point → smallest adjusted p-value of the tests of its distribution.
@@ -271,7 +271,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(report: VerifyReport) -> bytes:
-    """Return the document as JSON in one line. Indentation would waste space, because it may have 100,000 numbers."""
+    """Return the document as JSON in one line. Indentation would waste space: a document may have 100,000 numbers."""
     return to_json_bytes(report, indent=None)
 
 

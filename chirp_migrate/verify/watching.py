@@ -1,8 +1,9 @@
 """Record small runs of every entry point in both versions, before anything is timed.
 
 One process for each version trains each entry point on a few samples, one entry point after the other. If an entry
-point hangs or ends its process, a new process continues with the other entry points. An entry point that fails before
-the migration must fail with the same error after it. The report lists the entry points that fail before the migration.
+point hangs or ends its process, a new process runs the remaining entry points. An entry point that fails before the
+migration must fail with the same error after the migration. The report lists the entry points that fail before the
+migration.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from chirp_migrate.verify.timing.children import ChildStarter
 __all__ = ["WatchedRuns", "record_runs"]
 
 _MOST_DEATHS = 3
-"""Number of entry points that may end their process in one version; if another one does, ``verify`` stops."""
+"""Largest number of entry points that may crash or hang in one version. With one more, ``verify`` stops."""
 _LOOK_S = 0.02
 
 
@@ -46,7 +47,7 @@ class WatchedRuns:
     failing: dict[str, str] = field(default_factory=dict)
     difference: Equivalence = field(default_factory=Equivalence)
 
-    def working(self, side: str) -> dict[str, EntryResult]:
+    def working_entries(self, side: str) -> dict[str, EntryResult]:
         """Return the recorded runs of a version, without entry points that fail before the migration."""
         return {label: one for label, one in self.sides[side].items() if label not in self.failing}
 
@@ -83,7 +84,7 @@ class _WatchedVersion:
         """Receive a message of the process, or let the process continue with the next entry point.
 
         Raises:
-            WorkloadFailed: the process ended before any entry point ran, or too many entry points ended it.
+            WorkloadFailed: the process ended before any entry point ran, or too many entry points crashed or hung.
         """
         try:
             if self._child.is_busy:
@@ -103,7 +104,7 @@ class _WatchedVersion:
     def _start(self) -> None:
         self._started = False
         self._child: Child[RunResult] = self._stack.enter_context(
-            self._children.watching(self._side, self._left, **self._more)
+            self._children.make_recording_child(self._side, self._left, **self._more)
         )
 
     def _record_loss(self, failed: WorkloadFailed) -> None:
@@ -135,7 +136,7 @@ def record_runs(
         WorkloadFailed: an entry point fails only after the migration, or all entry points fail before it.
     """
     watched = WatchedRuns()
-    for together in children.beside_each_other(("before", "after")):
+    for together in children.group_concurrent_versions(("before", "after")):
         with ExitStack() as stack:
             sides = {
                 side: _WatchedVersion(
@@ -151,24 +152,24 @@ def record_runs(
                 for one in sides.values():
                     if not one.is_over:
                         one.advance()
-                children.progress(_advance_versions(sides, len(discovery.entry_points)))
+                children.progress(_recording_progress(sides, len(discovery.entry_points)))
             for side, one in sides.items():
                 watched.sides[side], watched.api[side] = one.found, one.api
     before, after = watched.sides["before"], watched.sides["after"]
     watched.failing = {label: one.error for label, one in before.items() if one.error}
     broken = [label for label, one in after.items() if one.error and not before[label].error]
     if broken:
-        raise _failure("after", broken[0], after)
+        raise _workload_failure("after", broken[0], after)
     if len(watched.failing) == len(before):
-        raise _failure("before", next(iter(before)), before, others=len(before) > 1)
+        raise _workload_failure("before", next(iter(before)), before, others=len(before) > 1)
     for label, lost in before.items():
         if lost.error:
             watched.difference.notes.append(
-                f"{label}: omitted, because the code before the migration {_describe_failure(lost)}, too"
+                f"{label}: not compared, because the code before the migration {_describe_failure(lost)}"
             )
             # An entry point that hangs has no error to compare.
             if after[label].error != lost.error and not lost.hung:
-                watched.difference.differs(
+                watched.difference.add_difference(
                     "error-differs", label, f"{_describe_failure(lost)} before, {_describe_failure(after[label])} after"
                 )
     return watched
@@ -178,12 +179,12 @@ def _describe_failure(one: EntryResult) -> str:
     return one.error if one.lost else f"raises {one.error}" if one.error else "trains"
 
 
-def _failure(side: str, label: str, found: Mapping[str, EntryResult], others: bool = False) -> WorkloadFailed:
+def _workload_failure(side: str, label: str, found: Mapping[str, EntryResult], others: bool = False) -> WorkloadFailed:
     one = found[label]
     also = " (all other entry points failed, too)" if others else ""
     how = one.error if one.lost else f"raised {one.error}"
     return workload_failure(f"The version {side} the migration failed: {label} {how}{also}.", one.printed, side)
 
 
-def _advance_versions(sides: Mapping[str, _WatchedVersion], of: int) -> ProgressStep:
+def _recording_progress(sides: Mapping[str, _WatchedVersion], of: int) -> ProgressStep:
     return ProgressStep("recording what each entry point loads", min(len(one.found) for one in sides.values()), of)

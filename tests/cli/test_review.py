@@ -252,7 +252,7 @@ def test_ctrl_c_keeps_what_was_decided_and_says_where(backend: Path, monkeypatch
     def stop(*_: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("chirp_migrate.cli.review._ask", stop)
+    monkeypatch.setattr("chirp_migrate.cli.review._read_answer", stop)
     done = run("review", backend, "--plan", "plan.json", cwd=backend.parent)
     assert done.exit_code == 130 and "Saved in plan.json. Continue with: chirp-migrate review" in done.stdout
 

@@ -15,8 +15,8 @@ from chirp_migrate.plans.plan import FilePlan, FindingStatus
 from chirp_migrate.report.contents import FileDetails, ReportContents
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
 from chirp_migrate.report.hunks import ChangeRow, differing_words, side_by_side
-from chirp_migrate.report.kept_verdict import hashes_of_written_files, store_doctor_report, store_verdict
 from chirp_migrate.report.reading import read_report_contents
+from chirp_migrate.report.stored_results import hashes_of_written_files, store_doctor_report, store_verdict
 from chirp_migrate.report.verdict_rows import batch_waits_ms, entry_times, measured_metrics, total_times
 from chirp_migrate.verify.verify_report import VerifyReport, decode
 
@@ -64,7 +64,7 @@ def test_a_run_is_told_with_its_rules_and_reasons_and_its_account(tmp_path: Path
     assert {section.within for section in (*first.sections, *second.sections)} == {"make"}
     assert (first.id, follows.id) == ("train.py:1", "train.py:follows")
     assert reported_run.ledger is not None
-    sites = reported_run.ledger.account().sites
+    sites = reported_run.ledger.to_counts().sites
     assert sites["found"] == sites["migrated"] + sites["suppressed"] + sites["listed"] == 4
     assert {one.finding.status for one in reported_run.reported} == {FindingStatus.REPORT, FindingStatus.SUPPRESSED}
 

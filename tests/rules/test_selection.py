@@ -323,7 +323,7 @@ def test_the_ledger_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     root = tree(tmp_path, {"a.py": IMPORT + body, "bad.py": "DataLoader(\n"})
     plan = planned(root, select=["CHP001", "CHP007"])
     ledger = LoaderLedger.of(plan)
-    content = to_json_values(ledger.account())
+    content = to_json_values(ledger.to_counts())
     counted = {"migrated": 2, "fine": 0, "unchanged": 0, "suppressed": 1, "refused": 0, "opt_in": 0, "listed": 1}
     assert content["sites"] == {"found": 4, **counted}
     assert sum(content["listed_by_reason"].values()) == 1

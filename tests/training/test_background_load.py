@@ -41,7 +41,7 @@ def test_what_our_children_used_is_not_put_down_to_others(count: Count) -> None:
         least = time.perf_counter() - began
     most = time.perf_counter() - before
 
-    others = watch.others()
+    others = watch.share_of_others()
 
     assert others is not None
     assert (0.2 - 0.06) / most <= others <= (0.2 + 0.06) / least, "0.2 s are nobody's of ours"
@@ -54,7 +54,7 @@ def test_times_that_are_watched_are_added_up(count: Count) -> None:
     count(200)
     with watch.watching(lambda: 0.0):
         time.sleep(1e-3)
-    assert watch._busy_s == 2 and watch.others() == 1.0
+    assert watch._busy_s == 2 and watch.share_of_others() == 1.0
 
 
 @pytest.mark.parametrize(("busy", "share"), [(100_000, 1.0), (3, 0.0)])
@@ -62,7 +62,7 @@ def test_a_share_stays_between_none_and_all(count: Count, busy: float, share: fl
     watch = BackgroundLoadWatch()
     with watch.watching():
         count(busy)
-    assert watch.others() == share
+    assert watch.share_of_others() == share
 
 
 def test_where_nothing_is_counted_that_is_said(count: Count, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_where_nothing_is_counted_that_is_said(count: Count, monkeypatch: pytest
         watch = BackgroundLoadWatch()
         with watch.watching():
             subprocess.run([sys.executable, "-c", BURN.format(0.1)], check=True)
-        return watch.others()
+        return watch.share_of_others()
 
     assert others() == 0.0
     monkeypatch.setattr(background_load, "_COUNTED_FROM_S", 0.0)
@@ -93,7 +93,7 @@ def test_a_process_beside_us_is_seen() -> None:
             watch, began = BackgroundLoadWatch(), time.perf_counter()
             with watch.watching():
                 time.sleep(1.0)
-            others, elapsed = watch.others(), time.perf_counter() - began
+            others, elapsed = watch.share_of_others(), time.perf_counter() - began
         finally:
             beside.kill()
     assert others is not None

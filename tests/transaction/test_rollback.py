@@ -262,7 +262,7 @@ def test_undoing_that_fails_too_is_said_and_the_rollback_can_be_finished(
             monkeypatch.setattr(Path, "replace", refuse)
             raise OSError(errno.EIO, "Input/output error", "somewhere")
 
-    with pytest.raises(CommitFailed, match=r"Input/output error\) and so did undoing that .*finishes the rollback"):
+    with pytest.raises(CommitFailed, match=r"Input/output error\), and its changes .*finishes the rollback"):
         rollback(tree, on_step=then_break)
     monkeypatch.undo()
     said = recover(tree)

@@ -141,7 +141,7 @@ def trained(data: TrainingData, *edits: Edit, seed: int = 435, draws: int = 0, *
 
     with LoaderRecorder() as watch:
         result = leaf_fingerprints(run(seed))
-        watch.draw_on(draws)
+        watch.record_more_samples(draws)
         passes = watch.take()
         other = leaf_fingerprints(run(seed + OTHER_SEED))
         seeds = [compared_aspects(passes, result), compared_aspects(watch.take(), other)]

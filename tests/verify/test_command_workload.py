@@ -51,6 +51,6 @@ def test_what_goes_wrong_is_said(tmp_path: Path, words: tuple[str, ...], result:
 
 def test_the_report_says_that_a_command_is_not_looked_into() -> None:
     discovery = DiscoveredEntryPoints((command("make", "train", result="out.json"),))
-    said = discovery.compared(saw_loaders=False)
+    said = discovery.describe_comparison(saw_loaders=False)
     assert said is not None and "Only the exit code and out.json were compared" in said
     assert "`make train`" in discovery.describe(WorkloadSizes())

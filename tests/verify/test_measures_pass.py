@@ -88,7 +88,7 @@ def measured(*walks: tuple[Any, bool], counts: tuple[int, ...] = ()) -> VersionM
     measuring = TrainingMeasurement(counts, extra_s=LONG if counts else 0.0)
     with measuring:
         measuring.train("entry", train)
-        measuring.ask("entry")
+        measuring.measure_datasets("entry")
     return measuring.finish()
 
 

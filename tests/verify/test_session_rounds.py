@@ -154,7 +154,9 @@ def simulated(
         return TimedRound({"before": sides[0], "after": sides[1], "cached": {}}, 0.01, 1.0)
 
     judge = Judge(0.2)
-    rounds = run_rounds(make, lambda seen, looks: judge.look(*combine_timings(seen), looks), 5, time.monotonic() + LONG)
+    rounds = run_rounds(
+        make, lambda seen, looks: judge.run_interim_analysis(*combine_timings(seen), looks), 5, time.monotonic() + LONG
+    )
     return judge.decide().verdict, rounds, judge
 
 
@@ -206,9 +208,9 @@ def test_threads_make_room_for_other_processes_unless_their_number_is_given(
 ) -> None:
     monkeypatch.setattr("chirp_migrate.verify.timing.children.usable_cpus", lambda: 8)
     children = ChildStarter({}, DiscoveredEntryPoints((EntryPoint("", "train"),)), VerifyOptions(threads=given))
-    children.make_room(others)
+    children.limit_threads(others)
     assert children.threads == threads
-    children.make_room(0.0)
+    children.limit_threads(0.0)
     assert children.threads == threads, "rounds with other numbers of threads would not be comparable"
 
 

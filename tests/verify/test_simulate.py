@@ -43,9 +43,9 @@ def test_every_training_batch_takes_a_step_and_validation_takes_none() -> None:
 def test_work_of_the_training_runs_within_the_step_and_beyond_it_is_counted() -> None:
     steps = SimulatedSteps(STEP_S)
     began = time.perf_counter()
-    steps.worked(own_work_s=STEP_S / 2)
+    steps.end_step(own_work_s=STEP_S / 2)
     slept = time.perf_counter() - began
-    steps.worked(own_work_s=2 * STEP_S)
+    steps.end_step(own_work_s=2 * STEP_S)
     count = steps.take()
     assert slept >= STEP_S / 2
     assert (count.steps, count.overrun) == (2, 1)

@@ -25,7 +25,9 @@ def timing(
 def judge(total: CombinedTiming, *entries: CombinedTiming, share: float = 1.0, strict: bool = False) -> Judge:
     """After one look, which has this share of the errors."""
     found = Judge(0.2, strict=strict)
-    found.look(total, {f"entry{i}": entry for i, entry in enumerate(entries)}, [InterimAnalysis(6, share)])
+    found.run_interim_analysis(
+        total, {f"entry{i}": entry for i, entry in enumerate(entries)}, [InterimAnalysis(6, share)]
+    )
     return found
 
 
@@ -65,15 +67,15 @@ def test_an_entry_point_that_stays_open_is_named_and_is_a_verdict_of_its_own_onl
 
 def test_nothing_is_decided_without_an_interval() -> None:
     found = Judge(0.2)
-    assert found.look(None, {}, [InterimAnalysis(1, 1.0)]) == set()
+    assert found.run_interim_analysis(None, {}, [InterimAnalysis(1, 1.0)]) == set()
     assert found.decide().verdict is Verdict.NOT_SHOWN and "--time-budget" in found.decide().reason
 
 
 def test_rounds_go_on_until_the_interval_of_the_total_is_narrow() -> None:
     looks = [InterimAnalysis(6, 0.5)]
     narrow, wide = timing(0.5, spread=0.02), timing(0.5, spread=0.2)
-    assert Judge(0.2).look(narrow, {"entry0": timing(0.5)}, looks) == set()
-    assert Judge(0.2).look(wide, {"entry0": timing(0.5)}, looks) == {"entry0"}
+    assert Judge(0.2).run_interim_analysis(narrow, {"entry0": timing(0.5)}, looks) == set()
+    assert Judge(0.2).run_interim_analysis(wide, {"entry0": timing(0.5)}, looks) == {"entry0"}
 
 
 def test_both_ends_of_the_interval_of_the_total_have_the_same_error() -> None:
@@ -141,7 +143,7 @@ def test_the_ends_of_the_interval_are_what_decides() -> None:
 def test_what_a_look_has_shown_is_not_taken_back_by_a_later_one() -> None:
     found = judge(timing(0.6), timing(0.9), timing(1.0, spread=0.3), share=0.2)
     wide = timing(1.02, spread=0.3)
-    open_now = found.look(
+    open_now = found.run_interim_analysis(
         timing(0.6), {"entry0": wide, "entry1": wide}, [InterimAnalysis(6, 0.2), InterimAnalysis(8, 0.05)]
     )
     assert open_now == {"entry1"} and found.inconclusive() == ["entry1"]
@@ -151,7 +153,7 @@ def test_what_a_look_has_shown_is_not_taken_back_by_a_later_one() -> None:
 def test_slower_is_not_taken_back_either() -> None:
     found = judge(timing(0.6), timing(0.5), timing(1.3), share=0.2, strict=True)
     for later in (timing(1.1, spread=0.3), timing(0.9)):
-        found.look(
+        found.run_interim_analysis(
             timing(0.6), {"entry0": timing(0.5), "entry1": later}, [InterimAnalysis(6, 0.2), InterimAnalysis(8, 0.05)]
         )
         assert found.slower() == ["entry1"] and found.inconclusive() == []
@@ -179,8 +181,8 @@ def test_what_is_still_open(
 ) -> None:
     given = [each if isinstance(each, tuple) else (each, 0.01) for each in entries]
     named = {f"entry{i}": timing(value, spread=spread) for i, (value, spread) in enumerate(given)}
-    assert Judge(0.2).look(timing(**total), named, [InterimAnalysis(6, 1.0)]) == expected
-    assert Judge(0.2, strict=True).look(timing(**total), named, [InterimAnalysis(6, 1.0)]) == if_strict
+    assert Judge(0.2).run_interim_analysis(timing(**total), named, [InterimAnalysis(6, 1.0)]) == expected
+    assert Judge(0.2, strict=True).run_interim_analysis(timing(**total), named, [InterimAnalysis(6, 1.0)]) == if_strict
 
 
 def test_exit_codes_are_the_documented_ones() -> None:

@@ -10,7 +10,7 @@ from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
-from chirp_migrate.verify.build_report import VerificationResults, build_report, rounds_line
+from chirp_migrate.verify.build_report import VerificationResults, build_report, describe_rounds
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound
@@ -76,6 +76,6 @@ def test_the_document_has_every_round() -> None:
     ],
 )
 def test_a_busy_machine_is_named(made: Rounds, told: str) -> None:
-    line = rounds_line(made)
+    line = describe_rounds(made)
     assert told in line
     assert line.endswith("Ended with budget used up.")

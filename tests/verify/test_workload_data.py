@@ -36,7 +36,7 @@ def test_own_authors_are_kept_apart_and_few_samples_are_of_every_class(tmp_path:
     np.savez(tmp_path / "own.npz", features=np.zeros((200, 1, 4, 4)), labels=labels, authors=authors)
     sizes = sizes_for_data(WorkloadSizes(samples=200), tmp_path / "own.npz")
 
-    everything, warm_up = make_training_data(sizes), make_training_data(sizes.warm_up())
+    everything, warm_up = make_training_data(sizes), make_training_data(sizes.for_warm_up())
 
     assert everything.authors.tolist() == authors.tolist()
     assert len(warm_up.labels) == 32 and np.bincount(warm_up.labels.numpy()).tolist() == [8] * 4

@@ -35,8 +35,8 @@ def test_a_very_busy_machine_times_half_of_the_samples_unless_their_number_is_gi
         verify_options_from_arguments(str(tmp_path)),
         verify_options_from_arguments(str(tmp_path), "--samples", "520"),
     )
-    assert by_default.sizes_beside(0.5) == by_default.sizes == given.sizes_beside(0.9)
-    assert by_default.sizes_beside(0.9).samples == 260
+    assert by_default.sizes_for_timing(0.5) == by_default.sizes == given.sizes_for_timing(0.9)
+    assert by_default.sizes_for_timing(0.9).samples == 260
 
 
 def test_options_go_before_settings_and_settings_before_defaults(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ _LEAST_BYTES = 64 * _MIB
 def check(recording: Recording) -> Iterator[Problem]:
     """Count the bytes that loaders pickle for worker processes that start with ``spawn`` or ``forkserver``."""
     for loader in recording.loaders:
-        starts = sorted({run.started_in for one in recording.of_loader(loader) for run in recording.runs_of(one)})
+        starts = sorted(
+            {run.started_in for one in recording.passes_of_loader(loader) for run in recording.runs_of(one)}
+        )
         if loader.start_method == "fork" or loader.sent_bytes < _LEAST_BYTES or not starts:
             continue
         workers = pluralize(loader.num_workers, "worker")

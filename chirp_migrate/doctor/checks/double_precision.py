@@ -15,7 +15,7 @@ _LEAST_BYTES = 16_384
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare the dtypes of training batches with the dtype of the model's parameters. Small tensors do not count."""
     for loader in recording.loaders:
-        for one in recording.of_loader(loader):
+        for one in recording.passes_of_loader(loader):
             if not one.trains or one.parameters != "torch.float32" or not one.doubles:
                 continue
             place, size = max(one.doubles.items(), key=lambda item: item[1])
@@ -25,7 +25,7 @@ def check(recording: Recording) -> Iterator[Problem]:
                 loader.dataset_place if loader.dataset_place.file else loader.place,
                 "double-precision",
                 "Batches are float64 and the model is float32, so loading moves twice the bytes, and each "
-                "step converts them.",
+                "step converts the batch.",
                 f"batch{place} of {loader} is float64 with {size:,} bytes, and the parameters are float32.",
                 "Convert the data to float32 once, where the dataset is built.",
             )

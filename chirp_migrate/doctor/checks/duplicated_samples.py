@@ -22,9 +22,9 @@ def check(recording: Recording) -> Iterator[Problem]:
     for loader in recording.loaders:
         if not loader.is_stream or loader.num_workers < 2:
             continue
-        for one in recording.of_loader(loader):
+        for one in recording.passes_of_loader(loader):
             runs = [run for run in recording.runs_of(one) if run.worker >= 0]
-            delivered = [_samples(run) for run in runs]
+            delivered = [_samples_of_run(run) for run in runs]
             if len(runs) < loader.num_workers or not _are_copies(delivered, all(run.is_over for run in runs)):
                 continue
             unique = len(set().union(*delivered))
@@ -41,7 +41,7 @@ def check(recording: Recording) -> Iterator[Problem]:
             break
 
 
-def _samples(run: FetcherRun) -> list[str]:
+def _samples_of_run(run: FetcherRun) -> list[str]:
     return [sample for task in run.tasks for sample in task.samples]
 
 

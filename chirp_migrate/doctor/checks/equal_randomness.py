@@ -16,19 +16,21 @@ _GLOBAL = {"random", "numpy.random", "torch"}
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare the states of random generators in workers and epochs, before and after the first training batch.
 
-    The random numbers were the same if the generators are in equal states before the batch and in equal, changed states
-    after it. The check skips iterable datasets, because their workers may share a state to divide the samples.
+    The random numbers were the same if the states of the generators are equal before the batch, and equal but changed
+    after the batch. The check skips iterable datasets, because their workers may share a state to divide the samples.
     """
-    for passes in recording.training_series():
-        yield from _of_dataset(recording, passes)
+    for passes in recording.group_training_passes():
+        yield from _find_repeated_randomness(recording, passes)
 
 
-def _of_dataset(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> Iterator[Problem]:
+def _find_repeated_randomness(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> Iterator[Problem]:
     loader, first = passes[0]
-    runs = _usable(seen, first)
-    later = [_usable(seen, one) for _, one in passes[1:]]
-    by_worker = _repeated(runs, runs[1:]) if len(runs) > 1 else []
-    by_epoch = _repeated(runs, [run for each in later for run in each if run.worker == runs[0].worker]) if runs else []
+    runs = _runs_with_generators(seen, first)
+    later = [_runs_with_generators(seen, one) for _, one in passes[1:]]
+    by_worker = _equal_generators(runs, runs[1:]) if len(runs) > 1 else []
+    by_epoch = (
+        _equal_generators(runs, [run for each in later for run in each if run.worker == runs[0].worker]) if runs else []
+    )
     kinds: dict[tuple[bool, bool, bool], list[str]] = {}
     for name in dict.fromkeys([*by_worker, *by_epoch]):
         kinds.setdefault((name in _GLOBAL, name in by_worker, name in by_epoch), []).append(name)
@@ -47,15 +49,15 @@ def _of_dataset(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) ->
         else:
             message = f"Every epoch draws the same random numbers from {whose}, so augmentation repeats."
             evidence = f"In {loader}, {epochs}, and are in the same state after their first batch."
-        yield Problem.at(place, "equal-randomness", message, evidence, _fix(is_global, runs[0].worker >= 0))
+        yield Problem.at(place, "equal-randomness", message, evidence, _describe_fix(is_global, runs[0].worker >= 0))
 
 
-def _usable(seen: Recording, one: LoaderPass) -> list[FetcherRun]:
+def _runs_with_generators(seen: Recording, one: LoaderPass) -> list[FetcherRun]:
     return [run for run in seen.runs_of(one) if run.tasks and run.tasks[0].generators]
 
 
-def _repeated(runs: list[FetcherRun], others: list[FetcherRun]) -> list[str]:
-    """Return the names of the generators that the first batch used and whose states are equal in all runs."""
+def _equal_generators(runs: list[FetcherRun], others: list[FetcherRun]) -> list[str]:
+    """Return the names of the generators that changed in the first batch, and whose states are equal in all runs."""
     if not others:
         return []
     before, after = runs[0].generators, runs[0].tasks[0].generators
@@ -68,12 +70,12 @@ def _repeated(runs: list[FetcherRun], others: list[FetcherRun]) -> list[str]:
     ]
 
 
-def _fix(is_global: bool, in_workers: bool) -> str:
+def _describe_fix(is_global: bool, in_workers: bool) -> str:
     if not in_workers:
         return "Seed once, before the first epoch."
     if is_global:
         return (
-            "Remove worker_init_fn, because PyTorch seeds each worker, or seed in it with torch.initial_seed(), which "
-            "differs for each worker and epoch."
+            "Remove worker_init_fn, because PyTorch seeds each worker. Or use the seed torch.initial_seed() in "
+            "worker_init_fn, because this seed differs for each worker and epoch."
         )
     return "Create the generator in the worker, from get_worker_info().seed, or use the global generators of PyTorch."

@@ -16,7 +16,7 @@ def check(recording: Recording) -> Iterator[Problem]:
     for loader in recording.loaders:
         if not loader.persistent_workers or not loader.num_workers:
             continue
-        first, *later = recording.of_loader(loader)
+        first, *later = recording.passes_of_loader(loader)
         reported: set[str] = set()
         for one in later:
             copies = [run.values for run in recording.runs_of(one) if run.epoch > 0]
@@ -33,6 +33,6 @@ def check(recording: Recording) -> Iterator[Problem]:
                     f"{path} changes in the training process, but the persistent workers keep the old value.",
                     f"At the beginning of a later epoch {path} was {now} in the training process and {before} in "
                     f"{pluralize(len(copies), 'worker')} ({loader}).",
-                    "Keep the value where workers see it change (a torch tensor in shared memory, or multiprocessing."
+                    "Keep the value in shared memory (a torch tensor after share_memory_(), or multiprocessing."
                     "Value), or use persistent_workers=False.",
                 )

@@ -1,4 +1,4 @@
-"""Find trainings that keep the batches of worker processes, which keep file descriptors open."""
+"""Find trainings that keep batches of worker processes. Each kept batch keeps file descriptors open."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ def check(recording: Recording) -> Iterator[Problem]:
     """Check whether the number of open file descriptors rises with the batches, and does not fall between epochs."""
     if not recording.most_handles:
         return
-    for series in recording.series():
+    for series in recording.group_passes():
         passes = [one for loader, one in series if loader.num_workers and len(one.handles) >= _LEAST_BATCHES]
         if len(passes) < 2 or len(passes) < len(series):
             continue
         loader, (first, second) = series[0][0], passes[:2]
         window = max(_WINDOW, 2 * loader.num_workers)
-        if not (_rises(first, window) and _rises(second, window)) or second.handles[0] < first.handles[-1]:
+        if (
+            not (_keeps_rising(first, window) and _keeps_rising(second, window))
+            or second.handles[0] < first.handles[-1]
+        ):
             continue
         batches = len(first.handles) + len(second.handles)
         each = (second.handles[-1] - first.handles[0]) / (batches - 1)
@@ -43,7 +46,7 @@ def check(recording: Recording) -> Iterator[Problem]:
         )
 
 
-def _rises(one: LoaderPass, window: int) -> bool:
+def _keeps_rising(one: LoaderPass, window: int) -> bool:
     """Return whether the number of file descriptors keeps rising after the first batches of a pass."""
     later = one.handles[_SETTLED:]
     steps = [after - before for before, after in zip(later, later[window:], strict=False)]

@@ -20,8 +20,8 @@ def check(recording: Recording) -> Iterator[Problem]:
     """
     trained = recording.trained_datasets()
     for loader in recording.loaders:
-        for one in recording.of_loader(loader):
-            problem = _one_sample(recording, loader, one) or _dropped(
+        for one in recording.passes_of_loader(loader):
+            problem = _single_sample_problem(recording, loader, one) or _dropped_samples_problem(
                 recording, loader, one, loader.dataset_ids[0] in trained
             )
             if problem is not None:
@@ -29,7 +29,7 @@ def check(recording: Recording) -> Iterator[Problem]:
                 break
 
 
-def _one_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Problem | None:
+def _single_sample_problem(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Problem | None:
     got = [calls for calls in one.normalization.values() if calls.with_one_sample]
     if (
         not got
@@ -52,7 +52,7 @@ def _one_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Problem
     )
 
 
-def _dropped(seen: Recording, loader: LoaderInfo, one: LoaderPass, is_trained: bool) -> Problem | None:
+def _dropped_samples_problem(seen: Recording, loader: LoaderInfo, one: LoaderPass, is_trained: bool) -> Problem | None:
     if not loader.drop_last or not one.is_complete or loader.is_stream or not loader.batch_size:
         return None
     read = sum(one.sizes)

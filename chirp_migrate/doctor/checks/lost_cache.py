@@ -19,7 +19,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
     The check skips iterable datasets, because their buffers grow and shrink by design.
     """
-    for series in recording.series():
+    for series in recording.group_passes():
         loader = series[0][0]
         if loader.is_stream or loader.persistent_workers or not loader.num_workers or len(series) < 2:
             continue
@@ -27,9 +27,9 @@ def check(recording: Recording) -> Iterator[Problem]:
         if not all(runs):
             continue
         for path, began in runs[0][0].sizes.items():
-            grown = [sum(_growth(run, path) for run in epoch) for epoch in runs]
+            grown = [sum(_count_added_entries(run, path) for run in epoch) for epoch in runs]
             same_start = all(run.sizes.get(path) == began for epoch in runs for run in epoch)
-            all_grow = all(_steps(run, path) >= _LEAST_STEPS for epoch in runs for run in epoch)
+            all_grow = all(_count_growth_steps(run, path) >= _LEAST_STEPS for epoch in runs for run in epoch)
             if not (same_start and all_grow and min(grown) >= _LEAST_ENTRIES):
                 continue
             start = "empty" if began == 0 else f"with {began} entries"
@@ -44,11 +44,11 @@ def check(recording: Recording) -> Iterator[Problem]:
             )
 
 
-def _steps(run: FetcherRun, path: str) -> int:
+def _count_growth_steps(run: FetcherRun, path: str) -> int:
     """Return how often the container grew during a run. A container that only holds the last sample grows once."""
     lengths = [run.sizes.get(path, 0), *(task.sizes[path] for task in run.tasks if path in task.sizes)]
     return sum(after > before for before, after in pairwise(lengths))
 
 
-def _growth(run: FetcherRun, path: str) -> int:
+def _count_added_entries(run: FetcherRun, path: str) -> int:
     return run.last_container_sizes.get(path, 0) - run.sizes.get(path, 0)

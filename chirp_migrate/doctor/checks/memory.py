@@ -30,20 +30,25 @@ def check(recording: Recording) -> Iterator[Problem]:
     for loader in recording.loaders:
         if loader.is_stream or loader.samples < 1:
             continue
-        for one in recording.of_loader(loader):
+        for one in recording.passes_of_loader(loader):
             runs = [run for run in recording.runs_of(one) if run.tasks]
-            problem = _history(loader, runs) or _copied(loader, runs)
+            problem = _growing_container_problem(loader, runs) or _copied_objects_problem(loader, runs)
             if problem is not None:
                 yield problem
                 break
 
 
-def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
+def _growing_container_problem(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
     """Return the problem of a container to which each sample adds an entry; None if there is no such container."""
     for run in runs:
         for path, entries in run.last_container_sizes.items():
             began = run.sizes.get(path, entries)
-            if began == 0 or entries <= loader.samples or entries - began < _read(run) or path.endswith(")"):
+            if (
+                began == 0
+                or entries <= loader.samples
+                or entries - began < _count_read_samples(run)
+                or path.endswith(")")
+            ):
                 continue
             return Problem.at(
                 loader.dataset_place if loader.dataset_place.file else loader.place,
@@ -56,13 +61,13 @@ def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
     return None
 
 
-def _read(run: FetcherRun) -> int:
+def _count_read_samples(run: FetcherRun) -> int:
     """Return the number of samples that a run read before its containers were last measured; at least 1."""
     last = max((number for number, task in enumerate(run.tasks) if task.sizes), default=0)
     return max(1, sum(len(task.indices) for task in run.tasks[: last + 1]))
 
 
-def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
+def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
     """Return the problem of forked workers that copy Python objects by reading them; None if memory does not rise.
 
     Reading an object writes its reference count, and then the system copies the page.
@@ -75,7 +80,7 @@ def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
     rises = [memory[-1] - memory[0] for memory in measured]
     path, objects = max(loader.objects.items(), key=lambda item: item[1])
     batches = [len(task.indices) for run in runs for task in run.tasks]
-    slope = f", by {_for_each_sample(runs)}" if all(batches) else ""
+    slope = f", by {_describe_rise_per_sample(runs)}" if all(batches) else ""
     return Problem.at(
         loader.dataset_place if loader.dataset_place.file else loader.place,
         "memory",
@@ -87,7 +92,7 @@ def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
     )
 
 
-def _for_each_sample(runs: list[FetcherRun]) -> str:
+def _describe_rise_per_sample(runs: list[FetcherRun]) -> str:
     """Return by how much memory rises for each sample after the second measurement of a worker, with its interval."""
     slopes = []
     for run in runs:

@@ -30,17 +30,17 @@ def check(recording: Recording) -> Iterator[Problem]:
                 one.place if one.place.file else loader.place,
                 "not-picklable",
                 f"Worker processes started by spawn cannot receive {one.path} ({one.kind}{at}).",
-                f"Pickling it raised {one.error}. {_how(loader)}",
+                f"Pickling the object raised {one.error}. {_describe_start_method(loader)}",
                 next((fix for kind, fix in _FIXES.items() if one.kind.startswith(kind)), None)
                 or ("Move the class to module level." if one.kind.startswith("local class") else _OTHERWISE),
             )
 
 
-def _how(loader: LoaderInfo) -> str:
+def _describe_start_method(loader: LoaderInfo) -> str:
     if loader.start_method != "fork":
         return f"Here {loader} uses {loader.start_method}, so its workers cannot start."
     workers = pluralize(loader.num_workers, "worker")
     return (
-        f"Here {loader} forks {workers}, which needs no pickle; Windows, macOS and Linux with Python 3.14 or later do "
-        "not fork by default."
+        f"Here {loader} forks {workers}, and forked workers need no pickle; Windows, macOS and Linux with Python 3.14 "
+        "or later do not fork by default."
     )

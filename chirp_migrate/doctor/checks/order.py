@@ -19,19 +19,19 @@ _LARGEST_CLASS = 0.7
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare the indices of two training epochs. Equal orders are a problem only if the sampler shuffles.
 
-    Samples sorted by class are no problem if a recurrent model carries its state from batch to batch (truncated
-    backpropagation through time), because such a model must read its samples in order.
+    Samples sorted by class are no problem for a recurrent model that carries its state from batch to batch (truncated
+    backpropagation through time). Such a model must read its samples in order.
     """
-    for passes in recording.training_series():
+    for passes in recording.group_training_passes():
         loader = passes[0][0]
-        orders = [_order(recording.runs_of(one)) for _, one in passes]
+        orders = [_indices_by_worker(recording.runs_of(one)) for _, one in passes]
         repeats = len(orders) > 1 and _is_same_order(orders[0], orders[1])
         if repeats and (loader.is_distributed or loader.is_random_order):
             yield Problem.at(
                 loader.place,
                 "order",
                 f"The random order of the training samples ({loader.sampler}) is the same in every epoch.",
-                f"Both epochs of {loader} begin with the samples {_begin(orders[0])}",
+                f"Both epochs of {loader} begin with the samples {_first_indices(orders[0])}",
                 "Call sampler.set_epoch(epoch) before each epoch."
                 if loader.is_distributed
                 else "Seed once, before the first epoch, and keep one generator for the loader.",
@@ -48,7 +48,7 @@ def check(recording: Recording) -> Iterator[Problem]:
             )
 
 
-def _order(runs: list[FetcherRun]) -> dict[int, list[int]]:
+def _indices_by_worker(runs: list[FetcherRun]) -> dict[int, list[int]]:
     """Return worker number → indices in the order in which the worker read them."""
     return {run.worker: [index for task in run.tasks for index in task.indices] for run in runs}
 
@@ -63,13 +63,13 @@ def _is_same_order(first: dict[int, list[int]], second: dict[int, list[int]]) ->
     )
 
 
-def _begin(order: dict[int, list[int]]) -> str:
+def _first_indices(order: dict[int, list[int]]) -> str:
     indices = next(iter(order.values()))
     return f"{', '.join(map(str, indices[:4]))}, …"
 
 
 def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherRun]) -> str | None:
-    """Return the evidence that samples are read sorted by class; None if they are not, or if classes are not known."""
+    """Return the evidence that samples are read sorted by class; None if samples are not sorted or have no class."""
     tasks = sorted((task for run in runs for task in run.tasks), key=lambda task: task.indices[:1])
     indices = [index for task in tasks for index in task.indices]
     labels = [label for task in tasks for label in task.labels]

@@ -15,7 +15,7 @@ _MOST_REPEATED = 0.1
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compare the samples of each validation pass with the samples of the training pass before it.
+    """Compare the samples of each validation pass with the samples of the preceding training pass.
 
     The check skips loaders of the training dataset itself, because such loaders measure the fit on training samples.
     The check skips samples of few bytes, because small samples may be equal by chance. The check skips all loaders if
@@ -23,9 +23,9 @@ def check(recording: Recording) -> Iterator[Problem]:
 
     If all samples of a validation loader are training samples, there are two explanations: the split is wrong, or the
     loader measures the fit. The message names both explanations. If each of the two loaders also has samples that the
-    other loader lacks, the split must be wrong: for example, there were two random splits. The check is certain of a
-    wrong split only if both passes read every sample, and if the training samples are equal in a second epoch:
-    samplers and random transforms may hide equal samples.
+    other loader lacks, the split must be wrong, for example because the project splits twice at random. The check is
+    certain of a wrong split only if both passes read every sample, and if the training samples are equal in a second
+    epoch. Without these conditions, samplers or random transforms may hide equal samples.
     """
     trained = recording.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None
@@ -38,8 +38,8 @@ def check(recording: Recording) -> Iterator[Problem]:
             train, validation = _samples(recording, training[1]), _samples(recording, one)
             if train and validation:
                 crosses = bool(train - validation and validation - train)
-                are_whole = _is_whole(recording, *training) and _is_whole(recording, loader, one)
-                is_certain = crosses and are_whole and _repeats(recording, training[1])
+                are_whole = _reads_every_sample(recording, *training) and _reads_every_sample(recording, loader, one)
+                is_certain = crosses and are_whole and _repeats_in_next_epoch(recording, training[1])
                 found = loader, len(train & validation), len(validation), is_certain
                 shared.setdefault(training[0].number, {}).setdefault(loader.number, found)
     for number, loaders in shared.items():
@@ -75,15 +75,15 @@ def _samples(seen: Recording, one: LoaderPass) -> set[str]:
     return unique if is_large and len(unique) >= (1 - _MOST_REPEATED) * len(samples) else set()
 
 
-def _is_whole(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
+def _reads_every_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
     """Return whether a pass read every sample of the dataset."""
     return len(seen.samples_of(one)) == loader.samples
 
 
-def _repeats(seen: Recording, one: LoaderPass) -> bool:
+def _repeats_in_next_epoch(seen: Recording, one: LoaderPass) -> bool:
     """Return whether the samples of a training pass are equal in the next epoch."""
-    for (_, first), *later in seen.training_series():
+    for (_, first), *later in seen.group_training_passes():
         if first.number == one.number and later:
-            compared, equal = seen.compare(first, later[0][1])
+            compared, equal = seen.count_equal_samples(first, later[0][1])
             return 0 < compared == equal
     return False

@@ -1,4 +1,4 @@
-"""Find samples that each epoch reads and decodes again, with equal values, while the training waits for them."""
+"""Find samples that each epoch reads and decodes again, with equal values, while the training waits for samples."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check(recording: Recording) -> Iterator[Problem]:
     If random transforms change the samples, the check compares the results of the dataset's slowest functions. Every
     result in the second epoch must also be a result in the first epoch.
     """
-    for series in recording.series():
+    for series in recording.group_passes():
         epochs = [(loader, one) for loader, one in series if one.trains and not loader.is_stream]
         again = find_repeated_slow_reading(recording, epochs) if len(epochs) > 1 else None
         if again is None:
@@ -80,11 +80,11 @@ def find_repeated_slow_reading(
         or seconds < _LEAST_SAMPLE_S * sum(len(task.indices) for task in tasks)
     ):
         return None
-    compared, equal = recording.compare(first, later)
+    compared, equal = recording.count_equal_samples(first, later)
     if equal == compared >= _LEAST_COMPARED:
         evidence = f"{compared} samples were compared, and were the same in both epochs."
         return _RepeatedReading(evidence, 1.0, _sample_bytes(recording, first), loader.dataset_place)
-    found = [_below(recording, loader, first, later, name) for name in loader.functions]
+    found = [_repeated_function(recording, loader, first, later, name) for name in loader.functions]
     return max(filter(None, found), key=lambda one: one.share, default=None)
 
 
@@ -98,10 +98,10 @@ def _sample_bytes(seen: Recording, one: LoaderPass) -> int:
     return max((task.sample_bytes for task in seen.tasks_of(one)), default=0)
 
 
-def _below(
+def _repeated_function(
     seen: Recording, loader: LoaderInfo, first: LoaderPass, later: LoaderPass, name: str
 ) -> _RepeatedReading | None:
-    """Return the repeated reading by a function of the dataset that takes most of the time; None if there is none."""
+    """Return the repeated reading by the function ``name`` of a dataset; None if results differ or take little time."""
     before, now = (
         [task.results[name] for task in seen.tasks_of(one) if name in task.results] for one in (first, later)
     )

@@ -20,7 +20,7 @@ def check(recording: Recording) -> Iterator[Problem]:
     """
     for loader in recording.loaders:
         reported: set[str] = set()
-        for one in recording.of_loader(loader):
+        for one in recording.passes_of_loader(loader):
             workers = sum(bool(run.tasks) for run in recording.runs_of(one) if run.worker >= 0)
             for path, positions in one.positions.items():
                 if workers < 2 or len(set(positions)) < _LEAST_POSITIONS or path in reported:
@@ -30,7 +30,7 @@ def check(recording: Recording) -> Iterator[Problem]:
                     loader.dataset_place if loader.dataset_place.file else loader.place,
                     "shared-handle",
                     f"{path} was opened before the workers were forked, so each worker moves the position at which the "
-                    "others read.",
+                    "other workers read.",
                     f"While {workers} workers of {loader} read, the position of {path} in the training process moved "
                     f"to {len(set(positions))} different positions.",
                     "Open the file in the worker: on first use in __getitem__, not in __init__.",

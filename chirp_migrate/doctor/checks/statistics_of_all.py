@@ -23,7 +23,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
     The check reports a problem if training and validation samples together are standardized, and the training samples
     alone are not. Standardized samples have mean 0 and standard deviation 1 in every column or channel. The check also
-    reports samples that are scaled to the range from 0 to 1 in the same way.
+    reports a problem if only all samples together have the range from 0 to 1 in every column.
     """
     training: tuple[LoaderInfo, LoaderPass, ValueSums] | None = None
     for one in recording.passes:
@@ -36,15 +36,15 @@ def check(recording: Recording) -> Iterator[Problem]:
             if len(other.sums) != len(moments.sums):
                 continue
             both, evidence = other + moments, ""
-            if _is_standardized(both) and _differs(other):
-                mean, deviation = max(other.figures(), key=lambda pair: abs(pair[0]) + abs(pair[1] - 1))
+            if _is_standardized(both) and _is_not_standardized(other):
+                mean, deviation = max(other.means_and_deviations(), key=lambda pair: abs(pair[0]) + abs(pair[1] - 1))
                 evidence = (
                     "have mean 0 and standard deviation 1; the training samples alone have mean "
                     f"{mean:.3f} and standard deviation {deviation:.3f}"
                 )
-            elif _is_scaled(both) and (inside := _inside(other)):
+            elif _is_scaled(both) and (inside := _count_columns_inside(other)):
                 columns = pluralize(inside, "column")
-                evidence = f"go from 0 to 1 in every column; the training samples alone do not, in {columns}"
+                evidence = f"have the range 0 to 1 in every column; the training samples alone do not in {columns}"
             if evidence:
                 yield Problem.at(
                     training[0].place,
@@ -75,7 +75,7 @@ def _is_standardized(moments: ValueSums) -> bool:
     return any(
         figures
         and all(abs(mean) < _EXACT_MEAN and abs(deviation - 1) < _EXACT_DEVIATION for mean, deviation in figures)
-        for figures in (one.figures(less) for one in (moments, moments.whole) for less in (0, 1))
+        for figures in (one.means_and_deviations(less) for one in (moments, moments.whole) for less in (0, 1))
     )
 
 
@@ -87,14 +87,14 @@ def _is_scaled(moments: ValueSums) -> bool:
     )
 
 
-def _inside(moments: ValueSums) -> int:
+def _count_columns_inside(moments: ValueSums) -> int:
     """Return the number of columns whose minimum or maximum is clearly between 0 and 1."""
     ends = zip(moments.lows, moments.highs, strict=True)
     return sum(_CLEARLY < low < 1 - _CLEARLY or _CLEARLY < high < 1 - _CLEARLY for low, high in ends)
 
 
-def _differs(moments: ValueSums) -> bool:
+def _is_not_standardized(moments: ValueSums) -> bool:
     return all(
-        any(abs(mean) > _CLEARLY or abs(deviation - 1) > _CLEARLY for mean, deviation in one.figures())
+        any(abs(mean) > _CLEARLY or abs(deviation - 1) > _CLEARLY for mean, deviation in one.means_and_deviations())
         for one in (moments, moments.whole)
     )

@@ -13,7 +13,7 @@ __all__ = ["check"]
 def check(recording: Recording) -> Iterator[Problem]:
     """Count the threads that use CPU time in all workers of a loader."""
     for loader in recording.loaders:
-        for one in recording.of_loader(loader):
+        for one in recording.passes_of_loader(loader):
             runs = [run for run in recording.runs_of(one) if run.tasks and run.worker >= 0]
             # Each worker computes in its main thread, too.
             threads = [1 + run.native_threads for run in runs]
@@ -22,7 +22,7 @@ def check(recording: Recording) -> Iterator[Problem]:
             yield Problem.at(
                 loader.place,
                 "threads",
-                "Worker processes compute with more threads than there are CPUs, so they wait for each other.",
+                "Worker processes compute with more threads than there are CPUs, so threads wait for each other.",
                 f"{len(threads)} workers computed with {sum(threads)} threads together on "
                 f"{recording.cpus} CPUs ({loader}).",
                 "Limit the threads of each worker in worker_init_fn: torch.set_num_threads(1), cv2.setNumThreads(0), "

@@ -19,7 +19,7 @@ def check(recording: Recording) -> Iterator[Problem]:
     have to wait for pinning.
     """
     for loader in recording.loaders:
-        for one in recording.of_loader(loader):
+        for one in recording.passes_of_loader(loader):
             if not one.trains or not one.moved or one.device in ("", "cpu"):
                 continue
             if loader.num_workers and not one.is_pinned:

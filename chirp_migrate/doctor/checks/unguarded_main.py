@@ -13,7 +13,7 @@ __all__ = ["check"]
 def check(recording: Recording) -> Iterator[Problem]:
     """Find a run that failed before any worker began, because importing the script would start workers again."""
     for loader in recording.loaders:
-        has_begun = any(one.number in recording.worker_starts for one in recording.of_loader(loader))
+        has_begun = any(one.number in recording.worker_starts for one in recording.passes_of_loader(loader))
         if not recording.error or not loader.unguarded.file or has_begun:
             continue
         yield Problem.at(

@@ -14,19 +14,19 @@ def check(recording: Recording) -> Iterator[Problem]:
     """Compare batches of the same indices in two validation epochs, and check the mode of BatchNorm.
 
     BatchNorm in training mode is a problem only if no validation pass uses evaluation mode. A training that uses both
-    modes probably intends them, for example to adapt the statistics to another domain.
+    modes probably uses training mode on purpose, for example to adapt the statistics to another domain.
     """
     trained = recording.trained_datasets()
     chosen = any(
         one.evaluates and one.forwards_without and not any(calls.calls for calls in one.normalization.values())
         for one in recording.passes
     )
-    for series in recording.series():
+    for series in recording.group_passes():
         passes = [(loader, one) for loader, one in series if one.evaluates and loader.dataset_ids[0] not in trained]
         if not passes:
             continue
         if len(passes) > 1:
-            yield from _varying(recording, passes)
+            yield from _find_varying_samples(recording, passes)
         loader, one = passes[0]
         modes = [calls for calls in one.normalization.values() if calls.calls]
         if modes and not chosen:
@@ -41,9 +41,9 @@ def check(recording: Recording) -> Iterator[Problem]:
             )
 
 
-def _varying(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> Iterator[Problem]:
+def _find_varying_samples(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> Iterator[Problem]:
     (loader, first), (_, second) = passes[:2]
-    before, after = _batches(seen, first), _batches(seen, second)
+    before, after = _hashes_by_indices(seen, first), _hashes_by_indices(seen, second)
     same = before.keys() & after.keys()
     compared = sum(map(len, same))
     differing = sum(
@@ -67,7 +67,7 @@ def _varying(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> It
     )
 
 
-def _batches(seen: Recording, one: LoaderPass) -> dict[tuple[int, ...], list[str]]:
+def _hashes_by_indices(seen: Recording, one: LoaderPass) -> dict[tuple[int, ...], list[str]]:
     """Return indices of a batch → hashes of its samples, or the hash of the whole batch for each sample."""
     return {
         tuple(task.indices): task.samples or [task.whole] * len(task.indices)
@@ -78,4 +78,4 @@ def _batches(seen: Recording, one: LoaderPass) -> dict[tuple[int, ...], list[str
 
 
 def _trains(seen: Recording, loader: LoaderInfo) -> bool:
-    return any(one.trains for one in seen.of_loader(loader))
+    return any(one.trains for one in seen.passes_of_loader(loader))

@@ -21,8 +21,8 @@ def check(recording: Recording) -> Iterator[Problem]:
     """Compare the waits for batches with the time of training epochs, for loaders of the user's own samples."""
     if not recording.has_own_data:
         return
-    for loader, first, second in _epochs(recording):
-        if _is_start(loader, first, second):
+    for loader, first, second in _first_two_epochs(recording):
+        if _mainly_waits_for_start(loader, first, second):
             yield _problem(
                 loader,
                 "Every epoch waits for its worker processes to start.",
@@ -31,14 +31,14 @@ def check(recording: Recording) -> Iterator[Problem]:
                 "Keep the workers: persistent_workers=True.",
             )
         elif _waits_for_samples(recording, loader, first, second):
-            yield from _slow_reading(recording, loader, first, second)
+            yield from _slow_reading_problem(recording, loader, first, second)
 
 
 def loaders_needing_workers(recording: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass]]:
     """Yield each loader that may need more workers, with its second training epoch."""
-    for loader, first, second in _epochs(recording) if recording.has_own_data else ():
+    for loader, first, second in _first_two_epochs(recording) if recording.has_own_data else ():
         if (
-            not _is_start(loader, first, second)
+            not _mainly_waits_for_start(loader, first, second)
             and _waits_for_samples(recording, loader, first, second)
             and not is_in_memory(recording, loader, first)
             and (not loader.num_workers or _busy_share(recording, loader, second) >= _BUSY)
@@ -46,15 +46,15 @@ def loaders_needing_workers(recording: Recording) -> Iterator[tuple[LoaderInfo, 
             yield loader, second
 
 
-def _epochs(seen: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass, LoaderPass]]:
+def _first_two_epochs(seen: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass, LoaderPass]]:
     """Yield each loader with its first two training epochs, if these have at least 20 batches."""
-    for series in seen.series():
+    for series in seen.group_passes():
         epochs = [(loader, one) for loader, one in series if one.trains and len(one.sizes) >= _LEAST_BATCHES]
         if len(epochs) > 1:
             yield *epochs[0], epochs[1][1]
 
 
-def _is_start(loader: LoaderInfo, *epochs: LoaderPass) -> bool:
+def _mainly_waits_for_start(loader: LoaderInfo, *epochs: LoaderPass) -> bool:
     return bool(loader.num_workers) and not loader.persistent_workers and all(map(_waits_for_start, epochs))
 
 
@@ -72,7 +72,7 @@ def _busy_share(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> float:
     return sum(task.seconds for task in seen.tasks_of(one)) / (loader.num_workers * one.seconds)
 
 
-def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: LoaderPass) -> Iterator[Problem]:
+def _slow_reading_problem(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: LoaderPass) -> Iterator[Problem]:
     waited = f"The training waited {sum(one.waits_s):.1f} of {one.seconds:.1f} s for {loader}"
     if is_in_memory(seen, loader, first):
         yield _problem(
@@ -88,7 +88,7 @@ def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: L
             loader,
             "Training waits for samples, because the training process reads them itself.",
             f"{waited}, which has no workers; the process may use {pluralize(seen.cpus, 'CPU')}.",
-            _measured(seen, loader)
+            _fix_from_measurement(seen, loader)
             or "Read in worker processes: set num_workers. `chirp-migrate tune` measures which number is best.",
         )
         return
@@ -104,11 +104,11 @@ def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: L
         loader,
         "Training waits for samples, although all workers read all the time.",
         f"{waited}, and its {pluralize(loader.num_workers, 'worker')} read {100 * busy:.0f} % of the time.",
-        _measured(seen, loader) or f"Use {more}{_LESS_WORK}",
+        _fix_from_measurement(seen, loader) or f"Use {more}{_LESS_WORK}",
     )
 
 
-def _measured(seen: Recording, loader: LoaderInfo) -> str:
+def _fix_from_measurement(seen: Recording, loader: LoaderInfo) -> str:
     """Return a fix with the best measured number of workers; an empty string if it was not measured."""
     tuned = seen.tuned
     if tuned is None or tuned.loader != loader.number:

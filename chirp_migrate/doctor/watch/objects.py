@@ -39,7 +39,7 @@ _LONGEST_TEXT = 80
 _MANY_OBJECTS, _MANY_BYTES, _MOST_VALUES = 10_000, 8 * 2**20, 4_096
 _MOST_COUNTED = 20_000
 _PLAIN = (int, float, bool, str)
-#: Names that code uses to read attributes whose names it computes.
+#: Functions and attributes with which code reads an attribute whose name is a value, such as ``getattr(self, name)``.
 _READ_ANY = frozenset({"getattr", "vars", "__dict__", "attrgetter"})
 _OTHERS_CODE = frozenset({"torch", *sys.stdlib_module_names})
 _CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
@@ -59,7 +59,7 @@ def attributes_with_paths(root: Any, root_name: str = "dataset") -> Iterator[tup
             left -= 1
             if left == 0:
                 return
-            for inner, child in _children(path, value):
+            for inner, child in _child_objects(path, value):
                 if isinstance(child, (int, float, str, bytes, bool, type(None))) or id(child) not in seen:
                     seen.add(id(child))
                     below.append((inner, child))
@@ -78,14 +78,16 @@ def generator_states(dataset: Any) -> dict[str, str]:
     numpy_state: Any = np.random.get_state(legacy=False)
     states = {
         "random": str(hash(random.getstate()[1])),
-        "numpy.random": _short(repr(numpy_state["state"]["pos"]).encode() + numpy_state["state"]["key"].tobytes()),
-        "torch": _short(torch.get_rng_state().numpy().tobytes()),
+        "numpy.random": _short_hash(repr(numpy_state["state"]["pos"]).encode() + numpy_state["state"]["key"].tobytes()),
+        "torch": _short_hash(torch.get_rng_state().numpy().tobytes()),
     }
     for path, value in attributes_with_paths(dataset):
         if isinstance(value, _GENERATORS) and not isinstance(value, random.SystemRandom):
             state = generator_state(value)
-            content = state.numpy().tobytes() if isinstance(state, torch.Tensor) else repr(_plain(state)).encode()
-            states[path] = _short(content)
+            content = (
+                state.numpy().tobytes() if isinstance(state, torch.Tensor) else repr(_arrays_as_lists(state)).encode()
+            )
+            states[path] = _short_hash(content)
     return states
 
 
@@ -93,7 +95,7 @@ def container_lengths(dataset: Any) -> dict[str, int]:
     """Return attribute path → length of each container in the dataset, and of each ``lru_cache`` of its methods.
 
     The length of a short list does not include its None entries. The result omits queues of limited length. The result
-    also omits containers of open files, archives and connections, because each process must open its own.
+    also omits containers of open files, archives and connections, because each process must open its own files.
     """
     found: dict[str, int] = {}
     for path, value in attributes_with_paths(dataset):
@@ -143,7 +145,7 @@ def _object_bytes(value: Any) -> int:
 def bytes_of_tensors(dataset: Any) -> int:
     """Return the bytes of the tensors, arrays and pandas tables in a dataset.
 
-    All entries of a list count as large as the first.
+    Every entry of a container counts as many bytes as the first entry.
     """
     found = 0
     for path, value in attributes_with_paths(dataset):
@@ -153,13 +155,13 @@ def bytes_of_tensors(dataset: Any) -> int:
             found += int(np.sum(value.memory_usage()))
         elif type(value) in (*_CONTAINERS, tuple) and value:
             first = next(iter(value.values() if isinstance(value, dict) else value))
-            found += sum(one.nbytes for one in _parts(first) if isinstance(one, (torch.Tensor, np.ndarray))) * len(
-                value
-            )
+            found += sum(
+                one.nbytes for one in _parts_of_sample(first) if isinstance(one, (torch.Tensor, np.ndarray))
+            ) * len(value)
     return found
 
 
-def _parts(sample: Any) -> tuple[Any, ...]:
+def _parts_of_sample(sample: Any) -> tuple[Any, ...]:
     return tuple(sample) if type(sample) in (list, tuple) else (sample,)
 
 
@@ -178,8 +180,8 @@ def plain_values(dataset: Any) -> dict[str, str]:
     """Return attribute path → text of the value, for the plain values that the dataset stores and that its code reads.
 
     Plain values are numbers, bools and short strings. For small lists, arrays and tensors, the text is the length and a
-    hash. An attribute counts as read if code of the dataset, or of an object in it, loads an attribute of this name, or
-    computes names of attributes.
+    hash. An attribute counts as read if code of the dataset, or of an object in the dataset, loads an attribute of this
+    name, or computes names of attributes.
     """
     held = dict(attributes_with_paths(dataset))
     readers: set[Any] = {one if isinstance(one, FunctionType) else type(one) for one in held.values()}
@@ -197,10 +199,12 @@ def plain_values(dataset: Any) -> dict[str, str]:
 def _names_read(reader: Any) -> frozenset[str]:
     """Return the names of the attributes that a function, or the methods of a class, read."""
     if isinstance(reader, FunctionType):
-        return frozenset(_loaded(reader.__code__))
+        return frozenset(_loaded_attributes(reader.__code__))
     kinds = [one for one in reader.__mro__ if not is_library_class(one)]
     functions = [_function_of(one) for kind in kinds for one in vars(kind).values()]
-    return frozenset(name for one in functions if isinstance(one, FunctionType) for name in _loaded(one.__code__))
+    return frozenset(
+        name for one in functions if isinstance(one, FunctionType) for name in _loaded_attributes(one.__code__)
+    )
 
 
 def is_library_class(cls: type) -> bool:
@@ -222,7 +226,7 @@ def _function_of(member: Any) -> Any:
     return member
 
 
-def _loaded(code: CodeType) -> Iterator[str]:
+def _loaded_attributes(code: CodeType) -> Iterator[str]:
     for instruction in get_instructions(code):
         if instruction.opname.startswith("LOAD_") and isinstance(instruction.argval, str):
             is_attribute = "ATTR" in instruction.opname or "METHOD" in instruction.opname
@@ -230,22 +234,22 @@ def _loaded(code: CodeType) -> Iterator[str]:
                 yield instruction.argval
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _loaded(constant)
+            yield from _loaded_attributes(constant)
 
 
 def _value_text(value: Any) -> str | None:
     if type(value) in _PLAIN:
         return text if len(text := repr(value)) <= _LONGEST_TEXT else None
     if type(value) in (list, tuple) and 0 < len(value) <= _MOST_VALUES and all(type(one) in _PLAIN for one in value):
-        return f"{len(value)} values (hash {_short(repr(value).encode())[:6]})"
+        return f"{len(value)} values (hash {_short_hash(repr(value).encode())[:6]})"
     if type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided:
         value = value.detach().numpy() if value.dtype is not torch.bfloat16 else value
     if type(value) is np.ndarray and not value.dtype.hasobject and 0 < value.size <= _MOST_VALUES:
-        return f"{value.size} values (hash {_short(value.tobytes())[:6]})"
+        return f"{value.size} values (hash {_short_hash(value.tobytes())[:6]})"
     return None
 
 
-def _children(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _child_objects(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     if type(value) in (dict, OrderedDict, defaultdict):
         yield from ((f"{path}[{key!r}]", one) for key, one in islice(value.items(), _MOST_ITEMS) if _is_key(key))
     elif type(value) in (list, tuple):
@@ -260,12 +264,12 @@ def _is_key(key: Any) -> bool:
     return type(key) in (int, str)
 
 
-def _plain(state: Any) -> Any:
+def _arrays_as_lists(state: Any) -> Any:
     """Convert the arrays in a generator's state to lists, because ``repr`` shortens long arrays."""
     if isinstance(state, dict):
-        return {key: _plain(value) for key, value in state.items()}
+        return {key: _arrays_as_lists(value) for key, value in state.items()}
     return state.tolist() if isinstance(state, np.ndarray) else state
 
 
-def _short(content: bytes) -> str:
+def _short_hash(content: bytes) -> str:
     return str(Hash(content).hexdigest())[:16]

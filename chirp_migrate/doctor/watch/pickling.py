@@ -48,15 +48,15 @@ def unpicklable_parts(loader: Any, places: LineFinder) -> Iterator[UnpicklablePa
 
 
 def pickled_bytes(loader: Any) -> int:
-    """Return the number of bytes that are pickled when a worker starts, without tensors, because these are shared."""
-    counter = _Counter()
+    """Return the number of bytes that are pickled when a worker starts, without tensors, which workers share."""
+    counter = _ByteCounter()
     with as_if_starting_a_process():
         for name in _PARTS:
             counter.dump(getattr(loader, name, None))
     return counter.arrays + counter.pickled
 
 
-class _Counter(ForkingPickler):
+class _ByteCounter(ForkingPickler):
     """A pickler that counts the bytes of the pickle and stores nothing."""
 
     def __init__(self) -> None:
@@ -77,20 +77,24 @@ class _Counter(ForkingPickler):
 
 
 def _first_failure(part: Any, name: str, error: Exception, places: LineFinder) -> UnpicklablePart:
-    tracer = _Tracer()
+    tracer = _TracingPickler()
     try:
         with as_if_starting_a_process():
             tracer.dump(part)
     except Exception as again:
         error = again
     chain = tracer.begun or [part]
-    path = name + "".join(_step(tracer.begun[:number], child) for number, (_, child) in enumerate(pairwise(chain), 1))
+    path = name + "".join(
+        _path_step(tracer.begun[:number], child) for number, (_, child) in enumerate(pairwise(chain), 1)
+    )
     failed = chain[-1]
     text = _ADDRESS.sub("", " ".join(f"{type(error).__name__}: {error}".split()))
-    return UnpicklablePart(path, _kind(failed), places.of_definition(_definition(failed)), text[:_LONGEST_TEXT])
+    return UnpicklablePart(
+        path, _describe_kind(failed), places.line_of_definition(_defining_object(failed)), text[:_LONGEST_TEXT]
+    )
 
 
-class _Tracer(pickle._Pickler):
+class _TracingPickler(pickle._Pickler):
     """A pickler with a list of the objects that it has begun and not finished, outermost first."""
 
     def __init__(self) -> None:
@@ -105,11 +109,11 @@ class _Tracer(pickle._Pickler):
         self.begun.pop()
 
     def persistent_id(self, value: Any) -> Any:
-        """Return an id for arrays and tensors, because these are large and always pickle."""
+        """Return an id for arrays and tensors, which are large and can always be pickled."""
         return id(value) if is_plain_data(value) else None
 
 
-def _step(above: list[Any], child: Any) -> str:
+def _path_step(above: list[Any], child: Any) -> str:
     """Return the step of the attribute path from the last object of ``above`` to ``child``, such as ``.name``.
 
     The step is empty if ``pickle`` created the object, so that it is not part of the user's data.
@@ -126,7 +130,7 @@ def _step(above: list[Any], child: Any) -> str:
         return f".{key}" if is_state else f"[{key!r}]"
     if type(parent) is tuple:  # arguments of a constructor, from __reduce__
         if isinstance(owner, partial):
-            return _of_partial(owner, child)
+            return _path_step_in_partial(owner, child)
         if isinstance(owner, defaultdict):
             return ".default_factory" if owner.default_factory is child else ""
         if isinstance(owner, MethodType):
@@ -137,13 +141,13 @@ def _step(above: list[Any], child: Any) -> str:
 
 
 def _is_made_by_pickle(parent: Any, owner: Any) -> bool:
-    """Return whether ``__reduce__`` of ``owner`` created the tuple ``parent``, so that it is not the user's data."""
+    """Return whether ``pickle`` created the tuple ``parent`` for ``owner``, so that users did not create the tuple."""
     if owner is None or isinstance(owner, (list, tuple)):
         return False
     return not (isinstance(owner, dict) and any(one is parent for one in owner.values()))
 
 
-def _of_partial(owner: partial[Any], child: Any) -> str:
+def _path_step_in_partial(owner: partial[Any], child: Any) -> str:
     if owner.func is child:
         return ".func"
     if child is owner.args or child is owner.keywords:
@@ -151,11 +155,11 @@ def _of_partial(owner: partial[Any], child: Any) -> str:
     return next((f".args[{number}]" for number, one in enumerate(owner.args) if one is child), "")
 
 
-def _definition(failed: Any) -> Any:
+def _defining_object(failed: Any) -> Any:
     return failed if isinstance(failed, (FunctionType, type)) else type(failed)
 
 
-def _kind(failed: Any) -> str:
+def _describe_kind(failed: Any) -> str:
     if isinstance(failed, FunctionType):
         if failed.__name__ == "<lambda>":
             return "lambda"

@@ -24,7 +24,7 @@ class LineFinder:
     def __init__(self, tree: Path) -> None:
         self._tree = tree
 
-    def of_caller(self) -> CodeLine:
+    def line_of_caller(self) -> CodeLine:
         """Return the innermost line of the user's code on the call stack; an empty place if there is none."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
@@ -34,7 +34,7 @@ class LineFinder:
             frame = frame.f_back
         return CodeLine()
 
-    def of_unguarded_main(self) -> CodeLine:
+    def line_of_unguarded_main(self) -> CodeLine:
         """Return the line of the main script on the call stack, if the line runs again in workers that import it.
 
         A line under an ``if`` does not count, because the ``if`` may guard it. ``__main__.py`` of a package does not
@@ -49,8 +49,8 @@ class LineFinder:
             frame = frame.f_back
         return CodeLine()
 
-    def of_definition(self, value: Any) -> CodeLine:
-        """Return the line that defines a function or class; an empty place if it is not the user's code."""
+    def line_of_definition(self, value: Any) -> CodeLine:
+        """Return the line that defines a function or class; an empty place if the line is not in the user's code."""
         if isinstance(value, FunctionType):
             return self._place(value.__code__.co_filename, value.__code__.co_firstlineno)
         if not isinstance(value, type):

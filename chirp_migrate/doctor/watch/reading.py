@@ -31,7 +31,7 @@ _MOST_TASKS = 400
 _EACH_OF_FIRST, _EVERY = 4, 8
 """Worker processes measure containers and threads after each of the first 4 batches, then after every 8th batch."""
 _WAIT_FOR_MEMORY = 25
-"""After a memory measurement, the next has to wait for this many times the CPU time of the measurement."""
+"""The next memory measurement waits for this many times the CPU time of the previous measurement."""
 _BUSY_S = 0.03
 """A thread counts as busy if it uses at least this many CPU seconds after the first batch; idle threads use less."""
 
@@ -72,13 +72,13 @@ class _Fetcher:
         self._fetcher, self._dataset = fetcher, dataset
         self._run, self._write, self._every = sink
         self._begun, self._count = False, 0
-        self._memory: _Memory | None = None
+        self._memory: _MemoryMeter | None = None
         self._results: FunctionResultRecorder | None = None
         self._thread_times: dict[int, float] | None = None
 
     def fetch(self, requested: Any) -> Any:
         """Read one batch with PyTorch's fetcher, and record it."""
-        if not self._begun:  # record generators now, because the sampler may use them before
+        if not self._begun:  # not earlier, because the sampler may use the generators first
             self._begun, run, dataset = True, self._run, self._dataset
             with suppress(Exception):  # an object that cannot be inspected is not recorded
                 run.generators, run.sizes, run.values = (
@@ -87,7 +87,7 @@ class _Fetcher:
                     plain_values(dataset),
                 )
                 if run.worker >= 0 and large_containers(dataset):
-                    self._memory = _Memory()
+                    self._memory = _MemoryMeter()
                 self._results = FunctionResultRecorder(dataset, self._every)
             self._write(run)
         began = time.perf_counter()
@@ -103,7 +103,7 @@ class _Fetcher:
             with suppress(Exception):  # a batch that cannot be described is not recorded
                 task = describe_batch(requested, batch, hash_every=self._every)
                 task.seconds = seconds
-                task.results = {} if self._results is None else self._results.taken()
+                task.results = {} if self._results is None else self._results.last_calls()
                 if self._count <= _TASKS_WITH_GENERATORS:
                     task.generators = generator_states(self._dataset)
                 if self._count <= _EACH_OF_FIRST or self._count % _EVERY == 0:
@@ -111,7 +111,7 @@ class _Fetcher:
                     if self._run.worker >= 0:
                         task.native_threads = self._busy_threads()
                 if self._memory is not None:
-                    task.memory = self._memory.measured()
+                    task.memory = self._memory.measure()
                 self._write(task)
         return batch
 
@@ -126,14 +126,14 @@ class _Fetcher:
         return getattr(self._fetcher, name)
 
 
-class _Memory:
+class _MemoryMeter:
     """Measures the memory that this process does not share, so rarely that measuring takes little time."""
 
     def __init__(self) -> None:
         self._next = 0.0
 
-    def measured(self) -> int:
-        """Return the bytes of unshared memory; 0 if it is too early to measure again, or if they are not known."""
+    def measure(self) -> int:
+        """Return the bytes of unshared memory; 0 if it is too early to measure again, or if measuring fails."""
         if time.perf_counter() < self._next:
             return 0
         began, found = time.thread_time(), 0

@@ -65,7 +65,7 @@ class FunctionResultRecorder:
         self._begun: dict[CodeType, list[float]] = {}
         self._taken: dict[str, DatasetFunctionCalls] = {}
         if sys.version_info >= (3, 12) and self._names:
-            _install(self._names)
+            _monitor_calls(self._names)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -77,7 +77,7 @@ class FunctionResultRecorder:
         finally:
             _of_thread.watch = None
 
-    def taken(self) -> dict[str, DatasetFunctionCalls]:
+    def last_calls(self) -> dict[str, DatasetFunctionCalls]:
         """Return name of a function → its calls in the last context of :meth:`watching`."""
         return self._taken
 
@@ -103,10 +103,10 @@ class FunctionResultRecorder:
             one.seconds += seconds
         if self._every and all_of_it.calls % self._every == 0 and all_of_it.mean_s >= _LEAST_S:
             with suppress(Exception):  # a return value that cannot be read is not recorded
-                of_batch.bytes = _add(of_batch.hashes, value) or of_batch.bytes
+                of_batch.bytes = _append_hash(of_batch.hashes, value) or of_batch.bytes
 
 
-def _add(hashes: list[str], value: Any) -> int:
+def _append_hash(hashes: list[str], value: Any) -> int:
     """Append a hash of the tensors, arrays and images in ``value`` to ``hashes``; return the number of their bytes."""
     whole, size = Hash(), 0
     for leaf in leaves_by_position(value).values():
@@ -130,7 +130,7 @@ def _is_decoded_image(leaf: Any) -> bool:
 if sys.version_info >= (3, 12):
     from sys import monitoring
 
-    def _install(codes: dict[CodeType, str]) -> None:
+    def _monitor_calls(codes: dict[CodeType, str]) -> None:
         """Let the interpreter report the calls of these functions, unless another program uses the same tool id."""
         if monitoring.get_tool(_TOOL) is None:
             monitoring.use_tool_id(_TOOL, __name__)

@@ -25,8 +25,8 @@ def describe_batch(requested: Any, batch: Any, *, hash_every: int) -> BatchRecor
     Args:
         requested: the indices of the samples, from the sampler; one index if the loader does not batch.
         batch: the batch that the process read.
-        hash_every: 1 to hash all samples and to sum their values, which is slow; N > 1 to hash the samples whose index
-            is a multiple of N; 0 to hash no samples.
+        hash_every: 1 to hash all samples and to sum their values (slow); N > 1 to hash the samples whose index is a
+            multiple of N; 0 to hash no samples.
     """
     is_batch = isinstance(requested, (list, tuple))
     indices = _whole_numbers(requested if is_batch else [requested])
@@ -85,20 +85,20 @@ def bytes_of_doubles(batch: Any) -> dict[str, int]:
 
 def bytes_to_move(batch: Any) -> dict[str, int]:
     """Return position in the batch → bytes, for each tensor of 1 MiB or more in CPU memory."""
-    return {place: leaf.nbytes for place, leaf in _large(batch).items()}
+    return {place: leaf.nbytes for place, leaf in _large_cpu_tensors(batch).items()}
 
 
 def is_pinned(batch: Any) -> bool:
     """Return whether all tensors of 1 MiB or more in CPU memory are pinned."""
-    return all(leaf.is_pinned() for leaf in _large(batch).values())
+    return all(leaf.is_pinned() for leaf in _large_cpu_tensors(batch).values())
 
 
 def noncontiguous_tensors(batch: Any) -> list[str]:
     """Return the positions of tensors of 1 MiB or more in CPU memory that are not contiguous and not channels_last."""
-    return [place for place, leaf in _large(batch).items() if not _is_in_order(leaf)]
+    return [place for place, leaf in _large_cpu_tensors(batch).items() if not _is_in_order(leaf)]
 
 
-def _large(batch: Any) -> dict[str, torch.Tensor]:
+def _large_cpu_tensors(batch: Any) -> dict[str, torch.Tensor]:
     return {
         place: leaf
         for place, leaf in leaves_by_position(batch).items()

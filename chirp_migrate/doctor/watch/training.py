@@ -61,9 +61,9 @@ from chirp_migrate.doctor.watch.samples import (
     is_pinned,
     noncontiguous_tensors,
 )
+from chirp_migrate.training.watch.epoch_detector import EpochDetector, watching_backward
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.lightning import validate_after
-from chirp_migrate.training.watch.pacing import Pacing, watching_backward
 from chirp_migrate.training.watch.samples import leaves_by_position
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import batch_samples
@@ -109,8 +109,8 @@ def record_training(
         Exception: any error of the call.
     """
     folder = Path(tempfile.mkdtemp(dir=folder))  # workers of a failed call may still write to its folder
-    watch = _Watch(recording, LineFinder(tree), folder, seconds)
-    recording.label, recording.cpus, recording.most_handles = label, usable_cpus(), _most_handles()
+    watch = _TrainingWatch(recording, LineFinder(tree), folder, seconds)
+    recording.label, recording.cpus, recording.most_handles = label, usable_cpus(), _file_descriptor_limit()
     began = time.perf_counter()
     try:
         with watch.watching(), suppress(_SeenEnough):
@@ -123,11 +123,11 @@ def record_training(
     return loaders
 
 
-class _Watch(Interception):
+class _TrainingWatch(Interception):
     def __init__(self, recording: Recording, places: LineFinder, folder: Path, seconds: float) -> None:
         super().__init__(self._pass)
         self._recording, self._places, self._folder = recording, places, folder
-        self._pacing = Pacing()
+        self._pacing = EpochDetector()
         self._pass_s = seconds * _SHARE_OF_PASS
         self._until = time.perf_counter() + seconds
         self._built: WeakKeyDictionary[Any, CodeLine] = WeakKeyDictionary()
@@ -149,11 +149,11 @@ class _Watch(Interception):
         with ExitStack() as stack:
             stack.enter_context(self)
             stack.enter_context(self._samplers)
-            stack.enter_context(record_fetchers(self._sink))
-            stack.enter_context(_replaced(DataLoader, "__init__", self._noting_place))
+            stack.enter_context(record_fetchers(self._make_receiver))
+            stack.enter_context(_replacing_attribute(DataLoader, "__init__", self._recording_line))
             stack.enter_context(self._pacing)
-            stack.enter_context(watching_backward(self._see_backward))
-            hook = torch.nn.modules.module.register_module_forward_pre_hook(self._see_module)
+            stack.enter_context(watching_backward(self._record_backward))
+            hook = torch.nn.modules.module.register_module_forward_pre_hook(self._record_module_call)
             stack.callback(hook.remove)
             yield
 
@@ -167,13 +167,13 @@ class _Watch(Interception):
         return loaders
 
     def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        # If an epoch begins with evaluating the previous one, the recording ends at the next call of ``backward``.
+        # If an epoch begins with an evaluation of the last epoch, the recording ends at the next call of ``backward``.
         if self._pacing.begins_epoch(loader) and self._pacing.is_over(_EPOCHS) and not self._pacing.evaluates:
             self._end()
         self._end_if_late()
         with restored_generators():
-            info = self._info(loader)
-        is_third = torch.is_grad_enabled() and self._trained_at(info.place) >= _EPOCHS
+            info = self._loader_info(loader)
+        is_third = torch.is_grad_enabled() and self._count_training_passes(info.place) >= _EPOCHS
         if not self._pacing.later and is_third:  # the training builds a new dataset for each epoch
             self._end()
         one = LoaderPass(len(self._recording.passes), info.number)
@@ -215,7 +215,7 @@ class _Watch(Interception):
                 one.doubles, one.moved = bytes_of_doubles(batch), bytes_to_move(batch)
                 one.is_pinned, one.strided = is_pinned(batch), noncontiguous_tensors(batch)
             if info.num_workers:
-                one.handles.append(_handles(self._process))
+                one.handles.append(_count_file_descriptors(self._process))
             for path, descriptor in files.items():
                 with suppress(OSError):  # the file was closed
                     one.positions.setdefault(path, []).append(os.lseek(descriptor, 0, os.SEEK_CUR))
@@ -225,21 +225,21 @@ class _Watch(Interception):
         self._beginning = one
         is_validation = not torch.is_grad_enabled()
         later = 1 if is_validation else 0 if info.is_stream else max(2, info.samples // _COMPARED)
-        self._every = later if self._trained_at(info.place) else 1
+        self._every = later if self._count_training_passes(info.place) else 1
         loop = RecordingWorkerLoop(str(self._folder), one.number, (self._every, later))
         self._samplers.cover_new_classes()
         self._drawn.pop(id(loader), None)
         self._is_fetched, self._loading = False, loader
         try:
-            with _replaced(worker, "_worker_loop", lambda _: loop):
+            with _replacing_attribute(worker, "_worker_loop", lambda _: loop):
                 iterator = start()
         finally:
             self._beginning = self._loading = None
         if not (self._is_fetched or isinstance(iterator, MultiProcessingIterator)):
-            record = self._recorder(loader, one)
+            record = self._make_recorder(loader, one)
         return PassingIterator(self, loader, iterator, around)
 
-    def _recorder(self, loader: Any, one: LoaderPass) -> Callable[[Any], None]:
+    def _make_recorder(self, loader: Any, one: LoaderPass) -> Callable[[Any], None]:
         """Return a function that records the batches of a loader that reads without PyTorch's fetcher."""
         run, every = FetcherRun(IN_TRAINING_PROCESS, one.number, 0), self._every
         self._recording.runs.append(run)
@@ -279,7 +279,7 @@ class _Watch(Interception):
         if threading.current_thread() is threading.main_thread():
             raise _SeenEnough
 
-    def _sink(self, _dataset: Any) -> RecordReceiver | None:
+    def _make_receiver(self, _dataset: Any) -> RecordReceiver | None:
         """Return the receiver for the recording of a fetcher that this process creates at the beginning of a pass."""
         if self._beginning is None:
             return None
@@ -297,7 +297,7 @@ class _Watch(Interception):
 
         return RecordReceiver(run, write, self._every)
 
-    def _info(self, loader: Any) -> LoaderInfo:
+    def _loader_info(self, loader: Any) -> LoaderInfo:
         number = next((n for n, one in enumerate(self._loaders) if one is loader), None)
         if number is not None:
             return self._recording.loaders[number]
@@ -306,10 +306,10 @@ class _Watch(Interception):
             number=len(self._loaders),
             place=self._place(loader),
             dataset=type(dataset).__name__,
-            dataset_place=self._places.of_definition(type(dataset)),
-            dataset_ids=[_number(one, self._datasets) for one in inner_datasets(dataset)],
+            dataset_place=self._places.line_of_definition(type(dataset)),
+            dataset_ids=[_index_of(one, self._datasets) for one in inner_datasets(dataset)],
             is_stream=isinstance(dataset, IterableDataset),
-            samples=_length(dataset),
+            samples=_dataset_length(dataset),
             batch_size=loader.batch_size,
             num_workers=loader.num_workers,
             persistent_workers=bool(loader.persistent_workers),
@@ -321,13 +321,13 @@ class _Watch(Interception):
             held_bytes=bytes_of_tensors(dataset),
             objects=large_containers(dataset),
             functions={
-                one.__qualname__: self._places.of_definition(one) for one in functions_by_code(dataset).values()
+                one.__qualname__: self._places.line_of_definition(one) for one in functions_by_code(dataset).values()
             },
         )
         if loader.num_workers:
             info.unpicklable = list(unpicklable_parts(loader, self._places))
             if info.start_method != "fork" and not info.unpicklable:
-                info.unguarded = self._places.of_unguarded_main()
+                info.unguarded = self._places.line_of_unguarded_main()
                 with suppress(Exception):  # __getstate__ of the user's class may work only once
                     info.sent_bytes = pickled_bytes(loader)
         self._loaders.append(loader)
@@ -335,32 +335,32 @@ class _Watch(Interception):
         return info
 
     def _place(self, loader: Any) -> CodeLine:
-        """Return the line that built a loader; if it is not known, the line that iterates over the loader."""
+        """Return the line that built a loader; if the line is not known, the line that iterates over the loader."""
         with suppress(TypeError, KeyError):
             return self._built[loader]
-        return self._places.of_caller()
+        return self._places.line_of_caller()
 
-    def _trained_at(self, place: CodeLine) -> int:
+    def _count_training_passes(self, place: CodeLine) -> int:
         """Return the number of training passes over loaders that the line ``place`` built."""
         loaders = self._recording.loaders
         return sum(one.trains and loaders[one.loader].place == place for one in self._recording.passes)
 
-    def _noting_place(self, original: Callable[..., None]) -> Callable[..., None]:
+    def _recording_line(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(loader: Any, *arguments: Any, **named: Any) -> None:
             with suppress(TypeError):  # a subclass may be unhashable
-                self._built[loader] = self._places.of_caller()
+                self._built[loader] = self._places.line_of_caller()
             original(loader, *arguments, **named)
 
         return __init__
 
-    def _see_backward(self) -> None:
+    def _record_backward(self) -> None:
         if self._pacing.is_over(_EPOCHS):
             self._end()
         if self._current is not None:
             self._current.backwards += 1
 
-    def _see_module(self, module: torch.nn.Module, arguments: Any) -> None:
+    def _record_module_call(self, module: torch.nn.Module, arguments: Any) -> None:
         if self._is_over:
             raise _SeenEnough
         one = self._current
@@ -371,13 +371,13 @@ class _Watch(Interception):
         else:
             one.forwards_without += 1
         if one.model < 0:
-            one.model = _number(module, self._models)
+            one.model = _index_of(module, self._models)
         if not one.parameters:
             first = next(module.parameters(recurse=False), None)
             if first is not None:
                 one.parameters, one.device = str(first.dtype), first.device.type
         if isinstance(module, (RNNBase, RNNCellBase)) and len(one.sizes) <= _BATCHES_WITH_STATE:
-            self._see_state(one, module, arguments)
+            self._record_initial_state(one, module, arguments)
         if not module.training or not isinstance(module, _BatchNorm) or not arguments:
             return
         kind = type(module).__name__
@@ -387,7 +387,7 @@ class _Watch(Interception):
         if isinstance(given, torch.Tensor) and given.shape[0] == 1 and one.sizes[-1] == 1:
             calls.with_one_sample += 1
 
-    def _see_state(self, one: LoaderPass, module: torch.nn.Module, arguments: Any) -> None:
+    def _record_initial_state(self, one: LoaderPass, module: torch.nn.Module, arguments: Any) -> None:
         """Record whether the first call of a recurrent module for a batch has an initial state that is not zero."""
         batch = one.number, len(one.sizes)
         begins = self._begins_with_state.setdefault(id(module), {})
@@ -398,7 +398,7 @@ class _Watch(Interception):
 
 
 @contextmanager
-def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+def _replacing_attribute(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
     original = vars(owner)[name]
     setattr(owner, name, make(original))
     try:
@@ -407,7 +407,7 @@ def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[Non
         setattr(owner, name, original)
 
 
-def _number(one: Any, known: list[Any]) -> int:
+def _index_of(one: Any, known: list[Any]) -> int:
     """Return the position of an object in a list of known objects; append the object if it is new."""
     number = next((number for number, other in enumerate(known) if other is one), len(known))
     if number == len(known):
@@ -415,21 +415,21 @@ def _number(one: Any, known: list[Any]) -> int:
     return number
 
 
-def _length(dataset: Any) -> int:
+def _dataset_length(dataset: Any) -> int:
     try:
         return len(dataset)
     except (TypeError, NotImplementedError):
         return -1
 
 
-def _handles(process: psutil.Process) -> int:
+def _count_file_descriptors(process: psutil.Process) -> int:
     """Return the number of open file descriptors of a process; 0 if the system does not count them."""
     with suppress(psutil.Error, OSError, AttributeError):
         return int(process.num_fds())
     return 0
 
 
-def _most_handles() -> int:
+def _file_descriptor_limit() -> int:
     """Return the largest number of file descriptors that this process may open; 0 if it is not known."""
     try:
         import resource

@@ -13,11 +13,11 @@ __all__ = ["workflow_commands"]
 
 
 def workflow_commands(check: CheckReport, *, verbose: bool = False) -> Iterator[str]:
-    """Yield a workflow command for each finding, and for each file that could not be handled.
+    """Yield a workflow command for each finding, and for each skipped file.
 
-    Findings of rules that find bugs are warnings, and other findings are notices. Files that could not be handled are
-    errors. Paths are relative to the top of the git repository. For a notebook, the line number is the number of the
-    line of its JSON at which the code of the cell begins.
+    Findings of rules that find bugs are warnings, and other findings are notices. Skipped files are errors. Paths are
+    relative to the top of the git repository. For a notebook, the line number counts lines of the JSON text, and is the
+    line at which the code of the cell begins.
 
     Args:
         check: the result of ``check``.

@@ -34,8 +34,8 @@ _Json = dict[str, Any]
 def sarif(check: CheckReport) -> _Json:
     """Return the SARIF document of all findings that need a change.
 
-    Findings of rules that find bugs have the level ``warning``, and other findings ``note``. Files that could not be
-    handled are notifications with the level ``error``.
+    Findings of rules that find bugs have the level ``warning``, and other findings have the level ``note``. Skipped
+    files are notifications with the level ``error``.
 
     Raises:
         UsageProblem: a file changed while it was checked.
@@ -136,7 +136,10 @@ class _Run:
         style = ImportStyle(self._check.plan.root, self._check.plan.is_vendored)
         for file in self._check.plan.files:
             for number, replacements in line_fixes(file, style).items():
-                change = {"artifactLocation": self._location(file.path), "replacements": [*map(_replace, replacements)]}
+                change = {
+                    "artifactLocation": self._location(file.path),
+                    "replacements": [*map(_replacement, replacements)],
+                }
                 described = _message(_describe_fix(members[file.path, number]))
                 found[file.path, number] = {"description": described, "artifactChanges": [change]}
         return found
@@ -163,13 +166,13 @@ def _region(region: FileRegion) -> _Json:
     return content
 
 
-def _replace(one: ReplacementEntry) -> _Json:
+def _replacement(one: ReplacementEntry) -> _Json:
     deleted = dict(zip(("startLine", "startColumn", "endLine", "endColumn"), (*one.start, *one.end), strict=True))
     return {"deletedRegion": deleted, **({"insertedContent": {"text": one.text}} if one.text else {})}
 
 
 def _describe_fix(findings: Sequence[Finding]) -> str:
-    """Return a description of the fix that one hunk makes; ``findings`` are the findings that it rewrites."""
+    """Return a description of the fix of one hunk; ``findings`` are the findings that the hunk rewrites."""
     places = ", ".join(f"{finding.rule} ({finding.name}) in line {finding.line}" for finding in findings)
     return f"Rewrite {places}."
 

@@ -1,7 +1,7 @@
 """Draw plots as inline SVG in the colours of the page. Tables on the page contain the same values.
 
-Text in a plot is large enough for a phone. The colours are in the style sheet of the page, because its content security
-policy forbids styles in elements.
+Text in a plot is large enough for a phone. The colours are in the style sheet of the page, because the content security
+policy of the page forbids styles in elements.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def times_plot(report: VerifyReport) -> list[Plot]:
         shown.append(Markup('<text y="{}">{}</text>').format(y + 10, name))
         shown.append(Markup('<text x="{}" y="{}" text-anchor="end">{} s</text>').format(_WIDTH, y + 10, medians))
         shown.append(Markup('<svg y="{}" height="{}">{}</svg>').format(y + 14, row - 24, time_bars(of, longest)))
-    says = "Seconds of training: bars and figures are medians of the rounds, lines go from the shortest to the longest."
+    says = "Seconds of training. Bars and numbers are medians of the rounds. Lines show the shortest and longest round."
     svg = Markup("").join(shown)
     return [Plot("training-time", "Training time", says, tuple(sides), svg, row * len(labels))]
 
@@ -101,7 +101,7 @@ def plots_of_measurements(report: VerifyReport) -> list[Plot]:
     raw = {side: of for side, of in report.measures.raw.items() if side in SIDES}
     waits = batch_waits_ms(report)
     logs = {
-        side: [(math.log10(max(one, _LEAST_MS)), share) for one, share in ((of[0], 0.0), *_steps(of))]
+        side: [(math.log10(max(one, _LEAST_MS)), share) for one, share in ((of[0], 0.0), *_cumulative_points(of))]
         for side, of in waits.items()
     }
     ends = [x for points in logs.values() for x, _ in points]
@@ -193,7 +193,7 @@ def _draw_curves(
     return tuple(known), Markup(f"{shown}{''.join(parts)}</svg>")
 
 
-def _steps(waits: Sequence[float], points: int = 200) -> list[tuple[float, float]]:
+def _cumulative_points(waits: Sequence[float], points: int = 200) -> list[tuple[float, float]]:
     """Return about ``points`` points of the cumulative distribution of sorted waits."""
     every = max(1, len(waits) // points)
     chosen = sorted({*range(0, len(waits), every), len(waits) - 1})

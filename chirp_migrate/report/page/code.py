@@ -27,8 +27,8 @@ _ELEMENTS = {" ": "div", "-": "del", "+": "ins"}
 def escape_invisible(value: Any) -> Any:
     """Escape characters that are invisible or change the order of other characters, for example as ``⟨U+202E⟩``.
 
-    Tabs and newlines do not change. All other characters of the result are printable, so encoding it as UTF-8 cannot
-    fail.
+    Tabs and newlines do not change. All other characters of the result are printable, so the result can always be
+    encoded as UTF-8.
     """
     if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
         return value
@@ -52,28 +52,28 @@ def line_numbers_of_section(section: ChangeSection) -> str:
 def section_html(section: ChangeSection) -> Markup:
     """Render the lines of a section as HTML."""
     where = f"{line_numbers_of_section(section)}{f', in {section.within}' if section.within else ''}"
-    shape = _Shape(
+    shape = _SectionLayout(
         width=len(str(max(row.before or row.after or 0 for row in section.rows))),
         # The common prefix consists of blanks.
         margin=len(commonprefix([_indent(row.text) for row in section.rows if row.text.strip()])),  # noqa: RUF071
     )
     parts = [f'<div class="at">{html.escape(escape_invisible(where))}</div>']
     for changed, rows in group_rows(section.rows):
-        strong = _differing(rows) if changed else {}
-        lines = "".join(_row(row, shape, strong.get(id(row), (0, 0))) for row in rows)
+        strong = _differing_parts(rows) if changed else {}
+        lines = "".join(_row_html(row, shape, strong.get(id(row), (0, 0))) for row in rows)
         parts.append(f'<div class="g">{lines}</div>' if changed else lines)
     return Markup("".join(parts))
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _SectionLayout:
     """The layout of a section: number of digits of its line numbers, and indentation that all its lines have."""
 
     width: int
     margin: int
 
 
-def _differing(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
+def _differing_parts(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
     """Return ``id`` of a row → start and end of the part in which it differs from the row next to it."""
     found: dict[int, tuple[int, int]] = {}
     for old, new in side_by_side(rows):
@@ -83,7 +83,7 @@ def _differing(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _row(row: ChangeRow, shape: _Shape, strong: tuple[int, int]) -> str:
+def _row_html(row: ChangeRow, shape: _SectionLayout, strong: tuple[int, int]) -> str:
     """Render one line. The style sheet adds the line numbers, so that users do not copy line numbers with the code.
 
     The common indentation of a section takes no space on the page, but users copy this indentation with the code.
@@ -92,14 +92,14 @@ def _row(row: ChangeRow, shape: _Shape, strong: tuple[int, int]) -> str:
     old, new = (f"{number or '':>{shape.width}}" for number in (row.before, row.after))
     margin = min(shape.margin, len(_indent(row.text)))
     text = f"<u>{row.text[:margin]}</u>" if margin else ""
-    text += _words(row, margin, strong)
+    text += _words_html(row, margin, strong)
     indent = min(len(_indent(row.text)[margin:].expandtabs(_TAB)), LARGEST_INDENT)
     # The continuation of a long line has the indentation of its beginning.
     hangs = f' class="w{indent}"' if indent else ""
     return f'<{name}{hangs} data-o="{old}" data-n="{new}">{text}\n</{name}>'
 
 
-def _words(row: ChangeRow, margin: int, strong: tuple[int, int]) -> str:
+def _words_html(row: ChangeRow, margin: int, strong: tuple[int, int]) -> str:
     """Render the text of a line after its first ``margin`` characters, with colours.
 
     The characters from ``strong[0]`` to ``strong[1]`` are highlighted, and invisible characters are marked.

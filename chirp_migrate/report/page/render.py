@@ -1,4 +1,4 @@
-"""Render a report as one HTML file. The file loads no other file, and it is readable if its script does not run."""
+"""Render a report as one HTML file. The file loads no other file, and is readable without its script."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ _DIFFERENCES_SHOWN = 20
 def render_page(contents: ReportContents) -> str:
     """Return the HTML of the whole report.
 
-    The content security policy of the page permits only the script and the style sheet of the page, so that source code
-    in the report could not run, even if it were not escaped.
+    The content security policy of the page permits only the script and the style sheet of the page. So source code in
+    the report cannot run, even if an error in this program leaves the code unescaped.
     """
     style, script = style_sheet(), _asset("report.js")
     policy = (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        f"default-src 'none'; style-src '{_content_hash(style)}'; script-src '{_content_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
     found = contents.verdict
@@ -78,7 +78,7 @@ def render_page(contents: ReportContents) -> str:
             title=f"{contents.name}: {'migration plan' if contents.is_plan else 'migration report'}",
             made=_describe_changes(contents),
             number_of_hunks=sum(len(file.hunks) for file in contents.files),
-            filters=_filters(contents),
+            filters=_filter_choices(contents),
             left_out=[one for run in contents.runs for one in run.left_out],
             found=found,
             doctor=contents.doctor,
@@ -110,7 +110,7 @@ def jinja_environment() -> Environment:
         capital=lambda text: f"{text[:1].upper()}{text[1:]}",
         code=section_html,
         count=pluralize,
-        moment=_moment,
+        moment=_format_time,
         number=lambda value: _DASH if value is None else format_value(value),
         parts=_ledger_parts,
         places=_places,
@@ -133,21 +133,21 @@ def style_sheet() -> Markup:
     return Markup(text.replace("/* indents */\n", indents))
 
 
-def _digest(text: str) -> str:
+def _content_hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
 def _describe_changes(contents: ReportContents) -> str:
     tools = dict.fromkeys(run.tool for run in contents.runs if run.tool)
     when = dict.fromkeys(run.created for run in contents.runs if run.created)
-    return " · ".join([*tools, *(f"applied {_moment(one)}" for one in when)])
+    return " · ".join([*tools, *(f"applied {_format_time(one)}" for one in when)])
 
 
-def _moment(text: str) -> str:
+def _format_time(text: str) -> str:
     return text.replace("T", " ").replace("Z", " UTC")
 
 
-def _filters(contents: ReportContents) -> list[tuple[str, str, list[tuple[str, str]]]]:
+def _filter_choices(contents: ReportContents) -> list[tuple[str, str, list[tuple[str, str]]]]:
     findings = [one.finding for one in contents.findings]
     rules = sorted({(one.rule, one.name) for one in findings})
     paths = dict.fromkeys(file.path for file in contents.files)
@@ -198,14 +198,14 @@ def _metric_values(found: VerifyReport) -> dict[str, Any]:
     """Return the values for the template of the metrics."""
     each, together = entry_times(found), total_times(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
-    # The total has its own scale, because the bars of entry points would be too short on it.
+    # The total has its own scale. On the scale of the total, the bars of entry points would be too short.
     longest = max((value for entry in each for values in entry.seconds.values() for value in values), default=1.0)
     conditions = (
         ("Compared with", found.before),
         ("Trained", found.described.workload),
         ("Rounds", found.described.rounds),
         ("Machine", found.described.machine),
-        ("Verified", _moment(found.created)),
+        ("Verified", _format_time(found.created)),
         ("By", found.tool),
     )
     plots: list[Plot] = plots_of_measurements(found)

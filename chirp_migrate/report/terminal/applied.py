@@ -38,7 +38,7 @@ _SHORT = {
     GainKind.PINNED: "pinned",
     GainKind.NOTHING: "nothing",
 }
-#: Excluded files are printed if their reason matches: users may not expect these exclusions.
+#: Reasons for excluding a file that users may not expect. Files that are excluded for these reasons are printed.
 _TELLING = re.compile(
     "stored outputs|vendored|larger than|cannot be listed|outside the folder|leads nowhere|not a regular"
 )
@@ -87,7 +87,7 @@ def _count_files(files: Sequence[FilePlan], rewritten: str, created: str) -> str
 def show_planned(plan: Plan, screen: Screen) -> None:
     """Print the changes of a plan that is not applied."""
     if screen.quiet:
-        _show_attention(plan, (), screen)
+        _show_quiet_output(plan, (), screen)
         return
     _show_files(plan.files, plan.findings, screen)
     show_unrewritten_findings(plan, (), screen)
@@ -104,14 +104,14 @@ def show_applied(
 
     Args:
         plan: the plan that was applied.
-        result: the files that were written, and the files that were not.
+        result: the files that were written, and the files that could not be written.
         path: folder of the project.
         screen: the terminal.
         next_commands: lines that explain the next steps.
     """
     left = result.skipped
     if screen.quiet:
-        _show_attention(plan, left, screen)
+        _show_quiet_output(plan, left, screen)
         return
     done = result.applied
     plan = replace(plan, findings=tuple(move_to_new_lines(done, plan.findings)))
@@ -161,8 +161,8 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
         screen.text(f"{note}: {', '.join(paths)}", hang=2)
 
 
-def _show_attention(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> None:
-    """Print the output of ``--quiet``: files that could not be handled, and notes for the user."""
+def _show_quiet_output(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> None:
+    """Print the output of ``--quiet``: files that could not be processed or written, and notes for the user."""
     for one in (*plan.skipped, *left):
         screen.line(f"{one.path}: {one.reason}")
     show_notes(plan, screen)
@@ -170,9 +170,9 @@ def _show_attention(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> 
 
 def show_unrewritten_findings(plan: Plan, unwritten: Sequence[SkippedFile], screen: Screen) -> None:
     """Print the findings that were not rewritten, by rule and file, with the reasons."""
-    # Rules that change training. Likely bugs are not among them, because they are always shown.
+    # Rules that change training, without rules that find likely bugs, because likely bugs are always shown.
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
-    # Without -v, findings of such rules are only counted if the rule rewrote nothing. Advice is only counted, too.
+    # Without -v, findings of a rule in `behaviour` are only counted if the rule rewrote nothing.
     unasked = behaviour - {f.rule for f in plan.findings if f.status is FindingStatus.REWRITE}
     curious = {rule.code for rule in all_rules() if rule.verbose_only}
     stopping = {rule.code for rule in all_rules() if rule.stops_workers}
@@ -206,7 +206,7 @@ def show_unrewritten_findings(plan: Plan, unwritten: Sequence[SkippedFile], scre
             _show_findings(list(group), screen, is_alone=len({(one.path, one.rule) for one in findings}) == 1)
     if hidden:
         screen.text(f"Not shown: {_count_by_status(hidden)}; -v shows them.", hang=2)
-    # Users expect that caches are excluded, but they may miss other files.
+    # Users expect that caches are excluded, but not that other files are excluded.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
     for title, skipped in (("Not handled:", [*plan.skipped, *unwritten]), ("Left out:", passed_over)):
         if skipped:
@@ -331,5 +331,5 @@ def _rule_or_gain(same: Sequence[Finding]) -> str:
 
 
 def _list_places(findings: Sequence[Finding], most: int) -> str:
-    """Return the lines of findings, such as ``3, 9``; if there are more than ``most``, such as ``3, 9, … (12)``."""
+    """Return the line numbers of findings, such as ``3, 9``, or ``3, 9, … (12)`` for more than ``most`` findings."""
     return first_names_and_total(list(dict.fromkeys(finding.place for finding in findings)), most)

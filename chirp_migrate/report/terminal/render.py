@@ -19,13 +19,13 @@ _OF_CHANGES = {
     ),
     "loader": "An object that yields batches: `torch.utils.data.DataLoader`, or its replacement.",
     "worker": "A separate process that loads batches for the training.",
-    "factory": "`OptimalDataLoaderFactory`: it builds a loader that suits the data and the machine.",
+    "factory": "`OptimalDataLoaderFactory`, which builds a loader that suits the data and the machine.",
     "runtime": "`chirpid_patch`: the package that migrated code imports.",
     "rule": "A check for one habit of the code; `chirp-migrate explain CODE` shows it with an example.",
     "safe": "A change after which training sees the same samples, in the same order, with the same values, or random "
     "augmentation with the same distribution.",
     "behaviour-changing": "A change after which training learns something else; applied only with --unsafe.",
-    "advice": "Something that is reported and not rewritten.",
+    "advice": "A finding of a rule that never rewrites code.",
     "hunk": "The smallest change that can be accepted or refused alone, with `chirp-migrate review`.",
     "suppressed": "Not rewritten, because a comment in the code or a setting excludes it.",
     "not rewritten": "Found and not migrated, for the reason shown.",
@@ -60,8 +60,8 @@ def show_report(contents: ReportContents, screen: Screen) -> None:
         screen.text("Verdict: none. `chirp-migrate verify` measures the applied migration.")
     else:
         screen.text(
-            "Verdict: none yet. `chirp-migrate verify` trains the project as it was before and as it is now, and shows "
-            "whether it is faster and still the same training."
+            "Verdict: none yet. `chirp-migrate verify` trains the versions before and after the migration, and shows "
+            "whether training is faster and unchanged."
         )
     for notice in contents.notices:
         screen.item("!", notice, indent=0, style="bold yellow")
@@ -76,11 +76,11 @@ def show_report(contents: ReportContents, screen: Screen) -> None:
     for run in () if screen.quiet else contents.runs:
         show_run(run, screen)
     if screen.verbose:
-        _show_words(contents, screen)
+        _show_terms(contents, screen)
 
 
 def _summary_of_contents(contents: ReportContents) -> str:
-    """Return a sentence that lists the parts of the report, for its first lines."""
+    """Return a sentence that lists the parts of the report, for the beginning of the report."""
     hunks = sum(hunk.kind == "rewrite" for file in contents.files for hunk in file.hunks)
     figures = "the verdict and its figures, " if contents.verdict is not None else ""
     return (
@@ -88,7 +88,7 @@ def _summary_of_contents(contents: ReportContents) -> str:
     )
 
 
-def _show_words(contents: ReportContents, screen: Screen) -> None:
+def _show_terms(contents: ReportContents, screen: Screen) -> None:
     """Print each term with its meaning, and each metric with the method of its measurement."""
     screen.title("Terms")
     words = _OF_CHANGES | (_OF_VERDICTS if contents.verdict is not None else {})

@@ -36,10 +36,10 @@ def _key_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     if report.ratio is None:
         yield "time", "not measured, because the training differs" if report.differences else "too few rounds"
     else:
-        yield from _times(report, report.ratio)
+        yield from _time_facts(report, report.ratio)
     if not report.differences:
-        yield from _not_known(report)
-    yield from _sameness(report)
+        yield from _inconclusive_facts(report)
+    yield from _equivalence_facts(report)
     if report.described.unseen:
         yield "not seen", report.described.unseen
     work = report.workload
@@ -51,12 +51,12 @@ def _key_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
         yield "disturbed", f"other processes used {format_percent(others)} of the CPUs"
 
 
-def _times(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]:
+def _time_facts(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]:
     together = total_times(report)
     if together is not None and {"before", "after"} <= together.seconds.keys():
         before, after = (together.median(side, "-") for side in ("before", "after"))
         yield "total", f"{before} s before, {after} s after, of your own training: {pluralize(ratio.rounds, 'round')}"
-    yield from _own_run(report)
+    yield from _own_run_facts(report)
     if report.headroom is not None:
         yield "possible", _describe_headroom(1 - ratio.value, report.headroom)
     if len(report.ratios) > 1:
@@ -65,7 +65,7 @@ def _times(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]:
             yield name, f"{_describe_saving(report.ratios[label])}: {short_label(label)}"
 
 
-def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
+def _own_run_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     """Yield epoch time, start-up time and saving of the user's own run that takes longest."""
     timed = [(label, own) for label, own in report.own_runs.items() if own.epochs and label in report.ratios]
     if not timed:
@@ -93,7 +93,7 @@ def _describe_saving(ratio: Ratio) -> str:
     return f"{-value:.0f} % more time [{-high:.0f}, {-low:.0f}]"
 
 
-def _not_known(report: VerifyReport) -> Iterator[tuple[str, str]]:
+def _inconclusive_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     inconclusive = [label for label, own in report.verdicts.items() if own.verdict in ("inconclusive", "undecided")]
     if inconclusive and len(report.verdicts) > 1:  # the verdict itself covers a single entry point
         yield "inconclusive", ", ".join(map(short_label, inconclusive))
@@ -105,7 +105,7 @@ def _not_known(report: VerifyReport) -> Iterator[tuple[str, str]]:
         yield "left out", f"{', '.join(filter(None, (fail, room)))}: {left_out}"
 
 
-def _sameness(report: VerifyReport) -> Iterator[tuple[str, str]]:
+def _equivalence_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     if report.differences:
         if others := report.differences[1:]:  # the first is in the verdict
             yield "differs", f"{len(others)} more: {' '.join(as_sentence(one.message) for one in others)}"

@@ -42,7 +42,7 @@ _MARKS = {"met": "green", "not met": "red"}
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
 #: Headings of the columns on zero-cost loading, and the smallest width of the screen for these columns.
 _ZERO_COST, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
-#: A rate counts as equal to the best rate if it is at least this share of it.
+#: A rate counts as equal to the best rate if the rate is at least this share of the best rate.
 _PLATEAU = 0.9
 
 
@@ -125,10 +125,18 @@ def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
     label = "all together" if entry.label == "all" else entry.label
     before, after, cached = (entry.median(side, "-") for side in ("before", "after", "cached"))
     zero_cost_ratio = [cached, _saving_text(entry.zero_cost_ratio)] if beside else []
-    return [label, before, after, _bar(entry.ratio, room), _saving_text(entry.ratio), *zero_cost_ratio, entry.verdict]
+    return [
+        label,
+        before,
+        after,
+        _draw_bar(entry.ratio, room),
+        _saving_text(entry.ratio),
+        *zero_cost_ratio,
+        entry.verdict,
+    ]
 
 
-def _bar(ratio: Ratio, room: int) -> str:
+def _draw_bar(ratio: Ratio, room: int) -> str:
     """Draw time after / time before as a bar of ``#`` and ``.``; ``>`` at its end means more than the time before."""
     full = min(room, max(1, round(room * ratio.value)))
     return f"{'#' * full}{'.' * (room - full)}{'>' if ratio.value > 1 + 0.5 / room else ''}"
@@ -215,7 +223,10 @@ def _show_training(report: VerifyReport, screen: Screen) -> None:
     rows = []
     for label, passes in before.items():
         others = after.get(label, [])
-        counts = [_both(_per_pass(passes, role), _per_pass(others, role)) for role in ("train", "validation")]
+        counts = [
+            _before_and_after(_samples_per_pass(passes, role), _samples_per_pass(others, role))
+            for role in ("train", "validation")
+        ]
         rows.append([short_label(label), *counts, _last_losses(passes), _last_losses(others)])
     screen.table(["entry point", "train", "validation", "before", "after"], rows)
 
@@ -241,14 +252,14 @@ def _show_loading(report: VerifyReport, screen: Screen) -> None:
         screen.text(f"{text} {_useful_workers_sentence(rates)}", 2)
 
 
-def _per_pass(passes: Sequence[LoaderPassTrace], role: str) -> str:
+def _samples_per_pass(passes: Sequence[LoaderPassTrace], role: str) -> str:
     counts = sorted({record.samples for record in passes if record.role == role})
     if not counts:
         return "none"
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
 
 
-def _both(before: str, after: str) -> str:
+def _before_and_after(before: str, after: str) -> str:
     return before if before == after else f"{before}>{after}"
 
 
@@ -262,7 +273,7 @@ def _last_losses(passes: Sequence[LoaderPassTrace]) -> str:
 
 
 def _useful_workers_sentence(rates: Sequence[LoaderRate]) -> str:
-    """Return a sentence with the number of workers above which PyTorch's loader gets no faster, and with advice."""
+    """Return a sentence on the number of workers above which PyTorch's loader gets no faster, with advice."""
     plain = {rate.workers: rate.samples_per_second or 0.0 for rate in rates if rate.loader == "plain"}
     ours = next((rate.samples_per_second or 0.0 for rate in rates if rate.loader == "factory"), 0.0)
     if len(plain) < 2:

@@ -1,4 +1,4 @@
-"""Measure how much CPU time other processes use, because it makes timings unreliable.
+"""Measure how much CPU time other processes use, because other busy processes make timings unreliable.
 
 The system counts how long every CPU is busy. The CPU time of other processes is the busy time of all CPUs minus the CPU
 time of this process and its children. The busy time includes the time that a hypervisor assigns to other virtual
@@ -27,7 +27,7 @@ _BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
 """
 
 _COUNTED_FROM_S = 0.2
-"""If this process used more CPU seconds than this, and the system counted none, the system's count is unusable."""
+"""If this process used more CPU seconds than this value, and the system counted none, the count is unusable."""
 
 
 def cpu_seconds_of_this_process() -> float:
@@ -61,7 +61,7 @@ class BackgroundLoadWatch:
             self._own_s += used_s() - own_before
             self._available_s += (time.perf_counter() - began) * len(self._cpus)
 
-    def others(self) -> float | None:
+    def share_of_others(self) -> float | None:
         """Return the share (0 to 1) of the usable CPUs that other processes used; None if it is not known."""
         if self._available_s == 0 or (self._busy_s == 0 and self._own_s > _COUNTED_FROM_S):
             return None
@@ -69,7 +69,7 @@ class BackgroundLoadWatch:
 
 
 def why_not_measurable() -> str | None:
-    """Return why the CPU use of other processes cannot be measured on this system; None if it can."""
+    """Return why the CPU use of other processes cannot be measured on this system; None if it can be measured."""
     cpus = _own_cpus()
     if _busy_s(cpus) is None:
         return "this system does not count how long each CPU is busy"
@@ -94,6 +94,6 @@ def _busy_s(cpus: frozenset[int]) -> float | None:
         counted = psutil.cpu_times(percpu=True)
     except OSError:
         return None
-    if max(cpus) >= len(counted):  # the list has no disabled CPUs, so its positions are not CPU numbers
+    if max(cpus) >= len(counted):  # the list omits disabled CPUs, so positions in the list are not CPU numbers
         return None
     return sum(getattr(counted[cpu], kind, 0.0) for cpu in cpus for kind in _BUSY) or None

@@ -37,10 +37,11 @@ def kill_processes(mark: str, child: int | None = None, *, include_living: bool 
     Args:
         mark: value of :data:`MARKER` in the environment of the processes.
         child: number of a child process, which is also the number of its process group; None without a child.
-        include_living: whether the child still has its process number, because this process has not waited for its end.
+        include_living: whether ``child`` is still the number of the child. The system can reuse the number after this
+            process has waited for the end of the child.
     """
     for _ in range(_ROUNDS):
-        left = {one.pid: one for one in psutil.process_iter() if _is_left(one, mark)}
+        left = {one.pid: one for one in psutil.process_iter() if _is_running_with_mark(one, mark)}
         for root in [*left, *([child] if child is not None and include_living else [])]:
             with suppress(psutil.Error):  # the process has ended
                 left |= {one.pid: one for one in psutil.Process(root).children(recursive=True) if _is_running(one)}
@@ -90,7 +91,7 @@ def cpus_of_this_process() -> list[int]:
 
 @contextmanager
 def run_on_one_cpu(pid: int, cpu: int | None) -> Iterator[None]:
-    """Return a context in which a process runs on ``cpu`` only. After the context, the process may use all its CPUs.
+    """Return a context in which a process runs on ``cpu`` only; if ``cpu`` is None, the process runs on any CPU.
 
     A process starts its turn on the CPU where it ran last, and some CPUs are busier than others. For a fair comparison,
     two processes that take turns must begin their turns on the same CPU.
@@ -109,7 +110,7 @@ def run_on_one_cpu(pid: int, cpu: int | None) -> Iterator[None]:
                 process.cpu_affinity(usual)
 
 
-def _is_left(process: psutil.Process, mark: str) -> bool:
+def _is_running_with_mark(process: psutil.Process, mark: str) -> bool:
     with suppress(psutil.Error, OSError):  # the process has ended, or belongs to another user
         return process.environ().get(MARKER) == mark and _is_running(process)
     return False

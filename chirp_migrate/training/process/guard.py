@@ -39,7 +39,8 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 def guard_processes(mark: str, folder: Path) -> Iterator[None]:
     """Return a context in which a guard ends processes and removes a folder if this process is killed.
 
-    If this process is not killed, the caller ends the processes inside the context, and removes the folder after it.
+    If this process is not killed, the guard does nothing. The caller must end the processes inside the context, and
+    remove the folder after the context.
 
     Args:
         mark: value of the environment variable ``MARKER`` of the processes; empty without processes.

@@ -17,11 +17,11 @@ from chirp_migrate.training.errors import NamedObjectNotFound, TaskNotPossible
 
 __all__ = [
     "PACKAGE_ROOT",
+    "advice_on_missing_module",
     "check_imports",
     "check_runnable_module",
     "enter_tree",
     "import_object",
-    "missing_module",
     "project_modules",
 ]
 
@@ -119,26 +119,26 @@ def check_runnable_module(module: str) -> None:
     Raises:
         NamedObjectNotFound: there is no such module, or the package has no module ``__main__``.
     """
-    with _found(module):
+    with _convert_module_errors(module):
         found = find_spec(module)
     if found is not None and found.submodule_search_locations is not None:
         check_runnable_module(f"{module}.__main__")
     elif found is None:
-        raise _no_module(module)
+        raise _module_not_found(module)
 
 
 @contextmanager
-def _found(module: str) -> Iterator[None]:
+def _convert_module_errors(module: str) -> Iterator[None]:
     """Return a context that raises NamedObjectNotFound if an import finds neither ``module`` nor its packages."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name and f"{module}.".startswith(f"{error.name}."):
-            raise _no_module(module) from None
+            raise _module_not_found(module) from None
         raise
 
 
-def _no_module(module: str) -> NamedObjectNotFound:
+def _module_not_found(module: str) -> NamedObjectNotFound:
     names = [name.removesuffix(".__init__") for name in project_modules(Path())]
     there = f"PATH has no module {module}"
     return NamedObjectNotFound(f"{there}; {suggest_name(module, names, 'its modules are')}")
@@ -146,7 +146,7 @@ def _no_module(module: str) -> NamedObjectNotFound:
 
 def _import_module(place: str) -> Any:
     if not place.endswith(".py"):
-        with _found(place):
+        with _convert_module_errors(place):
             return importlib.import_module(place)
     path = Path(place)
     if not path.is_file():
@@ -158,7 +158,7 @@ def _import_module(place: str) -> Any:
     return importlib.import_module(path.stem)
 
 
-def missing_module(log: str) -> str | None:
+def advice_on_missing_module(log: str) -> str | None:
     """Return advice on the missing module for which a program failed; None if no module is missing.
 
     Args:

@@ -50,7 +50,7 @@ class Parent:
         """Report that the next step is prepared, and wait until the parent starts it.
 
         Two children start and import at the same time, and then train in turns, so that each has all CPUs. The speed of
-        a machine drifts within seconds, so the parent process runs the epochs to compare directly one after the other.
+        a machine drifts within seconds, so the parent runs two epochs that it compares directly one after the other.
 
         Raises:
             SystemExit: the parent has ended.

@@ -1,4 +1,4 @@
-"""Handle Ctrl-C and SIGTERM while child processes run, so that both clean up."""
+"""Convert SIGTERM to KeyboardInterrupt while child processes run, so that SIGTERM cleans up like Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["sigterm_as_keyboard_interrupt"]
 def sigterm_as_keyboard_interrupt() -> Iterator[None]:
     """Return a context in which SIGTERM raises KeyboardInterrupt, like Ctrl-C.
 
-    After the first signal, both signals are ignored, so that a second signal does not interrupt the clean-up. The
-    context changes nothing outside of the main thread, because Python can set signal handlers only there.
+    After the first signal, both signals are ignored, so that a second signal does not interrupt the clean-up. Outside
+    of the main thread, the context changes nothing, because Python can set signal handlers only in the main thread.
     """
     caught = (signal.SIGINT, signal.SIGTERM)
 

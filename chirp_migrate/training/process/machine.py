@@ -22,7 +22,7 @@ _VARIABLES = (
     "CUDA_", "GOMP_", "KMP_", "LD_PRELOAD", "MALLOC_", "MKL_", "NUMBA_", "NUMEXPR_", "NVIDIA_", "OMP_", "OPENBLAS_",
     "PYTHON", "PYTORCH_", "TORCH",
 )  # fmt: skip
-"""Prefixes of environment variables that may change the speed or results of PyTorch. None contains a secret."""
+"""Prefixes of environment variables that may change the speed or results of PyTorch, and that contain no secrets."""
 
 
 def describe_machine(threads: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Run a child process, and return its result or raise an error with the reason why it has none."""
+"""Run a child process, and return its result. If there is no result, raise an error with the reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from chirp_migrate.training.process.descendants import (
 )
 from chirp_migrate.training.process.exit_status import describe_exit
 from chirp_migrate.training.process.guard import guard_processes
-from chirp_migrate.training.process.imports import PACKAGE_ROOT, missing_module
+from chirp_migrate.training.process.imports import PACKAGE_ROOT, advice_on_missing_module
 from chirp_migrate.training.process.protocol import (
     ChildResult,
     FailureMessage,
@@ -49,7 +49,7 @@ _KEPT_BYTES = 64 * 1024
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
 _OUTPUT_ENDS_WITHIN_S = 5.0
 _ENDS_WITHIN_S = 10.0
-"""Time for a child to end after its result. Handlers of the user's code that run at the end may wait for ever."""
+"""Seconds that a child may take to end after its result. Exit handlers of the user's code may wait for ever."""
 _LONGEST_FOLDER = 50
 """Largest length of a temporary folder's path to which multiprocessing and PyTorch can append the names of sockets."""
 _LOOK_S = 0.1
@@ -81,7 +81,7 @@ class Child(Generic[_T]):
     """A child process with a new Python interpreter. The object keeps the last 64 KiB of its output.
 
     Use the object as a context manager. The end of the context ends the child and all processes that it started. If
-    this process is killed, a guard ends them (:mod:`.guard`).
+    this process is killed, a guard ends these processes (:mod:`.guard`).
 
     Attributes:
         module: module that the child runs; it calls :func:`~.inside_child.serve`.
@@ -91,8 +91,8 @@ class Child(Generic[_T]):
         timeout_s: seconds after which the child counts as hung; waiting for a turn does not count.
         environment: environment variables in addition to the variables of the user.
         progress: called with the progress of the child.
-        cpu_s: CPU seconds that the child and its processes had used when it was last ready; 0 after its end, because
-            the system then adds them to the CPU time of this process.
+        cpu_s: CPU seconds of the child and its processes when the child was last ready. The value is 0 after the end of
+            the child, because the system then adds the CPU time of the child to this process.
         found: partial results of the child, in the order of arrival.
     """
 
@@ -120,10 +120,10 @@ class Child(Generic[_T]):
             stack.enter_context(guard_processes(self._mark, Path(temporary)))
             ours, theirs = Pipe()
             self._connection = stack.enter_context(ours)
-            self._began = time.time()  # start of the child, later of its turn
+            self._began = time.time()  # start of the child, and later start of the turn
             with theirs:
                 self._process = subprocess.Popen(
-                    # Five digits, because a longer argument would move other data in memory.
+                    # Always five digits, because the length of an argument changes where other data is in memory.
                     [sys.executable, "-m", self.module, f"{theirs.fileno():05d}"],
                     cwd=PACKAGE_ROOT,
                     env={**_child_environment(temporary), **self.environment, MARKER: self._mark},
@@ -132,7 +132,7 @@ class Child(Generic[_T]):
                     stderr=subprocess.STDOUT,
                     bufsize=0,
                     start_new_session=True,
-                    **_handing_over(theirs.fileno()),
+                    **_inheritance_options(theirs.fileno()),
                 )
             assert self._process.stdout is not None, "the output is a pipe"
             self._output = stack.enter_context(_Output(self._process.stdout))
@@ -145,13 +145,13 @@ class Child(Generic[_T]):
         self._stack.close()
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Return whether the child waits for its next turn."""
         return self._waits
 
     @property
     def is_busy(self) -> bool:
-        """Return whether the child neither waits for its next turn nor has ended."""
+        """Return whether the child runs: it does not wait for its next turn, and has not ended."""
         return not (self._waits or self._ended)
 
     @property
@@ -179,7 +179,7 @@ class Child(Generic[_T]):
         Raises:
             WorkloadFailed: the child took longer than its time limit.
         """
-        if self.is_busy and self._has_news(within_s):
+        if self.is_busy and self._has_message_or_ended(within_s):
             self._process_message(self._next_message())
 
     def _process_message(self, message: Message | None) -> None:
@@ -258,12 +258,12 @@ class Child(Generic[_T]):
         self._end_lost_child(f"ended with {describe_exit(self._process.returncode)} and returned no result")
 
     def _send(self, data: bytes) -> None:
-        with suppress(OSError):  # the child has ended; the wait for its answer detects this
+        with suppress(OSError):  # the child has ended; the next wait for a message detects the end
             self._connection.send_bytes(data)
 
     def _next_message(self) -> Message | None:
         """Return the next message of the child; None if the child has ended or the message is invalid."""
-        while not self._has_news(_LOOK_S):
+        while not self._has_message_or_ended(_LOOK_S):
             pass
         if not self._connection.poll():
             return None  # the child has ended, although its own children may keep the pipe open
@@ -277,19 +277,19 @@ class Child(Generic[_T]):
             return convert_json(message, Message)  # type: ignore[arg-type]
         except (EOFError, OSError, ValueError):
             if self._remaining_s() < 0:
-                self._take_too_long()
+                self._end_hung_child()
             return None
         finally:
             late.cancel()
 
-    def _has_news(self, within_s: float) -> bool:
+    def _has_message_or_ended(self, within_s: float) -> bool:
         """Wait up to ``within_s`` seconds; return whether a message has arrived or the process has ended."""
         if self._connection.poll(min(within_s, max(0.0, self._remaining_s()))):
             return True
         if self._process.poll() is not None:
             return True
         if self._remaining_s() < 0:
-            self._take_too_long()
+            self._end_hung_child()
         return False
 
     def _wait_for_end(self) -> None:
@@ -301,13 +301,13 @@ class Child(Generic[_T]):
             self._process.wait(max(0.0, self._remaining_s()) if self._last is None else _ENDS_WITHIN_S)
         except subprocess.TimeoutExpired:
             if self._last is None:
-                self._take_too_long()
+                self._end_hung_child()
             _end_processes(self._process, self._mark)
 
     def _remaining_s(self) -> float:
         return self._left_s - (time.time() - self._began)
 
-    def _take_too_long(self) -> NoReturn:
+    def _end_hung_child(self) -> NoReturn:
         within = f"did not end within {self._limit_s:.0f} s"
         more = f": {self.role.less}"
         self._end_lost_child(within, more, hung=True)
@@ -327,7 +327,7 @@ class Child(Generic[_T]):
 
 
 class _Output:
-    """The output of a process. A thread reads it, so that the process never waits, and keeps its last 64 KiB.
+    """The output of a process. A thread reads the output and keeps the last 64 KiB, so that the process never waits.
 
     Use the object as a context manager, and leave the context after the process has ended.
     """
@@ -347,7 +347,7 @@ class _Output:
         self._thread.join(_OUTPUT_ENDS_WITHIN_S)
 
     def tail(self) -> str:
-        """Return the last 15 lines; if the output is longer than 64 KiB, also its size."""
+        """Return the last 15 lines of the output; if the output is longer than 64 KiB, also the size of the output."""
         shown = self.text(_TAIL_BYTES).splitlines()[-_TAIL_LINES:]
         if self._total > _KEPT_BYTES:
             shown.insert(0, f"[the end of {self._total / 1e6:.1f} MB]")
@@ -365,12 +365,12 @@ class _Output:
 
 
 def workload_failure(problem: str, output: str, version: str = "") -> WorkloadFailed:
-    """Return an error with the sentence ``problem``; if a module is missing, also with the command that installs it."""
-    missing = missing_module(output)
+    """Return an error with the sentence ``problem``. If a module is missing, the error has advice on the module."""
+    missing = advice_on_missing_module(output)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", output, version)
 
 
-def _handing_over(end: int) -> dict[str, Any]:
+def _inheritance_options(end: int) -> dict[str, Any]:
     """Return the options of ``Popen`` that let a process inherit ``end``, a file descriptor or Windows handle."""
     if hasattr(os, "set_handle_inheritable"):
         os.set_handle_inheritable(end, True)
@@ -389,7 +389,7 @@ def _short_folder() -> str:
 
 
 def _child_environment(temporary: str) -> dict[str, str]:
-    """Return the user's environment variables, changed so that Python writes no bytecode and matplotlib no windows."""
+    """Return environment variables with which Python writes no bytecode and matplotlib opens no windows."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), temporary))
     environment.update(PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1", MPLBACKEND="Agg")

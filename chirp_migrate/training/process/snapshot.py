@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _PRISTINE = ".pristine"
-"""Suffix of a second folder next to a copy. It has the files of the copy before any training ran."""
+"""Suffix of a second folder next to a copy, with the files of the copy before any training ran."""
 
 _FOLDER = (stat.S_IFDIR,)
 
@@ -47,7 +47,7 @@ def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
     too_large: list[str] = []
     for folder, folders, names in os.walk(source):
         here = Path(folder)
-        folders[:] = sorted(name for name in folders if not _left_out(here / name))
+        folders[:] = sorted(name for name in folders if not _is_omitted_folder(here / name))
         (target / here.relative_to(source)).mkdir(parents=True, exist_ok=True)
         for name in sorted(names):
             path = here / name
@@ -82,16 +82,16 @@ def write_originals(tree: Path, originals: Mapping[str, bytes | None]) -> None:
 
 def store_original_files(tree: Path) -> None:
     """Store the present files of a copy, so that :func:`restore_original_files` can restore them."""
-    shutil.copytree(tree, _pristine(tree), symlinks=True)
+    shutil.copytree(tree, _pristine_copy(tree), symlinks=True)
 
 
 def restore_original_files(tree: Path) -> None:
     """Restore the files of a copy that :func:`store_original_files` stored; do nothing if no files are stored."""
-    pristine = _pristine(tree)
+    pristine = _pristine_copy(tree)
     if not pristine.is_dir():
         return
     try:
-        _put_back(pristine, tree)
+        _restore_files(pristine, tree)
     except OSError:  # a file cannot be removed: move the folder away, and make a new copy
         tree.rename(Path(tempfile.mkdtemp(prefix=f"{tree.name}.left-", dir=tree.parent)) / tree.name)
         shutil.copytree(pristine, tree, symlinks=True)
@@ -100,16 +100,16 @@ def restore_original_files(tree: Path) -> None:
 def undo_writes_in_process(tree: Path) -> None:
     """Restore the stored files of a copy between two runs in one process, and keep new folders.
 
-    A module that the first run imported made its folders then, and is not imported again.
+    A module may create folders when it is imported. The second run needs these folders, but does not import again.
     """
-    if _pristine(tree).is_dir():
+    if _pristine_copy(tree).is_dir():
         with suppress(PermissionError):  # Windows does not remove a file that the first run has open
-            _put_back(_pristine(tree), tree, keep_folders=True)
+            _restore_files(_pristine_copy(tree), tree, keep_folders=True)
 
 
-def _put_back(pristine: Path, tree: Path, keep_folders: bool = False) -> None:
+def _restore_files(pristine: Path, tree: Path, keep_folders: bool = False) -> None:
     kept, now = _list_entries(pristine), _list_entries(tree)
-    for name, version in sorted(now.items(), reverse=True):  # reverse order removes files before their folder
+    for name, version in sorted(now.items(), reverse=True):  # files come before their folder
         if version != kept.get(name) and not (keep_folders and version == _FOLDER and name not in kept):
             path = tree / name
             path.rmdir() if version == _FOLDER else path.unlink()
@@ -121,7 +121,7 @@ def _put_back(pristine: Path, tree: Path, keep_folders: bool = False) -> None:
             shutil.copy2(pristine / name, tree / name)
 
 
-def _pristine(tree: Path) -> Path:
+def _pristine_copy(tree: Path) -> Path:
     return tree.with_name(tree.name + _PRISTINE)
 
 
@@ -140,5 +140,5 @@ def _list_entries(tree: Path) -> dict[str, tuple[int, ...]]:
     return listing
 
 
-def _left_out(folder: Path) -> bool:
+def _is_omitted_folder(folder: Path) -> bool:
     return folder.name in _LEFT_OUT_FOLDERS or folder.is_symlink() or (folder / "pyvenv.cfg").is_file()

@@ -13,7 +13,7 @@ __all__ = ["augmentation_share_of_loading", "time_with_and_without_augmentation"
 def time_with_and_without_augmentation(
     augmented: Any, plain: Any, batch_s: Callable[[Any], float], rounds: int, until: float
 ) -> tuple[list[float], list[float]]:
-    """Return the seconds per batch with augmentation, and without it; one value for each round.
+    """Return the seconds per batch with and without augmentation, one value for each round.
 
     Args:
         augmented, plain: the dataset with and without augmentation, or other arguments of ``batch_s``.

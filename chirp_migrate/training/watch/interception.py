@@ -28,7 +28,7 @@ class Interception:
 
     Args:
         make: function that returns the iterator to use; see :data:`MakeIterator`.
-        base: class whose objects, and objects of whose subclasses, are intercepted.
+        base: class to intercept, including all its subclasses.
     """
 
     def __init__(self, make: MakeIterator, base: type = DataLoader) -> None:
@@ -66,7 +66,7 @@ class Interception:
 
     def _replacement(self, original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
         def __iter__(loader: Any) -> Iterator[Any]:
-            # A loader that the code of another loader iterates over is a part of that other loader.
+            # If the code of a loader iterates over a second loader, the second loader counts as a part of the first.
             nested = bool(self._inside) if self._base is DataLoader else id(loader) in self._inside
             if nested:
                 return original(loader)
@@ -82,7 +82,7 @@ class PassingIterator(Iterator[Any]):
     Args:
         interception: the interception that created this iterator.
         loader: the loader.
-        iterator: the real iterator of the loader. Other attributes of the wrapper are attributes of this iterator.
+        iterator: the real iterator of the loader. The wrapper also has all attributes of this iterator.
         around: called with a function that advances the real iterator; returns the batch.
     """
 

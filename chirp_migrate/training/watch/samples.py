@@ -1,4 +1,4 @@
-"""Find out from a few samples whether a dataset augments, and which of its samples or values differ."""
+"""Read a few samples of a dataset to find out whether the dataset augments, and which values differ."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def can_read_samples(dataset: Any) -> bool:
 def unaugmented_dataset(dataset: Any, collate: Callable[[list[Any]], Any]) -> Any | None:
     """Return a dataset of the same samples without augmentation; None if no such dataset is found.
 
-    The result is a copy of the dataset with ``training = False``, if this switches the augmentation off. Otherwise, the
-    result is the first wrapped dataset of the same length that does not augment.
+    The result is a copy of the dataset with ``training = False``, if this value switches the augmentation off. If not,
+    the result is the first wrapped dataset of the same length that does not augment.
     """
     if getattr(dataset, "training", None) is True:
         switched = copy.copy(dataset)

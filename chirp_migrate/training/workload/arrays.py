@@ -1,6 +1,6 @@
 """Read the user's own samples: NumPy arrays in one ``.npz`` file or in a folder of ``.npy`` files.
 
-The module refuses arrays of Python objects, because it does not unpickle.
+The module refuses arrays of Python objects, because reading such arrays would unpickle and so run code.
 """
 
 from __future__ import annotations

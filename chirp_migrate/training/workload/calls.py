@@ -1,4 +1,4 @@
-"""Build the call of an entry point, with arguments that the names of its parameters determine."""
+"""Build the call of an entry point. The name of a parameter determines the argument for the parameter."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def load_model(reference: str) -> Any:
 
 
 def data_for_entry_points(entry_points: tuple[EntryPoint, ...], sizes: WorkloadSizes) -> TrainingData:
-    """Return the data for entry points that ``verify`` found; a few samples for others, which have their own data."""
+    """Return the data for entry points that ``verify`` found; a few unused samples for entry points with own data."""
     if all(entry.source is TrainingSource.FOUND for entry in entry_points):
         return make_training_data(sizes)
     return make_training_data(WorkloadSizes(samples=24, shape=(1, 8, 8), classes=2))
@@ -50,7 +50,7 @@ def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Workl
     user's workload function builds its training calls itself, with its own data. A command runs unchanged.
 
     Raises:
-        TaskNotPossible: the hook returns no call of this name.
+        TaskNotPossible: the workload function returns no call of this name.
     """
     if entry.source is TrainingSource.COMMAND:
         return lambda: run_command(entry, sizes)

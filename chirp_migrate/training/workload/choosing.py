@@ -31,21 +31,21 @@ def parse_expression(text: str) -> Callable[[str], bool]:
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-        _fits(tree, "")
+        _matches_expression(tree, "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ValueError(
             'must be parts of names with and, or, not and brackets, such as "k_fold and not backup"'
         ) from None
-    return lambda name: _fits(tree, name.lower())
+    return lambda name: _matches_expression(tree, name.lower())
 
 
-def _fits(node: ast.expr, name: str) -> bool:
+def _matches_expression(node: ast.expr, name: str) -> bool:
     match node:
         case ast.BoolOp():
-            parts = [_fits(operand, name) for operand in node.values]
+            parts = [_matches_expression(operand, name) for operand in node.values]
             return all(parts) if isinstance(node.op, ast.And) else any(parts)
         case ast.UnaryOp(op=ast.Not()):
-            return not _fits(node.operand, name)
+            return not _matches_expression(node.operand, name)
         case ast.Constant(value=str(part)):
             return part.lower() in name
         case ast.Name() | ast.Attribute():

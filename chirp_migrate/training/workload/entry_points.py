@@ -1,7 +1,7 @@
 """Find the training functions of a project in its source, and define the size of a training.
 
 This module imports no code of the project. A function is an entry point if it is in one of the modules
-:data:`TRAINING_MODULES` of ``utils/`` and has the documented parameters; its name does not matter. Other projects need
+:data:`TRAINING_MODULES` of ``utils/`` and has the documented parameters, with any name. Other projects need
 a workload function (:mod:`.hook`), a script (:mod:`.script`) or a command (:mod:`.shell`).
 """
 
@@ -65,7 +65,7 @@ _ENGINE_INIT = frozenset({"model_class", "num_classes", "config"})
 
 
 class TrainingSource(str, Enum):
-    """What defines the training: functions in the project's source, the user's hook, a script or a command."""
+    """What defines the training: functions found in the source, a workload function (hook), a script or a command."""
 
     FOUND = "found"
     HOOK = "hook"
@@ -98,14 +98,14 @@ class WorkloadSizes:
     seed: int = 435
     data: str | None = None
 
-    def warm_up(self) -> WorkloadSizes:
+    def for_warm_up(self) -> WorkloadSizes:
         """Return the sizes of the shortest run: one epoch with a few samples of the same shape."""
         samples = max(24, 4 * self.classes * self.folds)
         return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
 
     def for_watched_run(self) -> WorkloadSizes:
         """Return the sizes of the run that ``verify`` records: two epochs of a few batches; the last batch is short."""
-        samples = max(_WATCHED_SAMPLES, self.warm_up().samples)
+        samples = max(_WATCHED_SAMPLES, self.for_warm_up().samples)
         batch_size = min(self.batch_size, _WATCHED_BATCH)
         return replace(self, samples=min(samples, self.samples), epochs=_WATCHED_EPOCHS, batch_size=batch_size)
 
@@ -140,10 +140,11 @@ class EntryPoint:
 
     Attributes:
         module: import name of the function's module, such as ``utils.training_engine``; empty for other entry points.
-        name: name of the function or method, such as ``TrainingEngine.run_cross_validation``, or name of a hook's call.
+        name: name of the function or method, such as ``TrainingEngine.run_cross_validation``, or name of a training
+            call that the workload function returns.
         parameters: names of the parameters of the function or method, without ``self``.
-        hook: ``package.module:function`` or ``path.py:function``, the user's function that returns training calls;
-            empty without a hook.
+        hook: ``package.module:function`` or ``path.py:function``, the workload function, which returns training calls;
+            empty without a workload function.
         command: program and arguments of a command; empty without a command.
         script: command line of a Python script; empty without a script.
         result: file to which the command writes its results, relative to the project; may be empty.
@@ -161,7 +162,7 @@ class EntryPoint:
 
     @property
     def source(self) -> TrainingSource:
-        """Return what defines the training: the project's source, a hook, a script or a command."""
+        """Return what defines the training: the project's source, a workload function, a script or a command."""
         given = {
             TrainingSource.COMMAND: self.command,
             TrainingSource.SCRIPT: self.script,
@@ -182,7 +183,7 @@ class DiscoveredEntryPoints:
     Attributes:
         entry_points: the entry points, in the order in which they run.
         model: class of the model that all entry points train, such as ``utils.models:BirdCNN``; empty if the user's
-            hook, script or command chooses the model.
+            workload function, script or command chooses the model.
         left_out: public functions that look like training but do not have the documented parameters, with the reason.
         origin: folder of the user's project, from which no module may be imported while a copy trains; may be empty.
     """
@@ -194,10 +195,10 @@ class DiscoveredEntryPoints:
 
     @property
     def source(self) -> TrainingSource:
-        """Return what defines all entry points: the project's source, a hook, a script or a command."""
+        """Return what defines all entry points: the project's source, a workload function, a script or a command."""
         return self.entry_points[0].source
 
-    def compared(self, saw_loaders: bool) -> str | None:
+    def describe_comparison(self, saw_loaders: bool) -> str | None:
         """Return a sentence on the part of the training that ``verify`` compares; None if it compares all of it.
 
         Args:
@@ -289,9 +290,11 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
     entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
     trees = [tree for module in TRAINING_MODULES if (tree := _parse(utils / f"{module}.py")) is not None]
-    usual = OwnRun(_set_to(trees, _EPOCHS) or OwnRun.epochs, _set_to(trees, _FOLDS_NAMED) or 1, False)
+    usual = OwnRun(
+        _first_integer_set(trees, _EPOCHS) or OwnRun.epochs, _first_integer_set(trees, _FOLDS_NAMED) or 1, False
+    )
     for module in TRAINING_MODULES:
-        for entry in _in_module(utils, module, usual):
+        for entry in _entry_points_of_module(utils, module, usual):
             if isinstance(entry, str):
                 left_out.append(entry)
             else:  # the last definition of a name counts
@@ -306,7 +309,7 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
 
 
 def _advice_without_training(root: Path, command: str) -> str:
-    """Return advice for a project in which no training was found, with the name of its script if it has only one."""
+    """Return advice for a project in which no training was found; if the project has one script, with its name."""
     scripts = [path for path in project_modules(root).values() if _is_script(path)]
     script = scripts[0].relative_to(root).as_posix() if len(scripts) == 1 else "train.py"
     return (
@@ -334,8 +337,8 @@ def _parse(path: Path) -> ast.Module | None:
         return None
 
 
-def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
-    """Yield the entry points of a module, and reasons why functions that look like training are no entry points.
+def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
+    """Yield the entry points of a module. For a function that only looks like training, yield why it is omitted.
 
     Args:
         utils: folder ``utils/`` of the project.
@@ -349,7 +352,7 @@ def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | s
         return
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "TrainingEngine":
-            yield from _in_engine(module, node, usual)
+            yield from _entry_points_of_engine(module, node, usual)
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             parameters = _parameters(node)
             if any(form <= set(parameters) for form in _FUNCTION_FORMS):
@@ -360,14 +363,14 @@ def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | s
 
 def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
     """Return the epochs and folds of the user's own training: defaults of the function, or else ``usual``."""
-    epochs = _set_to([function], _EPOCHS) or usual.epochs
-    folds = _set_to([function], _FOLDS_NAMED)
+    epochs = _first_integer_set([function], _EPOCHS) or usual.epochs
+    folds = _first_integer_set([function], _FOLDS_NAMED)
     if folds is None:
         folds = usual.folds if "fold_indices" in parameters else 1
     return OwnRun(epochs, folds, False)
 
 
-def _set_to(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
+def _first_integer_set(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
     """Return the first positive integer that is the default of a parameter, or a dictionary value, of these names.
 
     The result is None if there is no such integer.
@@ -389,7 +392,7 @@ def _set_to(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
     return None
 
 
-def _in_engine(module: str, engine: ast.ClassDef, usual: OwnRun) -> Iterator[EntryPoint | str]:
+def _entry_points_of_engine(module: str, engine: ast.ClassDef, usual: OwnRun) -> Iterator[EntryPoint | str]:
     methods = {node.name: _parameters(node)[1:] for node in engine.body if isinstance(node, ast.FunctionDef)}
     if not set(methods.get("__init__", ())) >= _ENGINE_INIT:
         yield f"{module}.TrainingEngine: does not take (model_class, num_classes, config)"
@@ -410,7 +413,7 @@ def _parameters(function: ast.FunctionDef) -> tuple[str, ...]:
 def _find_model(utils: Path, command: str) -> str:
     path = utils / "models.py"
     tree = _parse(path)
-    candidates = [] if tree is None else list(_models(tree))
+    candidates = [] if tree is None else list(_model_classes(tree))
     if candidates:
         return f"utils.models:{'BirdCNN' if 'BirdCNN' in candidates else candidates[0]}"
     raise NoTrainingFound(
@@ -419,8 +422,8 @@ def _find_model(utils: Path, command: str) -> str:
     )
 
 
-def _models(tree: ast.Module) -> Iterator[str]:
-    """Yield the names of the classes that have a base class and ``num_classes`` as first constructor parameter."""
+def _model_classes(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of classes with a base class and a constructor whose first parameter is ``num_classes``."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.bases:
             constructors = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"]

@@ -1,7 +1,7 @@
-"""Call the user's workload function, which gets the sizes of the training and returns named training calls.
+"""Call the user's workload function (hook), which gets the sizes of the training and returns named training calls.
 
-The setting ``workload`` in ``[tool.chirp-migrate.verify]`` names the function, which runs in the child process, in a
-copy of each version::
+The setting ``workload`` in ``[tool.chirp-migrate.verify]`` names the function. The function runs in the child process,
+in a copy of each version::
 
     def workload(sizes):                  # sizes.samples, .epochs, .batch_size, .seed, .data, …: see WorkloadSizes
         dataset = make_dataset(sizes)     # not timed

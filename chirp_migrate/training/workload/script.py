@@ -85,8 +85,8 @@ def prepare_script(command: Sequence[str]) -> Callable[[], Any]:
 def _run_file(file: str) -> None:
     """Run a file like ``python FILE``.
 
-    Spawned workers find the main module by its absolute ``__file__``, but ``sys.argv[0]`` must stay as the user typed
-    it. :func:`runpy.run_path` would set both to the same text.
+    Spawned workers find the main module by its absolute ``__file__``, but ``sys.argv[0]`` must stay as typed by the
+    user. :func:`runpy.run_path` would set ``__file__`` and ``sys.argv[0]`` to the same text.
     """
     path = Path(file).absolute()
     if zipfile.is_zipfile(path):

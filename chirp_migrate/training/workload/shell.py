@@ -37,7 +37,7 @@ def run_command(entry: EntryPoint, sizes: WorkloadSizes) -> dict[str, Any]:
         result.unlink(missing_ok=True)  # remove the result of an earlier run
     words = [_fill_placeholders(word, sizes) for word in entry.command]
     try:
-        ended = subprocess.run(words, env=_environment(entry), check=False)
+        ended = subprocess.run(words, env=_command_environment(entry), check=False)
     except OSError as error:
         raise TaskNotPossible(f"{words[0]} cannot be run ({error.strerror})") from None
     if ended.returncode != 0:
@@ -52,7 +52,7 @@ def _fill_placeholders(word: str, sizes: WorkloadSizes) -> str:
     return word
 
 
-def _environment(entry: EntryPoint) -> dict[str, str]:
+def _command_environment(entry: EntryPoint) -> dict[str, str]:
     """Return the environment variables of the command, so that Python code in it can import ``chirpid_patch``."""
     environment = dict(os.environ)
     if entry.command[0] == "{python}":

@@ -32,24 +32,24 @@ _HARMLESS = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssig
 
 
 def public_names(root: Path) -> dict[str, list[str]]:
-    """Return the public functions, classes and methods of each module, found in its source.
+    """Return the public functions, classes and methods that the source of each module defines.
 
     The function reads the modules in ``utils/``. If the project has no folder ``utils/``, the function reads the
     modules in the root, in ``src/`` and in packages. The result omits modules that cannot be parsed. The result also
-    omits scripts in ``utils/``, because a module with calls at the top level must not be imported.
+    omits scripts in ``utils/``: modules that would run more than definitions and assignments when they are imported.
     """
     names: dict[str, list[str]] = {}
-    for module, path in _modules(root):
+    for module, path in _compared_modules(root):
         try:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError):
             continue
-        if not module.startswith(_IMPORTED) or all(isinstance(n, _HARMLESS) or _is_text(n) for n in tree.body):
+        if not module.startswith(_IMPORTED) or all(isinstance(n, _HARMLESS) or _is_constant(n) for n in tree.body):
             names[module] = [name for node in tree.body for name in _defined_names(node)]
     return names
 
 
-def _modules(root: Path) -> Iterator[tuple[str, Path]]:
+def _compared_modules(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield the import name and the file of each module whose public names are compared."""
     if (root / "utils").is_dir():
         for path in sorted((root / "utils").glob("*.py")):
@@ -68,7 +68,7 @@ def _modules(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def describe_api(names: dict[str, list[str]]) -> Api:
-    """Import each module, and read the signatures of its public names, even if other modules now define them.
+    """Import each module, and return the signatures of its public names, including names imported from elsewhere.
 
     Outside of ``utils/``, the function describes only modules that the training has imported. For a module that the
     training has not imported, the result only shows whether the module exists.
@@ -78,10 +78,10 @@ def describe_api(names: dict[str, list[str]]) -> Api:
 
 def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]:
     if not name.startswith(_IMPORTED) and name not in sys.modules:
-        return {"": _NOT_IMPORTED if _exists(name) else _GONE}
+        return {"": _NOT_IMPORTED if _module_exists(name) else _GONE}
     try:
         module = importlib.import_module(name)
-    except Exception as error:  # the error of the user's module is the report
+    except Exception as error:  # the result contains the error of the user's module
         return {"": f"{type(error).__name__}: {error}"}
     signatures: dict[str, Signature | str] = {}
     for path in wanted:
@@ -89,21 +89,21 @@ def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]
         for part in path.split("."):
             value = getattr(value, part, None)
         if value is not None:
-            signatures[path] = _signature(value)
+            signatures[path] = _read_signature(value)
     return signatures
 
 
 def missing_or_narrowed_names(before: Api, after: Api) -> list[str]:
-    """Return one sentence for each public name that the migrated version lacks or whose signature it narrows."""
+    """Return one sentence for each public name that is missing or accepts fewer calls after the migration."""
     problems: list[str] = []
     for module, names in before.items():
         now = after.get(module, {"": _GONE})
         if names.get("") == _NOT_IMPORTED and now.get("") == _GONE:
-            problems.append(f"{module} no longer imports: {_GONE}")
+            problems.append(f"{module} can no longer be imported: {_GONE}")
         if "" in names or now.get("") == _NOT_IMPORTED:
             continue
         if "" in now:
-            problems.append(f"{module} no longer imports: {now['']}")
+            problems.append(f"{module} can no longer be imported: {now['']}")
             continue
         for name, signature in names.items():
             if name not in now:
@@ -116,10 +116,10 @@ def missing_or_narrowed_names(before: Api, after: Api) -> list[str]:
     return problems
 
 
-def _exists(module: str) -> bool:
+def _module_exists(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except (ImportError, ValueError):  # a package above it is gone
+    except (ImportError, ValueError):  # a package that contains the module is gone
         return False
 
 
@@ -148,7 +148,7 @@ def _signature_text(signature: Signature | str) -> str:
     return "(" + ", ".join(f"{name}={default}" if default else name for name, _, default in signature) + ")"
 
 
-def _signature(value: Any) -> Signature | str:
+def _read_signature(value: Any) -> Signature | str:
     try:
         parameters = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
@@ -157,7 +157,7 @@ def _signature(value: Any) -> Signature | str:
 
 
 def _default_text(value: Any) -> str:
-    """Return the ``repr`` of a default value; for most objects only the type, because their ``repr`` has an address."""
+    """Return the ``repr`` of a plain default value; the type of another object, whose ``repr`` contains an address."""
     if value is inspect.Parameter.empty:
         return ""
     plain = value is None or isinstance(value, (bool, int, float, str, tuple, list, dict))
@@ -173,5 +173,5 @@ def _defined_names(node: ast.stmt) -> list[str]:
     return names
 
 
-def _is_text(node: ast.stmt) -> bool:
+def _is_constant(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

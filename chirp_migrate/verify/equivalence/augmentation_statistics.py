@@ -1,8 +1,8 @@
 """Compute statistics of augmented samples, and find samples that were augmented with the same random numbers.
 
-Tests compare the statistics before and after the migration. Some statistics need only the augmented sample. Other
-statistics compare an augmented sample with the same sample without augmentation. The other statistics also find masks
-that lie under noise or clamping, and the noise itself.
+Tests compare the statistics before and after the migration. The first group of statistics (:data:`STATISTICS`) needs
+only the augmented sample. The second group (:data:`PAIRED`) compares an augmented sample with the same sample without
+augmentation. So the second group also finds noise, and masks that lie under noise or clamping.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ STATISTICS = (
     "share of constant frequency bins",
     "mean step between time frames",
 )
-"""Statistics of one augmented sample. They show how often it is augmented, mask widths, noise level and clamping."""
+"""Statistics of one augmented sample, which depend on how often samples are augmented, mask widths, noise and clamping.
+"""
 
 PAIRED = (
     "share of changed values",
@@ -56,10 +57,12 @@ RELATIONS = {
     "epochs": "at the same position in consecutive epochs",
     "indices": "of the same index in consecutive epochs",
 }
-"""Positions of two augmented samples whose random numbers must differ."""
+"""Relative positions of two augmented samples whose random numbers must differ."""
 
 _FLAT = 0.25
-"""A time frame counts as masked if augmentation reduces its standard deviation below this share (masks may have noise).
+"""A time frame counts as masked if augmentation reduces its standard deviation below this share.
+
+The share is not 0, because noise may be added to a masked time frame.
 """
 _SPREAD_OVER = 48
 _POINTS = 2048
@@ -92,11 +95,11 @@ class VisibleAugmentation:
     """The visible effects of the random numbers that augmented one sample.
 
     Attributes:
-        masked: one bit for each time frame and frequency bin, set if it is masked; ``b""`` if none is masked.
-        changes: differences from the sample without augmentation, at up to 2,048 positions; None if that sample cannot
-            be read.
+        masked: one bit for each time frame and frequency bin, set if the frame or bin is masked; ``b""`` without masks.
+        changes: differences from the sample without augmentation, at up to 2,048 positions; None if the sample without
+            augmentation cannot be read.
         noisy: whether augmentation changed most values of the sample.
-        small: size of the small changes: the 10 % quantile of the absolute changes.
+        small: 10 % quantile of the absolute changes, used as the size of small changes.
     """
 
     masked: bytes = b""
@@ -105,12 +108,12 @@ class VisibleAugmentation:
     small: float = 0.0
 
     @property
-    def tells(self) -> bool:
+    def is_comparable(self) -> bool:
         """Return whether the sample has masks or noise that can be compared."""
         return bool(self.masked) or self.noisy
 
     def equals(self, other: VisibleAugmentation) -> bool:
-        """Return whether both samples show the same random numbers."""
+        """Return whether this sample and ``other`` show the same random numbers."""
         if self.masked != other.masked or self.noisy != other.noisy:
             return False
         if not self.noisy or self.changes is None or other.changes is None:
@@ -176,7 +179,7 @@ def pair_statistics(
 
 
 def find_masks(batch: torch.Tensor) -> list[VisibleAugmentation]:
-    """Find masks in a batch whose samples without augmentation are not known: constant time frames and bins."""
+    """Find masks (constant time frames and bins) in a batch, without a comparison with unaugmented samples."""
     x = _as_images(batch)
     frames, bins = ((x.amax(dim=axis) == x.amin(dim=axis)).all(dim=1) for axis in (2, 3))
     return [VisibleAugmentation(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
@@ -195,13 +198,15 @@ def count_equally_augmented_pairs(
         Key of :data:`RELATIONS` → number of comparable pairs, number of pairs with the same random numbers.
     """
     found = {
-        "batches": _equal_draws(_same_place(batches[:-1], batches[1:])),
-        "neighbours": _equal_draws(pair for batch in batches for pair in pairwise(batch)),
+        "batches": _count_equal_pairs(_pairs_at_same_position(batches[:-1], batches[1:])),
+        "neighbours": _count_equal_pairs(pair for batch in batches for pair in pairwise(batch)),
     }
     if before is not None:
-        found["epochs"] = _equal_draws(_same_place(before, batches))
-        earlier = dict(_by_index(before))
-        contents = [(earlier[index], content) for index, content in _by_index(batches) if index in earlier]
+        found["epochs"] = _count_equal_pairs(_pairs_at_same_position(before, batches))
+        earlier = dict(_augmented_hashes_by_index(before))
+        contents = [
+            (earlier[index], content) for index, content in _augmented_hashes_by_index(batches) if index in earlier
+        ]
         comparable = [(first, second) for first, second in contents if first or second]
         found["indices"] = (len(comparable), sum(first == second for first, second in comparable))
     return found
@@ -217,21 +222,21 @@ def fisher_p_value(count: int, total: int, count_after: int, total_after: int) -
     return float(fisher_exact(table, alternative="greater").pvalue)
 
 
-def _by_index(batches: Sequence[Sequence[LoadedSample]]) -> Iterator[tuple[int, bytes]]:
+def _augmented_hashes_by_index(batches: Sequence[Sequence[LoadedSample]]) -> Iterator[tuple[int, bytes]]:
     for batch in batches:
         yield from ((sample.index, sample.augmented) for sample in batch if sample.index is not None)
 
 
-def _same_place(
+def _pairs_at_same_position(
     first: Sequence[Sequence[LoadedSample]], second: Sequence[Sequence[LoadedSample]]
 ) -> Iterator[tuple[LoadedSample, LoadedSample]]:
     for earlier, later in zip(first, second, strict=False):
         yield from zip(earlier, later, strict=False)
 
 
-def _equal_draws(pairs: Iterable[tuple[LoadedSample, LoadedSample]]) -> tuple[int, int]:
+def _count_equal_pairs(pairs: Iterable[tuple[LoadedSample, LoadedSample]]) -> tuple[int, int]:
     """Return the number of comparable pairs, and how many of them have the same random numbers."""
-    comparable = [(a.draw, b.draw) for a, b in pairs if a.draw.tells and b.draw.tells]
+    comparable = [(a.draw, b.draw) for a, b in pairs if a.draw.is_comparable and b.draw.is_comparable]
     return len(comparable), sum(a.equals(b) for a, b in comparable)
 
 
@@ -247,9 +252,9 @@ def _as_images(batch: torch.Tensor) -> torch.Tensor:
 
 
 def _find_constant_lines(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return which rows along ``axis`` augmentation made constant in every channel, as bool of shape (B, rows).
+    """Return whether augmentation made each line along ``axis`` constant in every channel, as bool of shape (B, lines).
 
-    Of a long row, the function reads only 48 to 96 values.
+    The function reads only 48 to 96 values of a long line.
     """
     step = max(1, x.shape[axis] // _SPREAD_OVER)
     some = (slice(None),) * axis + (slice(None, None, step),)

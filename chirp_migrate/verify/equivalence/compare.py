@@ -1,9 +1,9 @@
 """Compare the trainings of both versions. Each difference is one sentence that names its first occurrence.
 
-Without augmentation, batches, losses and results must be equal to the last bit. Values that already differ between two
-runs of the original version are exempt. With augmentation, both versions must train on the same samples, and the
-augmentation must have the same distribution. Two-sample tests on statistics of each augmented sample decide this, at
-alpha 0.001 after Holm's correction over all tests of a verification.
+Without augmentation, batches, losses and results must be equal to the last bit, except values that differ between two
+runs of the original version. With augmentation, both versions must train on the same samples, and the
+augmentation must have the same distribution. Two-sample tests compare the distributions of sample statistics. Their
+significance level is 0.001 after Holm's correction over all tests of a verification.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Equivalence:
     """The result of a comparison.
 
     Attributes:
-        found: the differences; empty if both versions train the same.
+        found: the differences; empty if the trainings of both versions are the same.
         notes: sentences on values that could not be compared, and on problems that both versions have.
         smallest_p: entry point with augmentation → smallest adjusted p-value of its tests.
         noticed: entry point → statistic → the smallest difference that the test of the statistic would have found.
@@ -51,11 +51,11 @@ class Equivalence:
         """Return one sentence for each difference between the versions."""
         return tuple(difference.message for difference in self.found)
 
-    def differs(self, name: str, entry_point: str, text: str) -> None:
+    def add_difference(self, name: str, entry_point: str, text: str) -> None:
         """Add a difference. The method puts the entry point in front of ``text``."""
         self.found.append(TrainingDifference(name, entry_point, f"{entry_point}: {text}" if entry_point else text))
 
-    def joined(self, other: Equivalence) -> Equivalence:
+    def combined_with(self, other: Equivalence) -> Equivalence:
         """Return one comparison with the results of this comparison and of ``other``."""
         smallest = {**self.smallest_p, **other.smallest_p}
         noticed = {**self.noticed, **other.noticed}
@@ -88,8 +88,8 @@ def compare_traces(
 
     Args:
         before, after: recorded runs of both versions, by label of the entry point.
-        again: a second recorded run of the version before the migration, whose losses and batches may differ on a GPU.
-            If they differ, the function compares only distributions. None means that two runs always agree.
+        again: a second recorded run of the version before the migration; None if two runs are always equal. If losses
+            or batches differ between the two runs (possible on a GPU), the function compares only their distributions.
     """
     result = Equivalence()
     tests: list[_StatisticalTest] = []
@@ -114,7 +114,7 @@ def compare_traces(
         else:
             differences = compare_passes_of_entry(old.traces, new.traces)
             if again is not None and [one.losses for one in old.traces] != [one.losses for one in again[label].traces]:
-                # Losses of augmented samples are not compared, but the results that depend on them are.
+                # Losses of augmented samples are not compared. Results that depend on these losses may vary, too.
                 result.unrepeatable.add(label)
         if {name for name, _ in differences} <= {"order-differs"}:
             aspect = aspect_that_ignores_seed(old.seeds, new.seeds)
@@ -123,9 +123,9 @@ def compare_traces(
         if not differences:
             tests += _distribution_tests(label, old.traces, new.traces)
         for name, text in differences:
-            result.differs(name, label, text)
+            result.add_difference(name, label, text)
         _compare_picklability(result, label, old.traces, new.traces)
-        result.notes += [f"{label}: {text}" for text in _unseen_validation(new.traces)]
+        result.notes += [f"{label}: {text}" for text in _describe_dropped_validation(new.traces)]
     _judge_tests(result, tests)
     return result
 
@@ -138,11 +138,11 @@ def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None
         result.smallest_p.setdefault(test.entry_point, p)
         if p < ALPHA and (test.entry_point, test.name) not in named:
             named.add((test.entry_point, test.name))  # report only the clearest difference of each kind
-            result.differs(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})")
+            result.add_difference(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})")
     for test in tests:
         if test.statistic:
             samples = len(test.before), len(test.after)
-            # Holm's correction is strictest for the first difference.
+            # Holm's correction has the strictest threshold for the smallest p-value.
             share = detectable_difference(*samples, ALPHA / len(tests))
             noticed = DetectableDifference(share, detectable_shift(test.before, share), samples)
             result.noticed.setdefault(test.entry_point, {})[test.statistic] = noticed
@@ -152,7 +152,7 @@ def compare_api(before: Api, after: Api) -> Equivalence:
     """Compare the public names and signatures of both versions."""
     result = Equivalence()
     for text in missing_or_narrowed_names(before, after):
-        result.differs("api-changed", "", text)
+        result.add_difference("api-changed", "", text)
     return result
 
 
@@ -167,7 +167,7 @@ def compare_results(
 
     Values that differ between two runs of the version before the migration, such as times, become notes and are not
     compared. An entry point with augmentation uses other random numbers after the migration, so the function compares
-    only the structure of its return value. The function treats ``unrepeatable`` entry points like augmented ones.
+    only the structure of its return value. The same applies to ``unrepeatable`` entry points.
     """
     result = Equivalence()
     for label, old in before.items():
@@ -181,14 +181,15 @@ def compare_results(
         unstable = _differing_paths(b, b_again) - varying
         if unstable and label not in unrepeatable:
             text = f"{_shorten_paths(unstable)}: two runs with the same seed are equal before the migration, not after"
-            result.differs("seed-ignored", label, text)
+            result.add_difference("seed-ignored", label, text)
         elif label in unrepeatable or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:
-                result.differs("result-missing", label, f"{_shorten_paths(lost)}: no longer in the result")
+                result.add_difference("result-missing", label, f"{_shorten_paths(lost)}: no longer in the result")
         elif changed := _differing_paths(a, b) - varying:
             first = min(changed)
-            text = f"other results in {_shorten_paths(changed)}: {_short(a, first)} before, {_short(b, first)} after"
-            result.differs("results-differ", label, text)
+            values = f"{_short_leaf(a, first)} before, {_short_leaf(b, first)} after"
+            text = f"other results in {_shorten_paths(changed)}: {values}"
+            result.add_difference("results-differ", label, text)
     return result
 
 
@@ -215,7 +216,7 @@ def _distribution_tests(
             means = f"mean {sum(a) / len(a):.4g} before, {sum(b) / len(b):.4g} after"
             text = f"augmented samples differ in their {name} ({means})"
             tests.append(_StatisticalTest(label, "augmentation-distribution", text, ks_p_value(a, b), name, a, b))
-    return tests + _repeat_tests(label, old, new)
+    return tests + _equal_randomness_tests(label, old, new)
 
 
 def _without_values(record: LoaderPassTrace, batches: bool) -> LoaderPassTrace:
@@ -233,7 +234,7 @@ def _without_values(record: LoaderPassTrace, batches: bool) -> LoaderPassTrace:
 def _value_tests(
     label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace], batches: bool
 ) -> list[_StatisticalTest]:
-    """Return the tests on losses that do not repeat and, with ``batches``, on values of batches that do not repeat."""
+    """Return the tests on losses and, with ``batches``, on values of batches, which differ between two equal runs."""
     tests = []
     for role in ("train", "validation"):
         sides = [[record for record in side if record.role == role] for side in (before, after)]
@@ -251,7 +252,7 @@ def _value_tests(
     return tests
 
 
-def _repeat_tests(
+def _equal_randomness_tests(
     label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> list[_StatisticalTest]:
     tests = []
@@ -271,7 +272,7 @@ def _compare_picklability(
 ) -> None:
     """Report the first loader of the migrated version that cannot be pickled for spawned workers.
 
-    The report is a difference if all loaders of the original version can be pickled, and a note otherwise.
+    If all loaders of the original version can be pickled, the report is a difference. If not, the report is a note.
     """
     for number, record in enumerate(after, start=1):
         if record.unpicklable:
@@ -280,13 +281,13 @@ def _compare_picklability(
             what = f"{record.role} loader of pass {number} cannot be pickled for spawned workers"
             text = f"{what} {sides}: {record.unpicklable}"
             if could:
-                result.differs("not-picklable", label, text)
+                result.add_difference("not-picklable", label, text)
             else:
                 result.notes.append(f"{label}: {text}")
             return
 
 
-def _unseen_validation(after: Sequence[LoaderPassTrace]) -> list[str]:
+def _describe_dropped_validation(after: Sequence[LoaderPassTrace]) -> list[str]:
     """Return a sentence on the first validation pass that omits samples because of ``drop_last``."""
     for number, record in enumerate((r for r in after if r.role == "validation"), start=1):
         if record.drop_last and 0 <= record.samples < record.available:
@@ -296,11 +297,11 @@ def _unseen_validation(after: Sequence[LoaderPassTrace]) -> list[str]:
 
 
 def _shorten_paths(paths: set[str]) -> str:
-    """Return a text with the number of paths and the first of them."""
+    """Return a text with the number of paths and the first path."""
     first = min(paths)
     return f"1 value ({first})" if len(paths) == 1 else f"{len(paths)} values (such as {first})"
 
 
-def _short(leaves: Mapping[str, str], path: str) -> str:
+def _short_leaf(leaves: Mapping[str, str], path: str) -> str:
     text = leaves.get(path, "missing")
     return text if len(text) <= 60 else text[:57] + "..."

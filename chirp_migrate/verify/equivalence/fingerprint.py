@@ -15,13 +15,13 @@ _MAX_DEPTH = 12
 
 
 Hash = xxhash.xxh3_128
-"""Hash of samples and return values. It need not resist attacks: nobody constructs collisions."""
+"""Hash function for samples and return values. A cryptographic hash is not necessary: nobody constructs collisions."""
 
 
 def leaf_fingerprints(value: Any) -> dict[str, str]:
     """Map the path of every leaf in ``value`` to text that is equal only for equal values.
 
-    The text of a float is hexadecimal, so it is exact. The text of a tensor or array has hash, dtype and shape. The
+    The text of a float is hexadecimal and so exact. The text of a tensor or array has hash, dtype and shape. The
     leaves of a module are the tensors of its ``state_dict``. The function descends into containers and plain objects.
     An object that contains itself, or that is nested deeper than 12 levels, is replaced by the name of its type.
     """
@@ -43,7 +43,7 @@ def add_tensor_to_hash(hash_state: Any, tensor: torch.Tensor) -> None:
 
 
 def _leaves(value: Any, path: str, parents: tuple[int, ...]) -> Iterator[tuple[str, str]]:
-    text = _leaf(value)
+    text = _leaf_text(value)
     if text is not None:
         yield path, text
         return
@@ -68,11 +68,11 @@ def _leaves(value: Any, path: str, parents: tuple[int, ...]) -> Iterator[tuple[s
             yield from _leaves(item, f"{path}.{name}", parents)
 
 
-def _leaf(value: Any) -> str | None:
+def _leaf_text(value: Any) -> str | None:
     """Return the text of a leaf such as a number or tensor; None for a container or an object with attributes."""
     if value is None or isinstance(value, (bool, int, str, bytes)):
         return repr(value)
-    if isinstance(value, float):  # also np.float64; other scalars of NumPy are no floats
+    if isinstance(value, float):  # also np.float64; other scalar types of NumPy are no subclasses of float
         return float(value).hex()
     if isinstance(value, torch.Tensor):
         return f"tensor {value.dtype} {tuple(value.shape)} {tensor_hash(value)}"

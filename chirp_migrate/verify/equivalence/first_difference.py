@@ -1,4 +1,4 @@
-"""Find the first difference between the loader passes of both versions, and check whether the seed still has effect."""
+"""Find the first difference between the loader passes of both versions, and check whether the seed still matters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NamedDifference = tuple[str, str]
 """Name of a difference, such as ``losses-differ``, and its description."""
 
 OTHER_SEED = 1
-"""Number that is added to the seed for a second run. The second run shows which values depend on the seed."""
+"""Number to add to the seed for a second run. The second run shows which values depend on the seed."""
 
 _SHOWN = 5
 _RESULT = "result: "
@@ -42,7 +42,7 @@ def compare_passes_of_entry(
 ) -> list[NamedDifference]:
     """Return the first difference between the training passes, and between the validation passes, of an entry point.
 
-    Later differences are omitted, because they may follow from the first.
+    Later differences are omitted, because the first difference may cause them.
     """
     found: list[NamedDifference] = []
     augmented = any(record.random for record in before)
@@ -55,12 +55,12 @@ def compare_passes_of_entry(
         elif len(new) > len(old):
             found.append(("epochs-added", counts))
         else:
-            found += _first_of_role(role, old, new, augmented)
+            found += _first_difference_of_role(role, old, new, augmented)
     causes = [one for one in found if one[0] != "losses-differ"]
     return causes or found  # different samples lead to different losses
 
 
-def _first_of_role(
+def _first_difference_of_role(
     role: str, old: list[LoaderPassTrace], new: list[LoaderPassTrace], augmented: bool
 ) -> list[NamedDifference]:
     """Return the first difference between the passes ``old`` and ``new`` of one role (``train`` or ``validation``).
@@ -71,14 +71,14 @@ def _first_of_role(
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
         difference = (
             _count_difference(a, b)
-            or _kind(a, b)
+            or _randomness_difference(a, b)
             or _sample_difference(a, b, augmented)
             or _loss_difference(a, b, augmented)
         )
         if difference is not None:
             name, text = difference
             return [(name, f"{role} pass {number}: {text}")]
-    if _have_one_order(new) and not _have_one_order(old):
+    if _repeat_same_order(new) and not _repeat_same_order(old):
         return [("not-shuffled", f"every {role} pass has the same order of samples after, but not before")]
     return []
 
@@ -92,7 +92,7 @@ def _count_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference
         each = ", ".join(f"{label} ({a.labels[label]} samples)" for label in gone[:_SHOWN])
         return "class-missing", f"after the migration, no sample of class {each}; {counts}"
     if b.samples < a.samples:
-        return _name_shortened_epochs(a, b), f"{counts}{_missing_samples(a, b)}"
+        return _name_shortened_epochs(a, b), f"{counts}{_describe_missing_samples(a, b)}"
     if b.samples > a.samples:
         return "samples-added", counts
     if a.sizes != b.sizes:
@@ -114,7 +114,7 @@ def _name_shortened_epochs(a: LoaderPassTrace, b: LoaderPassTrace) -> str:
     return "epoch-shortened" if whole_batches or not b.finished else "samples-missing"
 
 
-def _missing_samples(a: LoaderPassTrace, b: LoaderPassTrace) -> str:
+def _describe_missing_samples(a: LoaderPassTrace, b: LoaderPassTrace) -> str:
     """Return a text with the first batch that differs or is missing, and the indices of the missing samples."""
     first = _first_unequal(a.sizes, b.sizes)
     text = f": batch {first} is the first that {'differs' if first <= len(b.sizes) else 'is missing'}"
@@ -125,7 +125,7 @@ def _missing_samples(a: LoaderPassTrace, b: LoaderPassTrace) -> str:
     return f"{text}; {gone.total()} samples are missing (indices {some}{', ...' if len(gone) > _SHOWN else ''})"
 
 
-def _kind(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference | None:
+def _randomness_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference | None:
     if a.random and not b.random:
         return "augmentation-missing", "samples are augmented at random before, but not after"
     if b.random and not a.random:
@@ -143,9 +143,9 @@ def _sample_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) 
     if exact:
         for number, (old, new) in enumerate(zip(a.batches, b.batches, strict=True), start=1):
             if old != new:
-                return _first_batch(a, b, number)
+                return _describe_first_differing_batch(a, b, number)
         return None
-    # Augmentation takes its random numbers from another generator now, so shuffling gets other random numbers too.
+    # Migrated augmentation uses its own generator, so shuffling gets other random numbers of the global generator.
     if not a.whole:
         return None
     if a.labels != b.labels:
@@ -155,23 +155,23 @@ def _sample_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) 
         return None
     if old and new and not a.random:
         return "samples-differ", "the samples after the migration are not the samples before the migration"
-    return _other_indices(a, b)
+    return _index_difference(a, b)
 
 
-def _first_batch(a: LoaderPassTrace, b: LoaderPassTrace, number: int) -> NamedDifference:
+def _describe_first_differing_batch(a: LoaderPassTrace, b: LoaderPassTrace, number: int) -> NamedDifference:
     """Return the name and description of the difference in batch ``number``, the first batch that differs."""
     where = f"batch {number} of {len(a.batches)} is the first that differs"
     if a.contents == b.contents:
         return "order-differs", f"{where} (the same samples in another order)"
-    difference = _other_indices(a, b)
+    difference = _index_difference(a, b)
     same_indices = not (a.indices and b.indices) or a.indices == b.indices
     if difference is None and same_indices and a.sketches and b.sketches:
-        difference = _other_values(a.sketches[number - 1], b.sketches[number - 1])
+        difference = _value_difference(a.sketches[number - 1], b.sketches[number - 1])
     name, text = difference or ("samples-differ", "other values")
     return name, f"{where} ({text})"
 
 
-def _other_indices(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference | None:
+def _index_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference | None:
     gone, come = _samples_missing_in(a, b), _samples_missing_in(b, a)
     if not gone:
         return None
@@ -179,8 +179,8 @@ def _other_indices(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference | 
     return "samples-differ", f"other samples: {gone.total()} differ, such as index {some[0]} before, {some[1]} after"
 
 
-def _other_values(before: str, after: str) -> NamedDifference | None:
-    """Return the size of the difference between two encoded texts; None if it is zero or not comparable."""
+def _value_difference(before: str, after: str) -> NamedDifference | None:
+    """Compare two batches that :func:`encode_sample_values` encoded; None if they are equal or not comparable."""
     a, b = map(decode_sample_values, (before, after))
     if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
         return None
@@ -217,13 +217,13 @@ def _samples_missing_in(a: LoaderPassTrace, b: LoaderPassTrace) -> Counter[int]:
 
 
 def _is_shuffled(record: LoaderPassTrace) -> bool:
-    """Return whether the indices of a pass are out of order; if they are not known, whether the sampler shuffles."""
+    """Return whether the indices of a pass are out of order; with too few indices, whether the sampler shuffles."""
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in pairwise(record.indices))
     return record.shuffled
 
 
-def _have_one_order(records: list[LoaderPassTrace]) -> bool:
+def _repeat_same_order(records: list[LoaderPassTrace]) -> bool:
     """Return whether a loader has two or more shuffled passes, and all of them have the same order."""
     by_loader: dict[int, list[list[int]]] = {}
     for record in records:
@@ -278,7 +278,7 @@ def aspect_that_ignores_seed(before: Sequence[Mapping[str, str]], after: Sequenc
     """Return an aspect that depends on the seed before the migration, but not after it; None without such an aspect.
 
     A single value of a result, such as an accuracy, may be equal for two seeds by chance. So results count as ignoring
-    the seed only if all of them are equal.
+    the seed only if all results are equal.
     """
     if len(before) != 2 or len(after) != 2:
         return None

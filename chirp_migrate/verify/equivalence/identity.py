@@ -41,8 +41,8 @@ def nested_datasets(dataset: Any) -> list[NestedDataset]:
     """Return the dataset of a loader and the datasets that it wraps, from the outermost to the innermost.
 
     The function finds a wrapped dataset in an attribute or in the closure of ``__getitem__``. The result ends at a
-    dataset that wraps several datasets. The result also ends where lengths or ``indices`` do not show which samples
-    correspond. The function calls no method of a dataset but ``__len__``.
+    dataset that wraps several datasets. The result also ends at a dataset if lengths and ``indices`` do not show which
+    samples of the wrapped dataset it has. The only method of a dataset that the function calls is ``__len__``.
     """
     found = [NestedDataset(dataset)]
     while len(found) < _DEEPEST:
@@ -63,7 +63,7 @@ def nested_datasets(dataset: Any) -> list[NestedDataset]:
 def describe_dataset(dataset: Any) -> str:
     """Return the length and a few samples of a dataset as text. Both versions have the same text for the same data.
 
-    If samples are random or cannot be read by index, the text contains nothing but the length. Reading samples may
+    If samples are random or cannot be read by index, the text contains only the length. Reading samples may
     change the state of random generators, which the caller must restore.
     """
     samples = dataset_length(dataset)

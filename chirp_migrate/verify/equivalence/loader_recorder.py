@@ -1,4 +1,4 @@
-"""Record the batches that a training takes from its loaders, without changing them."""
+"""Record the batches that a training takes from its loaders, without changing the batches."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 from torch.nn.modules.loss import _Loss
 from torch.utils.data import Sampler
 
+from chirp_migrate.training.watch.epoch_detector import watching_backward
 from chirp_migrate.training.watch.interception import Interception, PassingIterator, limit_workers
-from chirp_migrate.training.watch.pacing import watching_backward
 from chirp_migrate.verify.equivalence.pass_recorder import PassRecorder
 from chirp_migrate.verify.spec import LoaderPassTrace
 from chirpid_patch.loading.limits import worker_processes
@@ -34,8 +34,8 @@ class LoaderRecorder(Interception):
     """Context manager that records each pass over each loader (see :class:`LoaderPassTrace`).
 
     Recording does not change the state of the global random generators. A recording reads a few samples more than once,
-    to find out whether a dataset augments them. The additional reads advance a random generator that the dataset owns,
-    equally in both versions.
+    to find out whether a dataset augments them. If a dataset has its own random generator, the additional reads advance
+    this generator, equally in both versions.
 
     Attributes:
         few_workers: whether loaders start at most two worker processes for training, and none for validation if
@@ -45,7 +45,7 @@ class LoaderRecorder(Interception):
     def __init__(self) -> None:
         super().__init__(self._watch)
         self.few_workers = False
-        self._samplers = Interception(self._watch_sampler, base=Sampler)
+        self._samplers = Interception(self._record_sampler, base=Sampler)
         self._backward = watching_backward(self._count_backward)
         self._walks: list[PassRecorder] = []
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -58,7 +58,7 @@ class LoaderRecorder(Interception):
         self._samplers.__enter__()
         self._backward.__enter__()
         # A global module hook would change the behaviour of code that checks for such hooks.
-        setattr(_Loss, "__call__", self._watched_loss())  # noqa: B010
+        setattr(_Loss, "__call__", self._make_recording_loss())  # noqa: B010
         return self
 
     def __exit__(self, *exception: Any) -> None:
@@ -67,12 +67,12 @@ class LoaderRecorder(Interception):
         self._samplers.__exit__(*exception)
         super().__exit__(*exception)
 
-    def draw_on(self, draws: int = DRAWS) -> None:
+    def record_more_samples(self, draws: int = DRAWS) -> None:
         """Iterate over the loaders again after the training, until ``draws`` augmented samples are recorded.
 
         The records get only the statistics of the additional samples. The method stops early after ten seconds, or if
-        no loader can be iterated over again. With fewer samples, the tests find only larger differences, and the report
-        shows how large.
+        no loader can be iterated over again. With fewer samples, the tests find only larger differences. The report
+        shows the smallest difference that a test would find.
         """
         walks = list(self._walks)
         augmented = {walk.record.loader: walk for walk in walks if walk.record.random and walk.record.samples}
@@ -80,13 +80,13 @@ class LoaderRecorder(Interception):
         until = time.monotonic() + _DRAWING_S
         while augmented and wanted > 0:
             for number, walk in list(augmented.items()):
-                seen = self._walked_on(walk, wanted, until)
+                seen = self._iterate_again(walk, wanted, until)
                 wanted -= seen
                 if not seen:
                     del augmented[number]
         self._walks = walks
 
-    def _walked_on(self, walk: PassRecorder, most: int, until: float) -> int:
+    def _iterate_again(self, walk: PassRecorder, most: int, until: float) -> int:
         """Iterate over the loader of ``walk`` again, until ``most`` samples or more were read; return their number."""
         self._walks = []
         with suppress(Exception), _limit_workers(walk.loader):  # the loader may allow one iteration only
@@ -99,7 +99,7 @@ class LoaderRecorder(Interception):
         return sum(more.record.samples for more in self._walks)
 
     def take(self) -> list[LoaderPassTrace]:
-        """Return the loader passes since the last call, in the order in which they began; some may have no batch."""
+        """Return the loader passes since the last call, in order of their start; some passes may have no batch."""
         last: dict[tuple[str, int], PassRecorder] = {}
         for walk in self._walks:
             kind = walk.record.role, walk.record.available
@@ -112,7 +112,7 @@ class LoaderRecorder(Interception):
 
     @contextmanager
     def loading(self, walk: PassRecorder) -> Iterator[None]:
-        """Return a context for the loader's own code. The sampler over which this code iterates belongs to ``walk``."""
+        """Return a context for the loader's own code, in which sampler indices are recorded for the pass ``walk``."""
         outer, self._loading = self._loading, walk
         try:
             with self.inside(walk.loader):
@@ -128,21 +128,21 @@ class LoaderRecorder(Interception):
         self._walks.append(walk)
 
         def around(advance: Callable[[], Any]) -> Any:
-            """Take the next batch, record it, and return it unchanged."""
+            """Record the next batch, and return the unchanged batch."""
             with self.loading(walk):
                 try:
                     batch = advance()
                 except StopIteration:
                     walk.record.finished = True
                     raise
-            walk.saw(batch)
+            walk.add_batch(batch)
             self._current = walk
             return batch
 
         with self.loading(walk), _limit_workers(loader) if self.few_workers else nullcontext():
             return PassingIterator(self, loader, start(), around)
 
-    def _watch_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    def _record_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         walk = self._loading
         if walk is None or sampler is not _index_sampler(walk.loader):
             return start()
@@ -160,7 +160,7 @@ class LoaderRecorder(Interception):
         if self._current is not None:
             self._current.record.backwards += 1
 
-    def _watched_loss(self) -> Callable[..., Any]:
+    def _make_recording_loss(self) -> Callable[..., Any]:
         """Return a replacement for ``__call__`` of loss modules that also records the loss."""
 
         def call(loss: _Loss, *arguments: Any, **named: Any) -> Any:
@@ -199,5 +199,5 @@ def _limit_workers(loader: Any) -> AbstractContextManager[None]:
 
 
 def _index_sampler(loader: Any) -> Any:
-    """Return the sampler over which PyTorch's loader iterates: ``batch_sampler``, or ``sampler`` without batches."""
+    """Return the sampler over which PyTorch's loader iterates: ``sampler`` if there is no ``batch_sampler``."""
     return loader.sampler if loader.batch_sampler is None else loader.batch_sampler

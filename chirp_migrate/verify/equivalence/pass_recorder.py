@@ -42,14 +42,14 @@ _FETCHED_SAMPLES = 3
 
 @dataclass
 class PassRecorder:
-    """A running pass over a loader.
+    """The recording of one pass over a loader.
 
     Attributes:
         loader: the loader.
-        record: the record of the pass, which :meth:`saw` and :meth:`finish` fill.
+        record: the record of the pass, which :meth:`add_batch` and :meth:`finish` fill.
         base: the innermost dataset of the loader.
         plain: the dataset that yields the samples without augmentation; None if samples are not augmented, or if no
-            wrapped dataset yields them.
+            wrapped dataset yields samples without augmentation.
         drawn: indices that each iteration over the sampler yielded. With workers, PyTorch's loader begins two
             iterations over its sampler and uses the second.
         batches: the samples of each batch.
@@ -84,7 +84,7 @@ class PassRecorder:
             role="train" if torch.is_grad_enabled() else "validation",
             random=random,
             shuffled=isinstance(sampler, (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)),
-            whole=_names_each_sample_once(sampler),
+            whole=_yields_each_sample_once(sampler),
             drop_last=bool(loader.drop_last),
             available=-1 if samples is None else samples,
             base=names[id(base)] if by_index else "",
@@ -94,12 +94,12 @@ class PassRecorder:
         plain = next((level for level in below if _has_random_samples(level.dataset, loader.collate_fn) is False), None)
         return cls(loader, record, top_down[-1], plain)
 
-    def saw(self, batch: Any) -> None:
+    def add_batch(self, batch: Any) -> None:
         """Add a batch to the record."""
         record = self.record
         leaves = leaves_by_position(batch).values()
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        record.unseen = sorted({*record.unseen, *map(_type_name, filterfalse(_is_plain, leaves))})
+        record.unseen = sorted({*record.unseen, *map(_type_name, filterfalse(_is_compared, leaves))})
         size = next((tensor.shape[0] for tensor in tensors if tensor.ndim > 0), 0)
         rows = _row_hashes(tensors, size)
         whole = Hash(b"".join(rows))
@@ -124,10 +124,10 @@ class PassRecorder:
             record.sketches.append(encode_sample_values(tensors))
 
     def finish(self, before: PassRecorder | None) -> None:
-        """Complete the record at the end of the pass; ``before`` is the previous pass over as many samples."""
+        """Complete the record; ``before`` is the previous pass over a dataset of the same length (None without one)."""
         record = self.record
         samples = [sample for batch in self.batches for sample in batch]
-        record.contents = _sum_of(sample.content for sample in samples)
+        record.contents = _hash_of_all(sample.content for sample in samples)
         indices = [sample.index for sample in samples if sample.index is not None]
         record.indices = indices if len(indices) == len(samples) else []
         try:
@@ -136,7 +136,7 @@ class PassRecorder:
             record.base_indices = []
         plain = [sample.plain for sample in samples if sample.plain is not None]
         if plain and len(plain) == len(samples):
-            record.plain_contents = _sum_of(plain)
+            record.plain_contents = _hash_of_all(plain)
         if record.random:
             earlier = before.batches if before is not None and before.record.random else None
             record.repeats = count_equally_augmented_pairs(self.batches, earlier)
@@ -160,7 +160,7 @@ class PassRecorder:
             return
         for image in images:
             self.record.statistics += sample_statistics(image)
-        plain = self._before_augmentation(samples)
+        plain = self._unaugmented_batch(samples)
         pairs = [
             pair_statistics(image, before) for image, before in zip(tensors, plain, strict=False)
             if any(image is other for other in images) and image.shape == before.shape
@@ -173,7 +173,7 @@ class PassRecorder:
         for sample, draw in zip(samples, pairs[0][1] if pairs else find_masks(images[0]), strict=True):
             sample.draw = draw
 
-    def _before_augmentation(self, samples: list[LoadedSample]) -> list[torch.Tensor]:
+    def _unaugmented_batch(self, samples: list[LoadedSample]) -> list[torch.Tensor]:
         """Return the tensors of the same batch without augmentation; empty if these samples cannot be read."""
         indices = [sample.index for sample in samples if sample.index is not None]
         if self.plain is None or len(indices) < len(samples):
@@ -183,19 +183,19 @@ class PassRecorder:
                 plain = [self.plain.dataset[self.plain.index(index)] for index in indices]
             except (TypeError, IndexError, KeyError):
                 return []
-            return _tensors(self.loader.collate_fn(plain))
+            return _tensors_in_batch(self.loader.collate_fn(plain))
 
 
 def _has_random_samples(dataset: Any, collate: Callable[[Any], Any]) -> bool | None:
     """Return whether repeated reads of a sample yield different values; None if samples cannot be read by index.
 
-    The function reads up to three samples six times each, and collates them with ``collate``. The probability of
-    missing an augmentation is about 10^-12 if two stages of the augmentation skip 20 % of the samples each.
+    The function reads up to three samples six times each, and collates them with ``collate``. If augmentation has two
+    stages and each stage skips 20 % of the samples, the probability of missing the augmentation is about 10^-12.
     """
     for index in range(min(_FETCHED_SAMPLES, len(dataset))):
         try:
-            batches = [_tensors(collate([dataset[index]])) for _ in range(_FETCHES)]
-        except Exception:  # the dataset cannot be read by index; its loader can read it
+            batches = [_tensors_in_batch(collate([dataset[index]])) for _ in range(_FETCHES)]
+        except Exception:  # the dataset cannot be read by index, although its loader can read it
             return None
         if len({tuple(map(tensor_hash, tensors)) for tensors in batches}) > 1:
             return True
@@ -214,17 +214,17 @@ def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
     return hashes
 
 
-def _sum_of(hashes: Iterable[bytes]) -> str:
-    """Return one hash for all samples together, which does not depend on their order."""
+def _hash_of_all(hashes: Iterable[bytes]) -> str:
+    """Return one hash of all samples together that does not depend on the order of the samples."""
     return str(Hash(b"".join(sorted(hashes))).hexdigest())[:16]
 
 
-def _tensors(batch: Any) -> list[torch.Tensor]:
+def _tensors_in_batch(batch: Any) -> list[torch.Tensor]:
     """Return the tensors in a batch, in order."""
     return [leaf for leaf in leaves_by_position(batch).values() if isinstance(leaf, torch.Tensor)]
 
 
-def _is_plain(leaf: Any) -> bool:
+def _is_compared(leaf: Any) -> bool:
     """Return whether a leaf of a batch is a tensor, an array, a number or a string, so that ``verify`` compares it."""
     if isinstance(leaf, np.ndarray):
         return not leaf.dtype.hasobject
@@ -236,7 +236,7 @@ def _type_name(leaf: Any) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _names_each_sample_once(sampler: Any) -> bool:
+def _yields_each_sample_once(sampler: Any) -> bool:
     if isinstance(sampler, RandomSampler):
         return not sampler.replacement and sampler.num_samples == len(sampler.data_source)
     return isinstance(sampler, SequentialSampler)

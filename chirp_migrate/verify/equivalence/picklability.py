@@ -1,8 +1,8 @@
 """Check whether a loader can pickle its objects for worker processes that start with ``spawn``.
 
-The check starts no process. Like ``spawn``, the check pickles with the pickler of :mod:`multiprocessing`; then it
-unpickles in this process. The check does not pickle the data of tensors and arrays, because such data always pickles.
-PyTorch would move the data to shared memory, which would change the recorded training.
+The check starts no process. Like ``spawn``, the check pickles with the pickler of :mod:`multiprocessing`. The check
+then unpickles in this process. The check does not pickle the data of tensors and arrays. Such data can always be
+pickled, and pickling would move the data of tensors to shared memory, and so change the recorded training.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check_picklable(value: Any) -> None:
 def as_if_starting_a_process() -> Iterator[None]:
     """Return a context in which locks, queues and connections can be pickled, as at the start of a process."""
     before = context.get_spawning_popen()
-    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]
+    context.set_spawning_popen(_StartingProcess())  # type: ignore[arg-type]
     try:
         yield
     finally:
@@ -95,7 +95,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 @dataclass(frozen=True)
-class _Duplicate:
+class _DuplicableDescriptor:
     """A file descriptor in a pickle."""
 
     descriptor: int
@@ -105,10 +105,10 @@ class _Duplicate:
         return os.dup(self.descriptor)
 
 
-class _Starting:
-    """Replacement for a starting process: locks, queues and connections can only be pickled for such a process."""
+class _StartingProcess:
+    """Replacement for a starting process. Locks, queues and connections can only be pickled while a process starts."""
 
-    DupFd = _Duplicate
+    DupFd = _DuplicableDescriptor
 
     def duplicate_for_child(self, descriptor: int) -> int:
         """Return the file descriptor itself, because no process is started."""

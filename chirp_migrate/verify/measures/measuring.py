@@ -42,7 +42,7 @@ __all__ = ["TrainingMeasurement", "augmentation_cost", "resident_bytes"]
 
 _INTERVAL_S = 0.1
 _FOR_RATES = 0.35
-"""Share of ``extra_s`` that is reserved for the last measurement, of loading without training."""
+"""Share of ``extra_s`` that is reserved for the last measurement: loading without training."""
 _COST_ROUNDS = 3
 _COST_BATCHES = 5
 _LONGEST_COST_S = 2.0
@@ -74,8 +74,8 @@ class TrainingMeasurement(Interception):
 
     Args:
         worker_counts: numbers of worker processes with which to read each dataset; empty to start none.
-        extra_s: seconds to measure datasets after the training, over all entry points. Measurements that would take
-            longer are reported as not tried.
+        extra_s: seconds to measure the datasets of all entry points together, after the training. Measurements that
+            would take longer are reported as not tried.
     """
 
     def __init__(self, worker_counts: Sequence[int], extra_s: float) -> None:
@@ -103,7 +103,7 @@ class TrainingMeasurement(Interception):
         self.cover_new_classes()
         self._entry, self._reading_s = _EntryMeasurement(), 0.0
         self._numbers.clear()
-        watching = _WithResident()
+        watching = _ResidentMemoryMonitor()
         with watching.watch(_INTERVAL_S) as usage:
             self._begun = time.perf_counter()
             seconds, value = call()
@@ -124,7 +124,7 @@ class TrainingMeasurement(Interception):
         self.found.entries[label] = EntryMeasures(seconds, self._entry.walks, len(self._entry.lost_workers))
         return seconds
 
-    def ask(self, label: str) -> None:
+    def measure_datasets(self, label: str) -> None:
         """Measure the augmentation of the last entry point's datasets, and read these datasets in worker processes."""
         entry, self._entry = self._entry, _EntryMeasurement()  # passes over loaders of this module are not recorded
         waits = [wait for walk in entry.walks if walk.role == "train" for wait in walk.waits_s[1:]]
@@ -139,7 +139,7 @@ class TrainingMeasurement(Interception):
                     self.found.augmentation.append(cost)
                 if self._worker_counts:
                     self.found.workers += check_workers(held.dataset, held.collate, self._worker_counts, until)
-            except Exception as error:  # the dataset cannot be read by index; its loader can read it
+            except Exception as error:  # the dataset cannot be read by index, although its loader can read it
                 self.found.unread[name] = f"{type(error).__name__}: {error}"
             else:
                 if waits and name in entry.trained_on and (self._slowest is None or wait_s > self._slowest[0]):
@@ -245,7 +245,7 @@ def augmentation_cost(
     return cost
 
 
-class _WithResident(DataLoaderPerformanceMonitor):
+class _ResidentMemoryMonitor(DataLoaderPerformanceMonitor):
     """A performance monitor that also records the resident memory at each reading."""
 
     def __init__(self) -> None:

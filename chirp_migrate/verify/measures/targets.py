@@ -68,7 +68,7 @@ def judge_targets(
         after: measurements of the migrated version.
         metrics: name of a metric → value (see :func:`chirp_migrate.verify.measures.figures.metrics_of_measured_run`).
         batch_size: samples per batch of the training.
-        simulated: whether device steps were simulated. If so, GPU targets are not measurable.
+        simulated: whether device steps were simulated, so that GPU targets are not measurable.
     """
     return [
         _judge_throughput(after, batch_size),

@@ -44,7 +44,7 @@ _START_S = {"fork": 0.03, "forkserver": 2.5, "spawn": 2.5}
 Collate = Callable[[list[Any]], Any]
 
 
-class _Numbered(Dataset[Any]):
+class _IndexedDataset(Dataset[Any]):
     """A wrapper of a dataset that adds the indices of the samples to each batch."""
 
     def __init__(self, dataset: Any) -> None:
@@ -63,7 +63,7 @@ def _collate_with_indices(collate: Collate, numbered: tuple[list[int], list[Any]
 def check_workers(dataset: Any, collate: Collate, worker_counts: Sequence[int], until: float) -> list[WorkerCheck]:
     """Read a part of the dataset with each number of workers, and compare the batches with batches of this process.
 
-    Each worker reads two batches, and no sample is read twice. Of augmented values, only type and shape are compared.
+    Each worker reads two batches, and no sample is read twice. Augmented values need only equal types and shapes.
 
     Args:
         dataset: the dataset to read.
@@ -92,13 +92,13 @@ def check_workers(dataset: Any, collate: Collate, worker_counts: Sequence[int], 
 def _batch_problem(
     dataset: Any, collate: Collate, workers: int, size: int, indices: list[int], random: set[str]
 ) -> str | None:
-    """Return a sentence about what is wrong with batches that worker processes read; None if nothing is wrong."""
+    """Return the first problem of the batches that worker processes read, as a sentence; None without a problem."""
     seen: list[int] = []
     started: list[multiprocessing.process.BaseProcess] = []
     try:
         with _ignore_worker_warning():
             loader: DataLoader[Any] = DataLoader(
-                _Numbered(dataset),
+                _IndexedDataset(dataset),
                 batch_size=size,
                 sampler=indices,
                 num_workers=workers,
@@ -152,10 +152,10 @@ def _read_batch(dataset: Any, collate: Collate, numbers: Sequence[int]) -> dict[
 
 
 def _why_skipped(expected_s: float, until: float) -> str:
-    """Return why a check that takes ``expected_s`` seconds is skipped; an empty string if there is time for it."""
+    """Return why a check of ``expected_s`` seconds is skipped; an empty string if the check ends before ``until``."""
     if time.monotonic() + expected_s <= until:
         return ""
-    return f"not tried: it takes about {expected_s:.0f} s, more than the time that is left"
+    return f"not tried: the check takes about {expected_s:.0f} s, more than the remaining time"
 
 
 @contextmanager
@@ -171,8 +171,8 @@ def measure_loader_rates(
 ) -> list[LoaderRate]:
     """Measure the samples per second of PyTorch's loader with each number of workers, and of the factory's loader.
 
-    All loaders read the same samples in the same order, and a small dataset several times. Batches that workers load
-    before the measurement begins do not count (see
+    All loaders read the same samples in the same order. A small dataset is read several times. Batches that workers
+    load before the measurement begins do not count (see
     :meth:`chirpid_patch.DataLoaderPerformanceMonitor.time_batch_loading`). The loaders have more batches than are
     measured, so that all workers are busy until the end of the measurement.
     """

@@ -49,7 +49,7 @@ def find_original_version(root: Path, against: str | None) -> OriginalVersion:
     if against is None:
         originals = original_files(root)
         return OriginalVersion(
-            "the files before `apply`, from its journal", lambda target: _as_before(root, originals, target)
+            "the files before `apply`, from its journal", lambda target: _write_version_before(root, originals, target)
         )
     folder = Path(against)
     if folder.is_dir():
@@ -63,7 +63,7 @@ def find_original_version(root: Path, against: str | None) -> OriginalVersion:
         raise NoTrainingFound(
             f"--baseline {against} is a file: pass the folder of the project before the migration, or a git revision."
         )
-    return _in_revision(root, against)
+    return _find_revision(root, against)
 
 
 def original_files(root: Path) -> dict[str, bytes | None]:
@@ -92,7 +92,7 @@ def original_files(root: Path) -> dict[str, bytes | None]:
     return originals
 
 
-def _as_before(root: Path, originals: dict[str, bytes | None], target: Path) -> tuple[str, ...]:
+def _write_version_before(root: Path, originals: dict[str, bytes | None], target: Path) -> tuple[str, ...]:
     too_large = copy_tree(root, target)
     write_originals(target, originals)
     return too_large
@@ -107,7 +107,7 @@ class _RevisionFile(NamedTuple):
     size: int
 
 
-def _in_revision(root: Path, revision: str) -> OriginalVersion:
+def _find_revision(root: Path, revision: str) -> OriginalVersion:
     """Return the version of the folder ``root`` at a git revision."""
     neither = f"--baseline {revision} is neither a folder nor a git revision"
     place = _git(root, ["rev-parse", "--show-prefix"])
@@ -116,7 +116,7 @@ def _in_revision(root: Path, revision: str) -> OriginalVersion:
     answer = _git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"])
     if answer is None:
         raise NoTrainingFound(f"{neither} of {root}: pass a commit, a branch, a tag or a folder.")
-    # The prefix is the path from the top of the repository. It is empty or ends in /.
+    # The prefix is the path from the top of the repository; an empty path, or a path that ends in /.
     prefix, commit = os.fsdecode(place).removesuffix("\n"), answer.decode("ascii").strip()
     listed = _git(root, ["ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}:{prefix}"])
     if listed is None:
@@ -163,7 +163,7 @@ def _read_objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, by
     for name in names:
         header = answer.readline().split()
         if len(header) != 3:
-            raise NoTrainingFound(f"git has no content for a file of {commit[:12]} in {root}: fetch all of it first.")
+            raise NoTrainingFound(f"git lacks the content of a file of {commit[:12]} in {root}: fetch all files first.")
         contents[name] = answer.read(int(header[2]))
         answer.readline()
     return contents

@@ -23,12 +23,12 @@ __all__ = ["copy_both_versions", "find_entry_points_before"]
 def copy_both_versions(
     root: Path, before: OriginalVersion, options: VerifyOptions, scratch: Path
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Copy both versions to ``scratch``. If the old version lacks the file of the hook, add the present file.
+    """Copy both versions to ``scratch``. If the old version lacks the file of the workload function, add the file.
 
     Returns:
         The folders of ``before`` and ``after``, and one sentence for each file that is missing or was added.
     """
-    # Both paths have the same length, because a longer path would move other data in memory.
+    # Both paths have the same length, because the length of a path changes where other data is in memory.
     trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
     notes: list[str] = []
     too_large = sorted({*copy_tree(root, trees["after"]), *before.write(trees["before"])})
@@ -49,12 +49,12 @@ def copy_both_versions(
 def find_entry_points_before(
     tree: Path, root: Path, before: OriginalVersion, options: VerifyOptions, progress: Progress
 ) -> DiscoveredEntryPoints:
-    """Find the entry points in the version before the migration; a hook lists its calls in a child process.
+    """Find the entry points in the version before the migration; a workload function runs in a child process.
 
     Raises:
-        UsageProblem: no entry point is selected, or the hook does not exist.
-        NoTrainingFound: no entry point is found, or the file of the hook does not exist.
-        WorkloadFailed: the hook failed.
+        UsageProblem: no entry point is selected, or the workload function does not exist.
+        NoTrainingFound: no entry point is found, or the file of the workload function does not exist.
+        WorkloadFailed: the workload function failed.
     """
     try:
         found = entry_points_for(tree, root, options)

@@ -109,16 +109,16 @@ class ChildStarter:
         self.threads = settings.threads or usable_cpus()
         self._watching_threads = max(1, self.threads // 2)
 
-    def narrow(self, discovery: DiscoveredEntryPoints, sizes: WorkloadSizes) -> None:
+    def limit_entry_points(self, discovery: DiscoveredEntryPoints, sizes: WorkloadSizes) -> None:
         """Limit all later processes to the entry points of ``discovery``, with ``sizes``."""
         self._discovery = discovery
         self._settings = replace(self._settings, sizes=sizes)
 
-    def make_room(self, others: float | None) -> None:
-        """Limit compute threads to the CPUs that other processes leave free, unless the user sets their number.
+    def limit_threads(self, others: float | None) -> None:
+        """Limit compute threads to the CPUs that other processes leave free. A number that the user sets stays.
 
-        If compute threads share a CPU with another process, the other threads wait at every step. The training then
-        takes several times as long, and its time varies as much.
+        If one compute thread shares a CPU with another process, all compute threads wait for this thread at every step.
+        The training then takes several times as long, and its time varies strongly.
 
         Args:
             others: share of the CPUs that other processes use, 0 to 1; None if it is not known.
@@ -133,13 +133,13 @@ class ChildStarter:
             return self._settings.timeout_s
         return min(self._settings.timeout_s, max(_LEAST_WATCH_S, _WATCH_SHARE * self._settings.budget_s))
 
-    def beside_each_other(self, sides: Sequence[str]) -> list[tuple[str, ...]]:
+    def group_concurrent_versions(self, sides: Sequence[str]) -> list[tuple[str, ...]]:
         """Return groups of versions that may train at the same time: both for small synthetic data without a GPU."""
         return [tuple(sides)] if self._together else [(side,) for side in sides]
 
-    def watching(self, side: str, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
+    def make_recording_child(self, side: str, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
         """Return a process that records runs of these entry points, each in its own turn."""
-        return self._child(side, JobKind.WATCH, entries, **more)
+        return self._make_child(side, JobKind.WATCH, entries, **more)
 
     def time_round(
         self,
@@ -174,13 +174,13 @@ class ChildStarter:
             for side in _SIDES:
                 self.progress(ProgressStep(f"round {number + 1}: starting"))
                 pair[side] = stack.enter_context(
-                    self._child(side, JobKind.TIME, entries, cached=side == "after", **more)
+                    self._make_child(side, JobKind.TIME, entries, cached=side == "after", **more)
                 )
-            with self.spending("starting interpreters, importing"):
+            with self.adding_seconds("starting interpreters, importing"):
                 for child in pair.values():
                     child.wait_until_ready()
-            with self.spending("warming up"):
-                for together in self.beside_each_other(_SIDES):
+            with self.adding_seconds("warming up"):
+                for together in self.group_concurrent_versions(_SIDES):
                     self._run_turns([pair[side] for side in together], self._settings.timeout_s)
             for side, child in pair.items():
                 self._store_repeated_runs(side, child)
@@ -197,12 +197,12 @@ class ChildStarter:
                     break
                 except WorkloadFailed as failed:
                     self.failing[entry.label] = self._error_of_version_before(pair, failed)
-                    break  # the process has ended; the next round starts a new one
+                    break  # the process has ended; the next round starts a new process
                 if found is not None:
-                    self._store_visit(entry, found, visits)
+                    self._store_timing(entry, found, visits)
         own = {entry.label: entry.own for entry in self._discovery.entry_points}
-        self.make_room(watch.others())
-        return TimedRound.of(visits, own, watch.others(), time.monotonic() - began)
+        self.limit_threads(watch.share_of_others())
+        return TimedRound.of(visits, own, watch.share_of_others(), time.monotonic() - began)
 
     def measure(self, seconds: float, labels: Sequence[str], whole: Sequence[str]) -> dict[str, VersionMeasures]:
         """Train each version once more, and measure waits, memory and GPU use.
@@ -222,7 +222,7 @@ class ChildStarter:
             # Only the datasets of the migrated version are read in worker processes.
             options = self._settings if side == "after" else replace(self._settings, worker_counts=())
             more = {"options": options, "seconds": seconds, "whole": tuple(whole)}
-            with self.spending("measuring"), self._child(side, JobKind.MEASURE, entries, **more) as child:
+            with self.adding_seconds("measuring"), self._make_child(side, JobKind.MEASURE, entries, **more) as child:
                 child.wait_until_ready()
                 try:
                     child.give_turn(min(self._settings.timeout_s, seconds + options.extra_s + _GRACE_S))
@@ -236,7 +236,7 @@ class ChildStarter:
         return found
 
     @contextmanager
-    def spending(self, what: str) -> Iterator[None]:
+    def adding_seconds(self, what: str) -> Iterator[None]:
         """Return a context whose duration is added to the seconds of the activity ``what``."""
         began = time.monotonic()
         try:
@@ -281,7 +281,7 @@ class ChildStarter:
             chance.shuffle(left)
             cpu = chance.choice(cpus) if cpus else None  # both versions use the same CPU
             for side in left:
-                with self.spending("start-up and first epochs" if turn == 0 else "later epochs"):
+                with self.adding_seconds("start-up and first epochs" if turn == 0 else "later epochs"):
                     # A process that hangs must not use more than the budget.
                     limit_s = min(self._settings.timeout_s, max(_LEAST_WATCH_S, deadline - time.monotonic() + _GRACE_S))
                     try:
@@ -309,7 +309,7 @@ class ChildStarter:
                 self.repeated[side].update(part.value)
         child.found.clear()
 
-    def _store_visit(
+    def _store_timing(
         self, entry: EntryPoint, found: Mapping[str, EntryTiming], visits: dict[str, dict[str, EntryTiming]]
     ) -> None:
         before, after = found["before"], found["after"]
@@ -329,11 +329,11 @@ class ChildStarter:
         return {entry.label: entry.own.all_epochs for entry in self._discovery.entry_points}
 
     def _choose_entry_points(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
-        """Return the entry points of a round. There may be no time for the last ones.
+        """Return the entry points of a round, in order. The last entry points do not run if time is up.
 
-        Entry points with few timings for the length of their own run come first, because long own runs decide the
-        total. Entry points within a factor of two have a random order, because earlier ones change the state of a
-        process.
+        An entry point comes first if it has few timings for the length of its own run, because long own runs decide the
+        total. Entry points that differ by less than a factor of two have a random order. The order must vary, because
+        an entry point changes the state of the process for later entry points.
         """
         entries = [
             each
@@ -348,7 +348,7 @@ class ChildStarter:
 
         return tuple(sorted(entries, key=rank))
 
-    def _child(self, side: str, job: JobKind, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
+    def _make_child(self, side: str, job: JobKind, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
         given: dict[str, Any] = {
             "options": self._settings,
             "threads": self.threads,

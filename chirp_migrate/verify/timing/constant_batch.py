@@ -1,7 +1,7 @@
 """Zero-cost loading: every loader repeats one batch that is already in memory.
 
-The training then only takes the time of the model and of other code that is not loading. No loader can make it faster,
-so the saved time is the headroom.
+The training then only takes the time of the model and of other code that is not loading. No loader can make the
+training faster, so the saved time is the headroom.
 """
 
 from __future__ import annotations

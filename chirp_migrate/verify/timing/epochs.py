@@ -1,8 +1,9 @@
 """Divide a training call into epochs, time each epoch in its own turn, and end the call after enough epochs.
 
-An epoch begins when the training iterates again over a loader, as :class:`Pacing` describes. An epoch contains one pass
-over each training loader, the validation, and all other code until the next epoch begins. The time before the second
-epoch counts as start-up: it includes the first epoch, computing statistics, building models and starting workers.
+An epoch begins when the training iterates again over a loader, as :class:`EpochDetector` describes. An epoch contains
+one pass over each training loader, the validation, and all other code until the next epoch begins. The time before the
+second epoch counts as start-up: it includes the first epoch, computing statistics, building models and starting
+workers.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 
 import torch
 
+from chirp_migrate.training.watch.epoch_detector import EpochDetector
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
-from chirp_migrate.training.watch.pacing import Pacing
 from chirp_migrate.verify.spec import EntryTiming
 from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
 from chirpid_patch.loading.batch_timer import batch_samples
@@ -23,14 +24,14 @@ from chirpid_patch.loading.batch_timer import batch_samples
 __all__ = ["FOR_ALL_S", "LONGEST_VISIT", "EnoughEpochsTimed", "EpochTimer"]
 
 LONGEST_VISIT = 6
-"""Largest number of epochs after the first to time in one round; more short epochs than long epochs are timed."""
+"""Largest number of epochs after the first to time in one round. Fewer epochs are timed if epochs are long."""
 
 _ENOUGH_S = 0.2
 
 FOR_ALL_S = 5.0
 """Seconds to time epochs after the first, for all entry points of a process together.
 
-Each entry point has the share that its own run has in all own runs, because long own runs decide the total.
+An entry point with more epochs in its own run gets a larger share of the time, because long own runs decide the total.
 """
 
 
@@ -41,10 +42,10 @@ class EnoughEpochsTimed(BaseException):
 class EpochTimer(Interception):
     """Context manager under which :meth:`time` divides a training call into epochs.
 
-    Enter this context after other interceptions, because an epoch must begin before other code uses its loader.
+    Enter this context after other interceptions, because an epoch must begin before other code uses the loader.
 
     Args:
-        turn: called after each epoch. Its time does not count; timing continues when it returns.
+        turn: called after each epoch. The time of the call does not count.
         least: smallest number of epochs after the first to time.
         cached: zero-cost loading for an additional last epoch; None for no such epoch.
         most: largest number of epochs after the first to time.
@@ -64,28 +65,28 @@ class EpochTimer(Interception):
         self._enough_s = _ENOUGH_S
         self._cached = cached
         self._is_timing = False
-        self._pacing = Pacing()
-        self._begin()
+        self._pacing = EpochDetector()
+        self._reset()
 
     def time(self, call: Callable[[], Any], enough_s: float = 0.0) -> EntryTiming:
         """Run a training call until enough epochs are timed, and return its timing.
 
         Args:
             call: the training call.
-            enough_s: seconds of later epochs (0.2 or more) after which no more are timed, once ``least`` were timed.
+            enough_s: timing ends after this many seconds of later epochs (at least 0.2) and ``least`` later epochs.
 
         Raises:
             Exception: any error of the call.
         """
-        self._begin()
+        self._reset()
         self._enough_s = max(_ENOUGH_S, enough_s)
         self.cover_new_classes()
-        self._mark()
+        self._start_clock()
         self._is_timing = True
         try:
             with self._pacing, suppress(EnoughEpochsTimed):
                 value = call()
-                self._visit.rest_s = self._since()
+                self._visit.rest_s = self._elapsed_seconds()
                 del value
         finally:
             self._is_timing = False
@@ -98,12 +99,12 @@ class EpochTimer(Interception):
         later = len(visit.epochs_s)
         visit.samples /= max(1, later)
         visit.batches /= max(1, later)
-        self._pacing = Pacing()  # frees the datasets of the training
+        self._pacing = EpochDetector()  # frees the datasets of the training
         return visit
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._visit = EntryTiming()
-        self._pacing = Pacing()
+        self._pacing = EpochDetector()
         self._over = False
         self._taken = [0, 0]
 
@@ -122,7 +123,7 @@ class EpochTimer(Interception):
         return PassingIterator(self, loader, start(), around)
 
     def _end_epoch(self) -> None:
-        seconds, visit = self._since(), self._visit
+        seconds, visit = self._elapsed_seconds(), self._visit
         if self._over:
             raise EnoughEpochsTimed
         if self._pacing.later == 1:
@@ -140,7 +141,7 @@ class EpochTimer(Interception):
                 raise EnoughEpochsTimed
             self._cached.is_active = True
         self._turn()
-        self._mark()
+        self._start_clock()
 
     def _count_as_start_up(self, seconds: float) -> None:
         """Count ``seconds``, and all passes before the first call of ``backward``, as start-up."""
@@ -151,14 +152,14 @@ class EpochTimer(Interception):
         if self._cached is not None:
             self._cached.is_active = False
 
-    def _mark(self) -> None:
+    def _start_clock(self) -> None:
         self._taken = [0, 0]
         _finish_device()
         if self._cached is not None:
             self._cached.making_s = 0.0
         self._began = time.perf_counter()
 
-    def _since(self) -> float:
+    def _elapsed_seconds(self) -> float:
         _finish_device()
         making_s = self._cached.making_s if self._cached is not None else 0.0
         return time.perf_counter() - self._began - making_s

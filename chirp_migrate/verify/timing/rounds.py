@@ -32,8 +32,8 @@ loading."""
 def own_run_seconds(timing: EntryTiming, own_run: OwnRun) -> float:
     """Compute the seconds of the user's own run from a timing of its entry point.
 
-    Each fold takes the start-up time with the first epoch, and the median time of a later epoch for all other epochs.
-    If no later epoch was timed, the result is the time of the whole call.
+    The time of a fold is the start-up time with the first epoch, plus the median time of a later epoch for each other
+    epoch. If no later epoch was timed, the result is the time of the whole call.
 
     Args:
         timing: timing of the entry point in one round.
@@ -116,8 +116,9 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         ended_with: why no more rounds ran (see :class:`StopReason`).
         others_median, others_most: median and largest share of the CPUs that other processes used in a round, 0 to 1;
             None if it was not measured.
-        others_limit: share of the CPUs from which a round counts as disturbed; None if it was not measured.
-        why_not_measurable: why the CPU use of other processes was not measured; None if it was measured.
+        others_limit: a round counts as disturbed if other processes use more than this share of the CPUs; None if the
+            share was not measured.
+        not_watched: why the CPU use of other processes was not measured; None if it was measured.
     """
 
     made: list[TimedRound] = []
@@ -166,14 +167,15 @@ def run_rounds(
     """Run rounds until every question is answered, ``max_rounds`` rounds have run, or the time is used up.
 
     Args:
-        run_round: runs one round. Its arguments are the number of the round (from 0), the labels of the entry points
-            that may run (None for all), and the time after which no further entry point begins.
+        run_round: runs one round. The first argument is the number of the round, from 0. The second argument has the
+            labels of the entry points that may run; None for all. After the time in the third argument, no further
+            entry point begins.
         find_open: runs an interim analysis on the rounds, and returns the labels of the entry points with an open
             question; empty if every question is answered.
         max_rounds: largest number of rounds.
         deadline: end of the time budget, on the clock of ``time.monotonic``.
         own_epochs: entry point → number of epochs of the user's own run. If the entry points of the first round have
-            less than half of all these epochs, fewer rounds run, so that each has time for more entry points.
+            less than half of all these epochs, fewer rounds run, so that each round has time for more entry points.
 
     Raises:
         KeyboardInterrupt: the user interrupted before the first interim analysis. A later interruption ends the rounds

@@ -73,8 +73,8 @@ class SimulatedSteps(Interception):
         finally:
             self._active = True
 
-    def worked(self, own_work_s: float) -> None:
-        """Count a step in which the training itself worked for ``own_work_s`` seconds, and sleep for the rest."""
+    def end_step(self, own_work_s: float) -> None:
+        """Count a step in which the training worked for ``own_work_s`` seconds, and sleep for the rest of the step."""
         self._count.steps += 1
         self._count.own_work_s += own_work_s
         if own_work_s < self.step_s:
@@ -91,7 +91,7 @@ class SimulatedSteps(Interception):
             """End the simulated step of the previous batch, then take the next batch."""
             own_work_s = timer.ask()
             if own_work_s is not None:
-                self.worked(own_work_s)
+                self.end_step(own_work_s)
             batch = advance()
             if torch.is_grad_enabled():
                 timer.arrive()

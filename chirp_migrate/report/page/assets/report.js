@@ -1,12 +1,12 @@
 "use strict";
-// Everything can be read without this script: it filters, navigates, and shows changes side by side.
+// The page can be read without this script. The script filters, navigates, and shows changes side by side.
 (() => {
   const root = document.documentElement;
   const byId = (id) => document.getElementById(id);
   const all = (selector, from = document) => [...from.querySelectorAll(selector)];
   const WIDE = 1200; // pixels from which changes are shown side by side at first
 
-  // What the reader chose, where the browser keeps it (it may not, for local files).
+  // The reader's settings, in the storage of the browser. Browsers may have no storage for local files.
   const kept = {
     get(key) { try { return localStorage.getItem(`chirp-migrate-report-${key}`); } catch { return null; } },
     set(key, value) { try { localStorage.setItem(`chirp-migrate-report-${key}`, value); } catch { /* not kept, then */ } },
@@ -30,7 +30,7 @@
     const findings = items.reduce((sum, one) => sum + Number(one.dataset.count), 0); // an item may stand for several
     let here = null;
 
-    // Whole files that were added are long and new: closed at first.
+    // Added files are long, so they are closed at first.
     for (const file of all(".file.added")) file.open = false;
 
     // --- colours -----------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@
     }
     showTheme();
 
-    // --- side by side: lines that stay are shown twice, made when they come near -----------------------------------
+    // --- side by side: unchanged lines are shown twice; a hunk is built when it is near the visible part -----------
     const twins = new IntersectionObserver((entries) => {
       for (const entry of entries) if (entry.isIntersecting) { twin(entry.target); twins.unobserve(entry.target); }
     }, { rootMargin: "1500px" });
@@ -89,7 +89,7 @@
       for (const one of items) { one.hidden = !wanted(one); others += one.hidden ? 0 : Number(one.dataset.count); }
       for (const one of all(".file")) one.hidden = !one.querySelector(".hunk:not([hidden]), .item:not([hidden])");
       const active = Boolean(text || file || rule || safety);
-      // What was found must be seen.
+      // Open the files that match the filter.
       if (active) for (const one of all(".file:not([hidden])")) one.open = true;
       const of = (part, whole) => (active ? `${part} of ${whole}` : whole);
       const noun = (number, word) => `${word}${number === 1 ? "" : "s"}`;
@@ -110,7 +110,7 @@
     function open(element) {
       for (let one = element; one; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true;
     }
-    // What is on the way is laid out only when it is near, so that the place can move while it is gone to.
+    // The browser lays out content only near the visible part, so the target may move during scrolling. Scroll again.
     let going = null;
     function show(element, frames = 12) {
       going = element;
@@ -151,7 +151,7 @@
     addEventListener("hashchange", arrive);
     document.addEventListener("click", (event) => {
       const link = event.target.closest("a[href^='#']");
-      // The same link again is no change of the address, but what it names may be closed by now.
+      // A second click on a link does not change the address, but the user may have closed the target of the link.
       if (link && link.getAttribute("href") === location.hash) { event.preventDefault(); arrive(); }
     });
     for (const hunk of hunks) {
@@ -161,7 +161,7 @@
         hunk.classList.add("here");
       });
     }
-    // After the browser has been where it knows the link to be, which is not right once files are closed or opened.
+    // The browser scrolls to a wrong position if files are closed or opened, so the script scrolls after the browser.
     if (location.hash) history.scrollRestoration = "manual";
     addEventListener("load", () => setTimeout(arrive));
 

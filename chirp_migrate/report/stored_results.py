@@ -31,7 +31,7 @@ def hashes_of_written_files(root: Path) -> dict[str, str | None]:
 def store_verdict(root: Path, report: VerifyReport) -> str | None:
     """Store the document of ``verify`` in the journal, in place of an earlier document.
 
-    A project without an applied run has no journal, and nothing is stored.
+    If the project has no applied run and so no journal, nothing is stored.
 
     Args:
         root: the verified project, with links resolved.
@@ -40,15 +40,15 @@ def store_verdict(root: Path, report: VerifyReport) -> str | None:
     Returns:
         None, or a sentence with the reason why the document could not be stored.
     """
-    return _keep(root, VERDICT, encode(report), "The verdict")
+    return _store(root, VERDICT, encode(report), "The verdict")
 
 
 def store_doctor_report(root: Path, report: DoctorReport) -> str | None:
     """Store the document of ``doctor`` in the journal, like :func:`store_verdict`."""
-    return _keep(root, DOCTOR, doctor_report.encode(report), "The result")
+    return _store(root, DOCTOR, doctor_report.encode(report), "The result")
 
 
-def _keep(root: Path, name: str, content: bytes, what: str) -> str | None:
+def _store(root: Path, name: str, content: bytes, what: str) -> str | None:
     try:
         runs = applied_runs(journal_root(root))
         if runs:

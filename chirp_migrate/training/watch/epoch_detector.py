@@ -1,4 +1,4 @@
-"""Detect the beginnings of epochs, from the loaders that a training iterates over and its calls of ``backward``."""
+"""Detect when a training begins an epoch, from its loader passes and its calls of ``backward``."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["Pacing", "watching_backward"]
+__all__ = ["EpochDetector", "watching_backward"]
 
 _BEFORE_TRAINING = 2
-"""Largest number of passes over the training loader before training, for example for the mean and the deviation."""
+"""Largest number of passes over the training loader before training, for example to compute the mean of samples."""
 
-_T = TypeVar("_T", bound="Pacing")
+_T = TypeVar("_T", bound="EpochDetector")
 
 
-class Pacing:
+class EpochDetector:
     """Context manager for a training call, that detects when an epoch begins.
 
-    An epoch begins when the training iterates again over its first training loader, and called ``backward`` since the
-    last epoch began. So an evaluation on the training loader does not begin an epoch of its own: an epoch then contains
-    the evaluation and the training pass that follows. Until the first call of ``backward``, each such iteration begins
-    an epoch, because some trainings never call it; the first call sets :attr:`later` to 0 again.
+    An epoch begins when the training iterates again over its first training loader, and has called ``backward`` since
+    the last epoch began. So if an evaluation on the training loader precedes a training pass, both are in one epoch.
+    Before the first call of ``backward``, each iteration over the first training loader begins an epoch, because some
+    trainings never call ``backward``. The first call of ``backward`` sets :attr:`later` to 0 again.
 
     The first training loader is the first loader that is iterated over twice with gradients enabled. If the training
-    builds a new loader for every epoch, loaders with the same dataset count as one loader. The first loader of a
-    dataset may only compute statistics, and the second loader may begin the training, so the third loader of a dataset
-    begins an epoch.
+    builds a new loader for every epoch, loaders with the same dataset count as one loader. An epoch then begins with
+    the third loader of a dataset: the first loader may compute statistics, and the second loader may begin training.
 
     Attributes:
         later: number of epochs after the first that began.
@@ -43,7 +42,7 @@ class Pacing:
         self._trained = False
         self._met: dict[int, list[Any]] = {}  # id of a dataset → the dataset and its loaders, in order of first use
         self._pacing: Any = None
-        self._watching = watching_backward(self._see_backward)
+        self._watching = watching_backward(self._record_backward)
 
     def __enter__(self: _T) -> _T:
         self._watching.__enter__()
@@ -73,10 +72,10 @@ class Pacing:
         return True
 
     def is_over(self, epochs: int) -> bool:
-        """Return whether ``epochs`` epochs after the first began; two more for a training without ``backward``."""
+        """Return whether ``epochs`` epochs after the first epoch began; without ``backward``, two more must begin."""
         return self.later >= (epochs if self.trains else epochs + _BEFORE_TRAINING)
 
-    def _see_backward(self) -> None:
+    def _record_backward(self) -> None:
         if not self.trains:
             self.trains, self.later = True, 0
         self._trained = True
@@ -84,7 +83,7 @@ class Pacing:
 
 @contextmanager
 def watching_backward(see: Callable[[], None]) -> Iterator[None]:
-    """Return a context in which ``see`` is called before each call of ``backward``, of tensors and of autograd."""
+    """Return a context in which ``see`` is called before each call of ``backward`` of a tensor or of autograd."""
     original = torch.autograd.backward
 
     @functools.wraps(original)
