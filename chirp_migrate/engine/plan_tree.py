@@ -27,7 +27,7 @@ from chirp_migrate.engine.settings_loaders import loaders_in_config_file
 from chirp_migrate.engine.worker_pool import collect_garbage_rarely, migrate_files
 from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Plan, PlanOptions, SkippedFile
 from chirp_migrate.rules import Rule
-from chirp_migrate.source.notebook import NotebookSource, has_stored_outputs
+from chirp_migrate.source.notebook import NotebookSource, has_stored_outputs, without_outputs
 from chirp_migrate.source.text import SourceFile, UnreadableSource
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
@@ -86,7 +86,7 @@ def plan_tree(
     held_settings = {path: read.raw_text(path) for path in found.settings}
     project = Project(
         texts,
-        raw,
+        {path: without_outputs(text) for path, text in raw.items()},
         _package_name(found.root),
         ImportStyle(found.root, vendor),
         CodeStyle(found.root),

@@ -8,6 +8,7 @@ stay the same, byte for byte.
 from __future__ import annotations
 
 import ast
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from chirp_migrate.source.magics import CellNotPython, MaskedCell, mask_magics, 
 from chirp_migrate.source.notebook_json import CodeCell, code_cells
 from chirp_migrate.source.text import NEWLINE, UnreadableSource, apply_edits, decode_text
 
-__all__ = ["NotebookSource", "has_stored_outputs"]
+__all__ = ["NotebookSource", "has_stored_outputs", "without_outputs"]
 
 #: Matches only the key `outputs`, and no text in a JSON string, where a backslash precedes every quotation mark.
 _OUTPUTS = re.compile(r'(?<!\\)"outputs"\s*:\s*\[\s*[^\s\]]')
@@ -29,6 +30,26 @@ _OUTPUTS = re.compile(r'(?<!\\)"outputs"\s*:\s*\[\s*[^\s\]]')
 def has_stored_outputs(text: str) -> bool:
     """Return whether the JSON text of a notebook contains outputs of its cells."""
     return _OUTPUTS.search(text) is not None
+
+
+def without_outputs(text: str) -> str:
+    """Return the JSON text of a notebook without the outputs of its cells, such as images of many megabytes.
+
+    A text that is not a notebook in JSON stays as it is.
+    """
+    if not has_stored_outputs(text):
+        return text
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    cells = document.get("cells") if isinstance(document, dict) else None
+    if not isinstance(cells, list):
+        return text
+    for cell in cells:
+        if isinstance(cell, dict):
+            cell.pop("outputs", None)
+    return json.dumps(document, ensure_ascii=False, indent=1)
 
 
 @dataclass(frozen=True)

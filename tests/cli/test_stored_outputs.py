@@ -75,6 +75,15 @@ def test_what_a_notebook_with_outputs_imports_stays_where_it_is(tmp_path: Path) 
     assert "import DataLoader" in (root / "train.py").read_text()
 
 
+@pytest.mark.parametrize("in_output", [True, False])
+def test_only_code_of_a_notebook_counts(tmp_path: Path, in_output: bool) -> None:
+    code = "from train import DataLoader\n"
+    cell = notebook({**OUTPUT, "text": [code]}, source="print(1)\n") if in_output else notebook(OUTPUT, source=code)
+    root = write_files(tmp_path, {"train.py": LOADER, "seen.ipynb": cell})
+    assert run("apply", root).exit_code == 0
+    assert ("import DataLoader" in (root / "train.py").read_text()) is not in_output
+
+
 def test_notebooks_with_the_same_reason_share_one_line(root: Path) -> None:
     write_files(
         root, {"more.ipynb": notebook(OUTPUT), "api.ipynb": notebook(OUTPUT, source="import torch.utils.data\n")}
