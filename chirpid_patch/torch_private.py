@@ -87,6 +87,12 @@ except AttributeError:
 
 SingleProcessIterator: Any = getattr(dataloader, "_SingleProcessDataLoaderIter", object)
 MultiProcessingIterator: Any = getattr(dataloader, "_MultiProcessingDataLoaderIter", object)
+#: The places where PyTorch looks up the classes that read batches: modules, and names in these modules.
+READER_PLACES: tuple[tuple[Any, str], ...] = (
+    (dataloader, "_SingleProcessDataLoaderIter"),
+    (dataloader, "_MultiProcessingDataLoaderIter"),
+    (getattr(_utils, "fetch", None), "_MapDatasetFetcher"),
+)
 
 #: Returns whether a profiler of PyTorch runs.
 profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)

@@ -69,7 +69,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             seed = int(torch.empty((), dtype=torch.int64).random_(generator=parts.generator).item())
         self._base_seed = seed
         if parts.timeout != 0:
-            raise AssertionError("a loader without workers requires timeout == 0")
+            raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
         self._begin(epoch, ask_again=ahead > 0 or was_drawn)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
