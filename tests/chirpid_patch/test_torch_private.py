@@ -166,6 +166,18 @@ def test_a_running_profiler_is_seen() -> None:
         assert torch_private.profiler_enabled()
 
 
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_profile_names_the_iterator_as_pytorch_does(num_workers: int) -> None:
+    names = []
+    for kind in (DataLoader, BatchedDataLoader):
+        for dataset in (PairDataset(4), tensor_data(4)):
+            loader = kind(dataset, 2, num_workers=num_workers)
+            with torch.autograd.profiler.profile() as profile:
+                assert len(list(loader)) == 2
+            names.append({event.name for event in profile.function_events if event.name.startswith("enumerate")})
+    assert names == [names[0]] * 4 and names[0]
+
+
 def test_modes_that_see_operations_are_seen() -> None:
     assert not torch_private.has_operation_modes()
     with torch.device("meta"):
