@@ -68,8 +68,10 @@ class DataLoaderFactory(Rule):
     - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. These count as
       replacements: any kind of `patch` or `setattr`, also of the module's ``__dict__``; a string that ends in
       `module.name`; an assignment to an attribute with that name, or to an attribute of `DataLoader`, except on
-      ``self``. If code sets attributes with computed names, a call with the name as keyword or string counts, too. A
-      `patch` of PyTorch's own module does not count, because it does not affect modules that have imported the class.
+      ``self``; an assignment to `__defaults__`, `__kwdefaults__` or `__code__` of any function in a file that mentions
+      `DataLoader`. If code sets attributes with computed names, a call with the name as keyword or string counts, too.
+      A `patch` of PyTorch's own module does not count, because it does not affect modules that have imported the
+      class.
     - `name-not-hidden`: no function, class or comprehension around the call binds the factory's name to another object.
       Other rules require the same for the names that they write.
 
