@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -151,6 +152,23 @@ def test_it_is_seen_as_by_pytorch(program: Callable[[Make], list[Any]], make: Ma
     expected = program(DataLoader)
     torch.manual_seed(0)
     assert same(program(make), expected)
+
+
+def warned_places(make: Make) -> list[Any]:
+    def collate(batch: Any) -> Any:
+        warnings.warn("slow", stacklevel=2)
+        return batch
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for batch_size in (5, None):
+            list(make(rows(), batch_size=batch_size, collate_fn=collate))
+    return [(warning.filename, warning.lineno) for warning in caught]
+
+
+@pytest.mark.parametrize("make", [BatchedDataLoader, OptimalDataLoaderFactory.create_loader])
+def test_a_warning_of_a_function_comes_from_pytorchs_module(make: Make) -> None:
+    assert warned_places(make) == warned_places(DataLoader)
 
 
 def test_a_mode_sees_operations_although_threads_load_ahead() -> None:
