@@ -596,6 +596,20 @@ def test_a_module_that_other_code_replaces_stays(test: str, replaced: bool) -> N
     assert (after == text) is replaced and reasons(findings) == ["replaced"] * replaced
 
 
+@pytest.mark.parametrize(
+    ("reload", "replaced"),
+    [
+        ("import importlib, torch.utils.data.dataloader\nimportlib.reload(torch.utils.data.dataloader)", True),
+        ("from importlib import reload\nfrom torch.utils.data import dataloader\nreload(dataloader)", True),
+        ("import importlib, a\nimportlib.reload(a)", False),
+    ],
+)
+def test_what_is_defined_again_stays_where_it_is_asked_for_again(reload: str, replaced: bool) -> None:
+    text = "import torch.utils.data.dataloader\nx = torch.utils.data.dataloader.DataLoader(d)\n"
+    after, findings = migrate(text, helping=reload)
+    assert (after == text) is replaced and reasons(findings) == ["replaced"] * replaced
+
+
 def test_what_a_test_replaces_in_pytorch_stays_where_it_is_asked_for_again() -> None:
     text = "import torch\nx = torch.utils.data.DataLoader(d)\n"
     after, findings = migrate(text, test_a="patch('torch.utils.data.DataLoader')")
