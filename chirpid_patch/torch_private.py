@@ -17,6 +17,7 @@ PyTorch changes the name.
 | ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | collating samples of several dtypes in this process as in a worker | such samples are collated as without workers |
 | ``Tensor._version`` | detecting that a tensor was changed in place | threads load nothing ahead |
 | ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | detecting hooks that run for every module | declared transforms are called for each sample |
+| ``torch._C._len_torch_dispatch_stack``, ``_len_torch_function_stack``, ``_get_function_stack_at``, ``torch.utils._device.DeviceContext`` | detecting modes (``TorchDispatchMode``) that see or change operations of PyTorch | batched reading continues under such modes |
 | ``torch.autograd._profiler_enabled`` | opening profiler ranges only while a profiler runs | profiler ranges are always opened |
 """  # noqa: E501
 
@@ -87,9 +88,35 @@ except AttributeError:
 
 SingleProcessIterator: Any = getattr(dataloader, "_SingleProcessDataLoaderIter", object)
 MultiProcessingIterator: Any = getattr(dataloader, "_MultiProcessingDataLoaderIter", object)
+#: The places where PyTorch looks up the classes that read batches: modules, and names in these modules.
+READER_PLACES: tuple[tuple[Any, str], ...] = (
+    (dataloader, "_SingleProcessDataLoaderIter"),
+    (dataloader, "_MultiProcessingDataLoaderIter"),
+    (getattr(_utils, "fetch", None), "_MapDatasetFetcher"),
+)
 
 #: Returns whether a profiler of PyTorch runs.
 profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
+
+#: The number of active modes of each kind, the mode at a position, and the type of the mode of ``torch.device``.
+_dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+_function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
+_function_mode_at: Callable[[int], object] = getattr(torch._C, "_get_function_stack_at", lambda position: None)
+try:
+    from torch.utils._device import DeviceContext as _DeviceMode
+except ImportError:
+    _DeviceMode = type(None)  # type: ignore[assignment,misc]
+
+
+def has_operation_modes() -> bool:
+    """Return whether a mode of this thread sees the operations of PyTorch, and may record them or change their results.
+
+    ``torch.set_default_device`` and ``with torch.device(...)`` do not count: they affect only new tensors.
+    """
+    count = _function_modes()
+    return _dispatch_modes() > 0 or (
+        count > 0 and any(type(_function_mode_at(position)) is not _DeviceMode for position in range(count))
+    )
 
 
 def empty_shared_tensor(shape: Sequence[int], dtype: torch.dtype) -> Tensor:

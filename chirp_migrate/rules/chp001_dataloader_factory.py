@@ -39,6 +39,8 @@ from chirp_migrate.rules.api import (
 from chirp_migrate.rules.chp013_non_blocking_transfer import gain_of_pinned_copies
 from chirp_migrate.rules.moving import is_moved_by_rule
 
+#: Code that defines PyTorch's class again, so that its module has another class than before.
+_RELOADED = r"\breload\s*\(\s*(?:\w+\s*\.\s*)*dataloader\s*,?\s*\)"
 #: The message for each reason why a mention of `DataLoader` is not rewritten.
 _NOT_REWRITTEN = {
     "ambiguous-name": "not rewritten: `DataLoader` may be PyTorch's or {} here; import the two under different names, "
@@ -69,9 +71,10 @@ class DataLoaderFactory(Rule):
     - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. Any kind of
       `patch` or `setattr` counts as a replacement, also of the module's ``__dict__``. A string that ends in
       `module.name` counts as one, and so does an assignment to an attribute with that name, or to an attribute of
-      `DataLoader`, except on ``self``. If code sets attributes with computed names, a call with the name as keyword or
-      string counts, too. A `patch` of PyTorch's own module does not count, because it does not affect modules that have
-      imported the class.
+      `DataLoader`, except on ``self``. In a file that mentions `DataLoader`, an assignment to `__defaults__`,
+      `__kwdefaults__` or `__code__` of any function counts, too. A `reload` of PyTorch's module counts. If code sets
+      attributes with computed names, a call with the name as keyword or string counts. A `patch` of PyTorch's own
+      module does not count, because it does not affect modules that have imported the class.
     - `name-not-hidden`: no function, class or comprehension around the call binds the factory's name to another object.
       Other rules require the same for the names that they write.
 
@@ -225,6 +228,7 @@ def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribut
         or project.is_changed("DataLoader")
         or may_be_set_by_called_function(project, "DataLoader")
         or (asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader", of_module)))
+        or (asked_again and project.holds(_RELOADED, "reload"))
     )
 
 

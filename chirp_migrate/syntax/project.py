@@ -49,6 +49,12 @@ _TORCH_DATA = re.compile(
     r"(Chain|Concat|Iterable|Stack|Tensor)?Dataset|DataLoader|Subset|random_split|default_(collate|convert)"
     r"|(Batch|Distributed|Random|Sequential|SubsetRandom|WeightedRandom)?Sampler|get_worker_info"
 )
+#: Attributes of a function that determine what a call does, and code that changes one of them.
+_FUNCTION_PARTS = ("__defaults__", "__kwdefaults__", "__code__")
+_FUNCTION_PART = re.compile(
+    r"\.\s*(?:__(?:kw)?defaults__|__code__)\s*(?:\[[^\]\n]*\]\s*)?=(?!=)"
+    r"|__kwdefaults__\s*\.\s*(?:update|pop|setdefault)\b"
+)
 _GLOBAL = re.compile(r"(?m)(?:^|[;:\r])[ \t\f]*global\b")
 #: Text after ``sys.path`` in a script, and folder names in that text.
 _PATH_CHANGE = re.compile(r"\bsys\.path\b(.*)")
@@ -726,9 +732,15 @@ class Project:
         return not self._replaced_names.isdisjoint({(module, name), ("", name), (module, "")})
 
     def is_changed(self, title: str) -> bool:
-        """Return whether a file patches a method or attribute of the class called ``title``."""
+        """Return whether a file patches a method or attribute of the class called ``title``.
+
+        A file that mentions the class and assigns the defaults or the code of a function counts, too.
+        """
         assigned = rf"\b{re.escape(title)}\s*\.\s*\w+\s*=(?!=)"
-        return title in self._changed_attributes or self.holds(assigned, title)
+        if title in self._changed_attributes or self.holds(assigned, title):
+            return True
+        mentioned = re.compile(rf"\b{re.escape(title)}\b")
+        return any(mentioned.search(text) for _, text in self.matching(_FUNCTION_PART, *_FUNCTION_PARTS))
 
     @cached_property
     def _changed_attributes(self) -> frozenset[str]:

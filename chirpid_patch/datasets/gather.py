@@ -37,6 +37,7 @@ from chirpid_patch.datasets.rows import (
 from chirpid_patch.declaration import batched_object_for, is_computed_attribute
 from chirpid_patch.machine.forked import is_forked_process
 from chirpid_patch.randomness.keyed_random import RandomKey
+from chirpid_patch.torch_private import has_operation_modes
 from chirpid_patch.transforms.off_cpu import send_to_device
 
 Batch = list[Any]
@@ -526,7 +527,8 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
     The result is None for samples that are rows themselves (``GatherNode.samples_are_rows``).
     If ``dataset`` refuses an index, the result is None, so that the caller reads single samples and gets the error. In
     a forked process, the result is also None, because an operation on a whole batch may need several threads. A forked
-    process does not have the threads of its parent.
+    process does not have the threads of its parent. While a mode such as ``TorchDispatchMode`` sees each operation of
+    PyTorch, the result is None, too.
 
     Args:
         dataset: any map-style dataset.
@@ -539,7 +541,7 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
 
 def read_batch_of_node(node: GatherNode, indices: Any, random_key: RandomKey | None) -> Batch | None:
     """Return the parts of the batch at ``indices`` of the dataset that ``node`` describes, as ``fetch_batch`` does."""
-    if type(indices) not in SEQUENCES or not len(indices) or is_forked_process():
+    if type(indices) not in SEQUENCES or not len(indices) or is_forked_process() or has_operation_modes():
         return None
     return node.read_batch(indices, random_key)
 

@@ -23,6 +23,7 @@ from chirpid_patch.datasets.gather import (
 )
 from chirpid_patch.datasets.rows import SEQUENCES, contiguous_strides, map_indices
 from chirpid_patch.randomness.keyed_random import RandomKey
+from chirpid_patch.torch_private import sample_fetcher
 
 Collate = Callable[[Any], Any]
 
@@ -88,6 +89,9 @@ def load_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | Non
             return batch[0] if node.samples_are_rows else batch
         if batch is not None and len(batch) == 2 and all(isinstance(column, Tensor) for column in batch):
             return tuple(batch)
+    if random_key is None or not _takes_key(dataset):
+        # PyTorch's own code calls the dataset and the function, so that their warnings come from PyTorch's modules.
+        return sample_fetcher(dataset, True, collate, False).fetch(indices)
     return collate(fetch_samples(dataset, indices, random_key, own_memory=not stacks))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from chirpid_patch.datasets.samples import Collate, fetch_samples, load_batch, reads_sample_by_sample
 from chirpid_patch.loading.batch_requests import BatchRequest
+from chirpid_patch.torch_private import sample_fetcher
 
 
 class BatchReader:
@@ -34,7 +35,7 @@ class BatchReader:
         """Return the batch of ``request``; if automatic batching is off, return the converted single sample."""
         if self._makes_batches:
             return load_batch(self.dataset, request.indices, request.key, self._collate)
-        return self._collate(self.dataset[request.indices])
+        return sample_fetcher(self.dataset, False, self._collate, False).fetch(request.indices)
 
     def parts(self, request: BatchRequest, most: int) -> list[range]:
         """Divide the samples of ``request`` into up to ``most`` parts, and return their positions in the batch.

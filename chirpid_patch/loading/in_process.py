@@ -14,7 +14,12 @@ from chirpid_patch.loading.batch_requests import BatchRequest, EpochRequests
 from chirpid_patch.loading.loader_parts import LoaderParts
 from chirpid_patch.loading.prefetch_threads import PrefetchQueue, ReusedThreads
 from chirpid_patch.loading.samplers import batches_to_request_early
-from chirpid_patch.torch_private import SingleProcessIterator, profiler_enabled
+from chirpid_patch.torch_private import (
+    MultiProcessingIterator,
+    SingleProcessIterator,
+    has_operation_modes,
+    profiler_enabled,
+)
 
 #: Type of functions that get the base seed of an epoch. They return the requests of the epoch, and a function that
 #: returns its ``EpochReaders``.
@@ -70,7 +75,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             seed = int(torch.empty((), dtype=torch.int64).random_(generator=parts.generator).item())
         self._base_seed = seed
         if parts.timeout != 0:
-            raise AssertionError("a loader without workers requires timeout == 0")
+            raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
         self._begin(epoch, restart_sampler=ahead > 0 or was_drawn)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
@@ -114,8 +119,9 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         return True
 
     def __next__(self) -> Any:
-        if profiler_enabled():
-            with torch.profiler.record_function(f"enumerate(DataLoader)#{type(self).__name__}.__next__"):
+        if profiler_enabled() or has_operation_modes():
+            kind = MultiProcessingIterator if self._ahead else SingleProcessIterator
+            with torch.profiler.record_function(f"enumerate(DataLoader)#{kind.__name__}.__next__"):
                 return self._next_data()
         return self._next_data()
 
@@ -126,7 +132,10 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         if reading is None:
             reading = self._reading = self._find_reading()
         read, reader, controller, pin = reading
-        if controller is not None:
+        if controller is not None and has_operation_modes():  # modes belong to this thread
+            self._drop_queue()
+            batch = reader.read(self._next_request())  # type: ignore[union-attr]
+        elif controller is not None:
             batch = self._load_ahead(reader, controller)
         elif read is not None:
             batch = read(self._next_request().indices)

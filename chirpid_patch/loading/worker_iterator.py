@@ -207,6 +207,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     def _start(self, parts: LoaderParts) -> None:
         self._owner = os.getpid()
         super().__init__(parts)
+        self._profile_name = f"enumerate(DataLoader)#{MultiProcessingIterator.__name__}.__next__"  # as in PyTorch
 
     def _end_partial_start(self) -> None:
         for worker in getattr(self, "_workers", ()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import torch
 from originals import same
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -85,6 +88,37 @@ def other_default_device(make: Make) -> list[Any]:
         return [next(batches), next(batches)]
 
 
+class ChangedResults(TorchFunctionMode):
+    """Changes the result of every stack."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        return result * 2 if func is torch.stack else result
+
+
+class RecordedOperations(TorchDispatchMode):
+    """Records the names of all operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def operation_modes(make: Make, **arguments: Any) -> list[Any]:
+    loader = make(rows(), batch_size=5, **arguments)
+    batches = iter(loader)
+    seen = [next(batches), next(batches)]
+    with ChangedResults():
+        seen += [next(batches), *loader]
+    with RecordedOperations() as operations:
+        seen.append(next(batches))
+    return [*seen, operations.names, *batches]
+
+
 class Unreadable(Sampler[Any]):
     """Batches of indices, one of which is none."""
 
@@ -103,13 +137,42 @@ def a_batch_of_nothing(make: Make, **arguments: Any) -> list[Any]:
 @pytest.mark.parametrize("make", [BatchedDataLoader, OptimalDataLoaderFactory.create_loader])
 @pytest.mark.parametrize(
     "program",
-    [bigger_batches, mined_indices, counted_lengths, many_parts, other_default_device, a_batch_of_nothing],
+    [
+        bigger_batches,
+        mined_indices,
+        counted_lengths,
+        many_parts,
+        other_default_device,
+        operation_modes,
+        a_batch_of_nothing,
+    ],
 )
 def test_it_is_seen_as_by_pytorch(program: Callable[[Make], list[Any]], make: Make) -> None:
     torch.manual_seed(0)
     expected = program(DataLoader)
     torch.manual_seed(0)
     assert same(program(make), expected)
+
+
+def warned_places(make: Make) -> list[Any]:
+    def collate(batch: Any) -> Any:
+        warnings.warn("slow", stacklevel=2)
+        return batch
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for batch_size in (5, None):
+            list(make(rows(), batch_size=batch_size, collate_fn=collate))
+    return [(warning.filename, warning.lineno) for warning in caught]
+
+
+@pytest.mark.parametrize("make", [BatchedDataLoader, OptimalDataLoaderFactory.create_loader])
+def test_a_warning_of_a_function_comes_from_pytorchs_module(make: Make) -> None:
+    assert warned_places(make) == warned_places(DataLoader)
+
+
+def test_a_mode_sees_operations_although_threads_load_ahead() -> None:
+    assert same(operation_modes(BatchedDataLoader, prefetch_threads=2), operation_modes(DataLoader))
 
 
 def test_a_worker_raises_where_a_batch_is_none() -> None:

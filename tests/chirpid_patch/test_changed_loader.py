@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 from originals import tensor_data
-from torch.utils.data import DataLoader
+from torch import Tensor
+from torch.utils.data import DataLoader, dataloader
+from torch.utils.data._utils import fetch
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
@@ -107,6 +109,37 @@ def test_a_method_of_an_iterator_that_is_replaced_is_called(name: str, monkeypat
     original = getattr(_SingleProcessDataLoaderIter, name)
     monkeypatch.setattr(_SingleProcessDataLoaderIter, name, lambda self: (next(calls), original(self))[1])
     assert len(list(loader)) == 3 and next(calls) == 4
+
+
+def test_a_get_iterator_of_one_loader_is_called() -> None:
+    loader = Factory.create_loader(tensor_data(3))
+    vars(loader)["_get_iterator"] = lambda: iter(["other"])
+    assert list(loader) == ["other"]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_iterator_class_that_is_replaced_is_used(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
+    loader = Factory.create_loader(tensor_data(3), num_workers=workers)
+    monkeypatch.setattr(dataloader, name, type("Iterator", (getattr(dataloader, name),), {"__module__": __name__}))
+    assert type(iter(loader)).__name__ == "Iterator"
+    monkeypatch.undo()
+    assert type(iter(loader)).__name__ != "Iterator"
+
+
+def test_a_fetcher_that_is_replaced_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fetcher(fetch._MapDatasetFetcher):
+        def fetch(self, indices: Any) -> Any:
+            return indices
+
+    loader = Factory.create_loader(tensor_data(3), batch_size=2)
+    with monkeypatch.context() as patches:
+        patches.setattr(fetch, "_MapDatasetFetcher", Fetcher)
+        assert list(loader) == [[0, 1], [2]]
+    with monkeypatch.context() as patches:
+        patches.setattr(fetch._MapDatasetFetcher, "fetch", Fetcher.fetch)
+        assert list(loader) == [[0, 1], [2]]
+    assert all(isinstance(part, Tensor) for part in next(iter(loader)))
 
 
 @pytest.mark.parametrize(

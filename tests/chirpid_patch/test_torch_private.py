@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 import torch
 from originals import PairDataset, run, same, tensor_data
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
 from torch.utils.data import dataloader as torch_dataloader
 
@@ -162,6 +164,29 @@ def test_a_running_profiler_is_seen() -> None:
     assert not torch_private.profiler_enabled()
     with torch.autograd.profiler.profile():
         assert torch_private.profiler_enabled()
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_profile_names_the_iterator_as_pytorch_does(num_workers: int) -> None:
+    names = []
+    for kind in (DataLoader, BatchedDataLoader):
+        for dataset in (PairDataset(4), tensor_data(4)):
+            loader = kind(dataset, 2, num_workers=num_workers)
+            with torch.autograd.profiler.profile() as profile:
+                assert len(list(loader)) == 2
+            names.append({event.name for event in profile.function_events if event.name.startswith("enumerate")})
+    assert names == [names[0]] * 4 and names[0]
+
+
+def test_modes_that_see_operations_are_seen() -> None:
+    assert not torch_private.has_operation_modes()
+    with torch.device("meta"):
+        assert not torch_private.has_operation_modes()
+        with TorchFunctionMode():
+            assert torch_private.has_operation_modes()
+    with TorchDispatchMode():
+        assert torch_private.has_operation_modes()
+    assert not torch_private.has_operation_modes()
 
 
 class TellsItsDataset(Dataset[Any]):

@@ -540,6 +540,11 @@ def test_the_runtime_is_imported_where_torch_is(before: str, after: str) -> None
         ("patch('torch.utils.data.DataLoader.__iter__', Fake.__iter__)", True),
         ("from torch.utils.data import DataLoader as D\npatch.object(D, '__iter__', Fake.__iter__)", True),
         ("torch.utils.data.DataLoader.__iter__ = Fake.__iter__", True),
+        ("DataLoader.__init__.__defaults__ = (4, True)", True),
+        ("make = tud.DataLoader.__init__\nmake.__kwdefaults__['prefetch_factor'] = 4", True),
+        ("DataLoader.__len__.__code__ = own.__code__", True),
+        ("names = DataLoader.__init__.__code__.co_varnames == make.__code__.co_varnames", False),
+        ("f.__defaults__ = ()", False),
         ("patch.object(Loader, '__iter__', DataLoader.__iter__)", False),
         ("patch('torch.utils.data.DataLoader')", False),
         ("patch('pkg.b.DataLoader')", False),
@@ -588,6 +593,20 @@ def test_a_name_that_a_helper_is_given_stays(given: str, replaced: bool) -> None
 def test_a_module_that_other_code_replaces_stays(test: str, replaced: bool) -> None:
     text = "import torch.utils.data as tud\nx = tud.DataLoader(d)\n"
     after, findings = migrate(text, test_a=test)
+    assert (after == text) is replaced and reasons(findings) == ["replaced"] * replaced
+
+
+@pytest.mark.parametrize(
+    ("reload", "replaced"),
+    [
+        ("import importlib, torch.utils.data.dataloader\nimportlib.reload(torch.utils.data.dataloader)", True),
+        ("from importlib import reload\nfrom torch.utils.data import dataloader\nreload(dataloader)", True),
+        ("import importlib, a\nimportlib.reload(a)", False),
+    ],
+)
+def test_what_is_defined_again_stays_where_it_is_asked_for_again(reload: str, replaced: bool) -> None:
+    text = "import torch.utils.data.dataloader\nx = torch.utils.data.dataloader.DataLoader(d)\n"
+    after, findings = migrate(text, helping=reload)
     assert (after == text) is replaced and reasons(findings) == ["replaced"] * replaced
 
 
