@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import configparser
+import io
 import re
 import sys
+import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -37,6 +39,8 @@ _FLAKE8 = ((".flake8", "flake8"), ("setup.cfg", "flake8"), ("tox.ini", "flake8")
 _YAPF_LENGTHS = {"google": 80, "yapf": 80, "facebook": 80}
 _PEP8, _BLACK, _WIDEST = 79, 88, 120
 _INDENT = 4
+#: Names of tokens that are no code.
+_NO_CODE = frozenset({"COMMENT", "NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER"})
 #: Text of comments such as ``# chirp: ignore``, which apply to their line. A statement with it is not reformatted.
 _OWN_COMMENT = "chirp:"
 
@@ -61,7 +65,9 @@ class CodeStyle:
     def longest_line(self, text: str) -> int:
         """Return the largest permitted line length, in columns, for a file with this text.
 
-        Without a setting, it is the length of the file's longest line: at least 88, at most 120.
+        Without a setting, it is the length of the file's longest line of code: at least 88, at most 120. Text that
+        black does not wrap does not count: comments, docstrings, and strings at the end of a line without opening
+        brackets.
         """
         if self.configured_length is not None:
             return self.configured_length
@@ -159,7 +165,30 @@ class CodeStyle:
 
 @lru_cache(maxsize=4)
 def _longest_line(text: str) -> int:
-    return max(map(len, text.splitlines()), default=0)
+    """Return the length of the longest line of code, without its comment; for text that is no code, of any line."""
+    longest = max(map(len, text.splitlines()), default=0)
+    if longest <= _BLACK:
+        return longest
+    widths, end_in_string, opening, depth = dict[int, int](), set[int](), set[int](), 0
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            kind = tokenize.tok_name[token.type]
+            if kind in _NO_CODE:
+                continue
+            # Python 3.12 divides an f-string into several tokens.
+            depth += kind.endswith("STRING_START")
+            is_string = kind == "STRING" or depth > 0
+            depth -= kind.endswith("STRING_END")
+            line, widths[token.end[0]] = token.end
+            if is_string:
+                end_in_string.add(line)
+            elif token.string in ("(", "[", "{"):
+                opening.add(line)
+            elif token.string not in (",", ")", "]", "}"):
+                end_in_string.discard(line)
+    except (tokenize.TokenError, SyntaxError):
+        return longest
+    return max((width for line, width in widths.items() if line in opening or line not in end_in_string), default=0)
 
 
 @lru_cache(maxsize=4)

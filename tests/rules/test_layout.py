@@ -99,6 +99,26 @@ def test_a_call_that_fits_stays_on_its_line(tmp_path: Path) -> None:
     )
 
 
+UNWRAPPED = (
+    f'    """Say {"more and " * 12}more."""',
+    f"    # {'a comment ' * 12}",
+    f"    size = 4  # {'a comment ' * 12}",
+    f'    name = f"{"{size} " * 20}"',
+    f'    torch.manual_seed(\n        "{"words " * 20}",\n    )',
+)
+
+
+@pytest.mark.parametrize("line", UNWRAPPED)
+def test_long_text_that_black_does_not_wrap_permits_no_long_code(tmp_path: Path, line: str) -> None:
+    call = "    loader = DataLoader(train_set, batch_size=64, shuffle=True, num_workers=4)\n"
+    text = f"{IMPORTS}def make(train_set):\n{line}\n{call}{USE}"
+    wrapped = f"    loader = {FACTORY}(\n        train_set, batch_size=64, shuffle=True, num_workers=4\n    )\n"
+    assert wrapped in migrated(tmp_path, text)
+    long_code = f"    print({', '.join(['train_set'] * 10)})\n"
+    after = migrated(tmp_path, text.replace(call, long_code + call))
+    assert f"    loader = {FACTORY}(train_set, batch_size=64, shuffle=True, num_workers=4)\n" in after
+
+
 def test_an_aligned_call_stays_aligned(tmp_path: Path) -> None:
     text = (
         f"{IMPORTS}def make(data, sampler):\n    it = DataLoader(data, shuffle=True,\n"
