@@ -157,7 +157,10 @@ class CodeStyle:
         Options that the project's settings do not have are missing.
         """
         for folder in _folders(self.root):
-            for found in (_black_settings(folder), _ruff_settings(folder), _lengths_elsewhere(folder)):
+            ruff, yapf = _ruff_settings(folder), _yapf_settings(folder)
+            # A project that formats with yapf may have ruff only as a linter, which permits longer lines.
+            formatters = (ruff, yapf) if _has_ruff_format(folder) else (yapf, ruff)
+            for found in (_black_settings(folder), *formatters, _flake8_settings(folder)):
                 if found:
                     return found
         return {}
@@ -295,12 +298,20 @@ def _with_trailing_commas(code: str) -> str:
     return b"\n".join(lines).decode()
 
 
-def _lengths_elsewhere(folder: Path) -> Mapping[str, Any]:
-    """Return the line length that yapf's settings permit; without such settings, the length of flake8's settings."""
+def _has_ruff_format(folder: Path) -> bool:
+    """Return whether a folder has settings for ruff's formatter."""
+    return "format" in (_ruff_in(folder, _readable_toml) or {})
+
+
+def _yapf_settings(folder: Path) -> Mapping[str, Any]:
     tables = [_table(_readable_toml(folder / "pyproject.toml"), "yapf"), *_sections(folder, _YAPF)]
     for yapf in filter(None, tables):
         based_on = str(yapf.get("based_on_style", "pep8")).strip()
         return {"line_length": _number(yapf.get("column_limit"), _YAPF_LENGTHS.get(based_on, _PEP8))}
+    return {}
+
+
+def _flake8_settings(folder: Path) -> Mapping[str, Any]:
     for flake8 in _sections(folder, _FLAKE8):
         return {"line_length": _number(flake8.get("max-line-length", flake8.get("max_line_length")), _PEP8)}
     return {}

@@ -99,6 +99,20 @@ def test_a_call_that_fits_stays_on_its_line(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("ruff", "is_wrapped"),
+    [("[tool.ruff]\n", True), ("[tool.ruff.lint]\n", True), ("[tool.ruff.format]\n", False)],
+)
+def test_a_formatter_decides_on_the_length_of_lines_before_a_linter(
+    tmp_path: Path, ruff: str, is_wrapped: bool
+) -> None:
+    call = "    loader = DataLoader(train_set, batch_size=64, shuffle=True, num_workers=4)\n"
+    text = f"{IMPORTS}def make(train_set):\n{call}{USE}"
+    settings = f"[tool.yapf]\nbased_on_style = 'google'\n{ruff}[tool.ruff]\nline-length = 160\n"
+    after = migrated(tmp_path, text, settings.replace("[tool.ruff]\n[tool.ruff]\n", "[tool.ruff]\n"))
+    assert (f"loader = {FACTORY}(\n" in after) is is_wrapped
+
+
 UNWRAPPED = (
     f'    """Say {"more and " * 12}more."""',
     f"    # {'a comment ' * 12}",
