@@ -170,6 +170,37 @@ def test_an_aligned_call_that_would_move_far_to_the_right_begins_below_its_name(
     assert BELOW.format(FACTORY, closing) in migrated(tmp_path, text, "[flake8]\nmax-line-length = 120\n", ".flake8")
 
 
+WRAPPED = """\
+def make(train_set, size):
+    if size:
+        train_loader = torch.utils.data.DataLoader(train_set, batch_size=min(len(train_set), \n\
+                                                     max(size, 4)), shuffle=True)
+        text_loader = torch.utils.data.DataLoader(train_set, batch_size=len('''
+                                                     '''), shuffle=True, drop_last=True, num_workers=size)
+        long_loader = torch.utils.data.DataLoader(train_set, collate_fn=torch.jit.script(torch.add,
+                                                                                         (size, size)),
+                                                  shuffle=True)
+    return torch, train_loader, text_loader, long_loader
+"""
+MOVED = """\
+        train_loader = OptimalDataLoaderFactory.create_training_loader(
+            train_set,
+            batch_size=min(len(train_set),
+                max(size, 4)), shuffle=True)
+        text_loader = OptimalDataLoaderFactory.create_training_loader(train_set, batch_size=len('''
+                                                     '''), shuffle=True, drop_last=True, num_workers=size)
+        long_loader = OptimalDataLoaderFactory.create_training_loader(
+            train_set, collate_fn=torch.jit.script(torch.add,
+                                                   (size, size)),
+            shuffle=True)
+"""
+
+
+def test_the_lines_of_an_argument_move_together(tmp_path: Path) -> None:
+    text = f"import torch\n\n\n{WRAPPED}"
+    assert MOVED in migrated(tmp_path, text, "[flake8]\nmax-line-length = 100\n", ".flake8")
+
+
 def test_a_statement_in_another_layout_keeps_it(tmp_path: Path) -> None:
     text = f"{IMPORTS}def make(train_set):\n    loader = DataLoader( train_set,\n      shuffle = True )\n{USE}"
     assert f"{FACTORY}( train_set,\n      shuffle = True )" in migrated(tmp_path, text, WIDE_ENOUGH)
