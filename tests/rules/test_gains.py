@@ -727,7 +727,7 @@ def test_a_batch_size_of_none_is_named(tmp_path: Path) -> None:
     made = "a = DataLoader(Pictures([]), batch_size=None)\nb = DataLoader(Pictures([]))\n"
     text = f"{HEAD}from data import Pictures\n\n{made}"
     shown = " ".join(run("plan", write_files(tmp_path, {"data.py": PICTURES, "train.py": text})).stdout.split())
-    assert "train.py: 1 loader unchanged: `batch_size=None` makes the loader yield single samples (train.py:7)" in shown
+    assert "train.py: 1 loader unchanged: `batch_size=None` disables automatic batching (train.py:7)" in shown
     assert "train.py: 1 loader unchanged: samples are read one by one (data.py:14)" in shown
 
 

@@ -377,9 +377,7 @@ class LoaderGains:
         if moves and held and all(one.sort in _HOISTED for one in held):
             return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", held[0].place)
         if are_single:
-            return _gain_at(
-                GainKind.NOTHING, "`batch_size=None` makes the loader yield single samples", loaders[0].place
-            )
+            return _gain_at(GainKind.NOTHING, "`batch_size=None` disables automatic batching", loaders[0].place)
         if replaced is not None:
             return _gain_at(GainKind.NOTHING, "accelerate rebuilds the loader with PyTorch's class", replaced)
         if own:
