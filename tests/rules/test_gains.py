@@ -933,6 +933,13 @@ def test_single_samples_that_only_the_factory_pins_are_a_gain(
     assert gains(tmp_path, train=text.replace("batch_size=4", "batch_size=1")) == [expected]
 
 
+@pytest.mark.parametrize(("size", "expected"), [("1", NOTHING), ("2", BATCHED)])
+def test_single_samples_in_memory_are_no_evidence(tmp_path: Path, size: str, expected: tuple[str, str]) -> None:
+    calls = "train(TensorDataset(torch.arange(9)))\ntrain(load())\n"
+    text = f"{HEAD}def train(data):\n    return DataLoader(data, batch_size={size})\n\n\n{calls}"
+    assert gains(tmp_path, train=text) == [expected]
+
+
 @pytest.mark.parametrize(
     ("then", "expected"), [("model(x)", ("pinned-transfers", "rewrite")), ("total = x.sum().item()", NOTHING)]
 )

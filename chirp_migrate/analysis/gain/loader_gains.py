@@ -352,7 +352,9 @@ class LoaderGains:
         if _has_no_samples(loaders[0].place.node):
             return _gain_at(GainKind.NOTHING, "the dataset is empty", loaders[0].place)
         readings = [one for loader in loaders for one in self._readings(loader)]
-        if _has_batches_of_one(loaders[0].place.node) and all(map(self._holds_samples, loaders)):
+        known = [one for one in readings if one.way is not ReadingMode.UNKNOWN]
+        is_in_memory = all(map(self._holds_samples, loaders)) or (known and all(one.in_memory for one in known))
+        if is_in_memory and _has_batches_of_one(loaders[0].place.node):
             return _gain_at(GainKind.NOTHING, ONE_SAMPLE_IN_MEMORY, loaders[0].place)
         at_once = next((one for one in readings if one.way is ReadingMode.AT_ONCE), None)
         collations = [
