@@ -120,6 +120,7 @@ class Project:
         self._named: dict[str, set[str]] = {}  # results of `aliases`
         self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
         self._taken: dict[str, dict[str, set[str]]] = {}  # results of `_readers`
+        self._run_by_notebooks: dict[str, list[tuple[str, str]]] = {}  # results of `_notebooks_that_run`
 
     @cached_property
     def _paths(self) -> dict[str, str]:
@@ -634,14 +635,30 @@ class Project:
 
     def _is_run_with(self, path: str, name: str) -> bool:
         """Return whether a file or notebook with the word ``name`` may run ``path`` in its own namespace."""
-        stem = re.escape(PurePosixPath(path).stem)
-        file = re.compile(rf"\b{stem}\.py\b|%run\b[^\r\n]*\b{stem}\b")
-        held = ((other, self._texts[other]) for other in self.paths_containing(name))
-        # The text of a notebook in `_texts` has no magics.
+        runs, running = _pattern_of_runs(path), self.once(Project._running_files)
         return any(
-            other != path and name in text and _RUNS_FILES.search(text) and file.search(text)
-            for other, text in chain(held, self._raw_notebooks.items())
-        )
+            other != path and name in running[other] and runs.search(running[other])
+            for other in self.paths_containing(name)
+            if other in running
+        ) or any(other != path and name in text for other, text in self._notebooks_that_run(path))
+
+    def _running_files(self) -> dict[str, str]:
+        """Return the texts of the files that may run other files in their own namespace, by path."""
+        return {path: text for path, text in self._texts.items() if _RUNS_FILES.search(text)}
+
+    def _notebooks_that_run(self, path: str) -> list[tuple[str, str]]:
+        """Return path and text of the notebooks that may run the file at ``path`` in their own namespace.
+
+        The text of a notebook in `_texts` has no magics, so this searches the text of its file, which is often large.
+        """
+        if path not in self._run_by_notebooks:
+            runs = _pattern_of_runs(path)
+            self._run_by_notebooks[path] = [one for one in self._running_notebooks if runs.search(one[1])]
+        return self._run_by_notebooks[path]
+
+    @cached_property
+    def _running_notebooks(self) -> list[tuple[str, str]]:
+        return [(path, text) for path, text in self._raw_notebooks.items() if _RUNS_FILES.search(text)]
 
     def _is_taken(self, path: str, name: str, seen: set[str]) -> bool:
         """Return the result of :meth:`imported_elsewhere` for the module at ``path``; ``seen`` gets all importers."""
@@ -777,6 +794,12 @@ def _bases(named: str) -> Iterator[str]:
             depth = max(depth + (1 if part == "[" else -1), 0)
         elif not depth:
             yield part
+
+
+def _pattern_of_runs(path: str) -> re.Pattern[str]:
+    """Return a regular expression for the name of a file in code that runs the file."""
+    stem = re.escape(PurePosixPath(path).stem)
+    return re.compile(rf"\b{stem}\.py\b|%run\b[^\r\n]*\b{stem}\b")
 
 
 def _names_imported(text: str, start: int) -> list[str]:
