@@ -723,6 +723,23 @@ def test_more_workers_are_no_advice_for_samples_that_are_only_indexed(
     assert ("chirp-migrate tune" in shown) == (expected.startswith("samples are read"))
 
 
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("DataLoader(data, 4)", AT_RUN_TIME),
+        ("DataLoader([], 4)", NOTHING),
+        ("DataLoader(dataset=[], batch_size=4)", NOTHING),
+        ("DataLoader(data, 4, collate_fn=data.collate)", NOTHING),
+        ("DataLoader(batch_size=4, dataset=data.train, collate_fn=data.train.collate)", NOTHING),
+        ("DataLoader(data.train, 4, collate_fn=data.collate)", AT_RUN_TIME),
+    ],
+)
+def test_a_call_shows_that_its_samples_cannot_be_read_at_once(
+    tmp_path: Path, call: str, expected: tuple[str, str]
+) -> None:
+    assert gains(tmp_path, train=f"{HEAD}def train(data):\n    return {call}\n") == [expected]
+
+
 def test_a_batch_size_of_none_is_named(tmp_path: Path) -> None:
     made = "a = DataLoader(Pictures([]), batch_size=None)\nb = DataLoader(Pictures([]))\n"
     text = f"{HEAD}from data import Pictures\n\n{made}"

@@ -366,7 +366,8 @@ class LoaderGains:
             return _gain_at(GainKind.BATCHED, at_once.why, at_once.place)
         is_own = bool(own) and len(own) == len(collations)
         names_collation = is_own and (_names_collation(loaders[0].place.node, own) or self._sets_collation(loaders))
-        if replaced is None and not are_single and not names_collation:
+        collates_itself = at_once is None and _passes_collation_of_dataset(loaders[0].place.node)
+        if replaced is None and not are_single and not names_collation and not collates_itself:
             if any(one.way is ReadingMode.UNKNOWN for one in readings) or (
                 at_once is not None and len(own) < len(collations)
             ):
@@ -385,6 +386,8 @@ class LoaderGains:
         if own:
             of = "a library" if own[0].place is None else "the project"
             return _gain_at(GainKind.NOTHING, f"a `collate_fn` of {of} builds the batches", own[0].place)
+        if collates_itself:
+            return _gain_at(GainKind.NOTHING, "a `collate_fn` of the dataset builds the batches", loaders[0].place)
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
 
     def _holds_samples(self, loader: LoaderObject) -> bool:
@@ -657,10 +660,8 @@ def _is_stub(place: CreationPlace | None) -> bool:
 
 def _has_no_samples(call: ast.AST) -> bool:
     """Return whether the dataset of a call is an empty list or tuple."""
-    match call:
-        case ast.Call(args=[given, *_]):
-            return isinstance(given, ast.List | ast.Tuple) and not given.elts
-    return False
+    given = _dataset_of(call)
+    return isinstance(given, ast.List | ast.Tuple) and not given.elts
 
 
 def _has_batches_of_one(call: ast.AST) -> bool:
@@ -684,6 +685,13 @@ def _stacks_samples(collation: AbstractObject) -> bool:
         case LibraryName(name=name):
             return _STACKING.fullmatch(name) is not None
     return False
+
+
+def _passes_collation_of_dataset(call: ast.AST) -> bool:
+    """Return whether a call passes an attribute of its dataset as ``collate_fn``; PyTorch's datasets have none."""
+    dataset = _dataset_of(call)
+    given = next((one.value for one in getattr(call, "keywords", ()) if one.arg == "collate_fn"), None)
+    return isinstance(given, ast.Attribute) and dataset is not None and ast.dump(given.value) == ast.dump(dataset)
 
 
 def _names_collation(call: ast.AST, own: list[_Collation]) -> bool:
