@@ -740,6 +740,12 @@ def test_a_call_shows_that_its_samples_cannot_be_read_at_once(
     assert gains(tmp_path, train=f"{HEAD}def train(data):\n    return {call}\n") == [expected]
 
 
+def test_more_workers_are_no_advice_for_an_empty_dataset(tmp_path: Path) -> None:
+    text = f"{HEAD}loader = DataLoader(dataset=[], batch_size=4)\n"
+    shown = " ".join(run("plan", write_files(tmp_path, {"train.py": text})).stdout.split())
+    assert "1 loader unchanged: the dataset is empty" in shown and "chirp-migrate tune" not in shown
+
+
 def test_a_batch_size_of_none_is_named(tmp_path: Path) -> None:
     made = "a = DataLoader(Pictures([]), batch_size=None)\nb = DataLoader(Pictures([]))\n"
     text = f"{HEAD}from data import Pictures\n\n{made}"

@@ -36,7 +36,7 @@ from chirp_migrate.analysis.objects.things import (
     Value,
 )
 from chirp_migrate.analysis.objects.values import NONE
-from chirp_migrate.plans.plan import ONE_SAMPLE_IN_MEMORY, Gain, GainKind
+from chirp_migrate.plans.plan import NO_SAMPLES, ONE_SAMPLE_IN_MEMORY, Gain, GainKind
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project, is_test_file
 
@@ -350,7 +350,7 @@ class LoaderGains:
     def _gain_of_loaders(self, loaders: list[LoaderObject], *, moves: bool) -> Gain:
         """Return the gain of a call that builds ``loaders``."""
         if _has_no_samples(loaders[0].place.node):
-            return _gain_at(GainKind.NOTHING, "the dataset is empty", loaders[0].place)
+            return _gain_at(GainKind.NOTHING, NO_SAMPLES, loaders[0].place)
         readings = [one for loader in loaders for one in self._readings(loader)]
         known = [one for one in readings if one.way is not ReadingMode.UNKNOWN]
         is_in_memory = all(map(self._holds_samples, loaders)) or (known and all(one.in_memory for one in known))
