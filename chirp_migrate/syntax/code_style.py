@@ -40,7 +40,7 @@ _YAPF_LENGTHS = {"google": 80, "yapf": 80, "facebook": 80}
 _PEP8, _BLACK, _WIDEST = 79, 88, 120
 _INDENT = 4
 #: Names of tokens that are no code.
-_NO_CODE = frozenset({"COMMENT", "NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER"})
+_NO_CODE = frozenset({"NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER"})
 #: Text of comments such as ``# chirp: ignore``, which apply to their line. A statement with it is not reformatted.
 _OWN_COMMENT = "chirp:"
 
@@ -66,8 +66,7 @@ class CodeStyle:
         """Return the largest permitted line length, in columns, for a file with this text.
 
         Without a setting, it is the length of the file's longest line of code: at least 88, at most 120. Text that
-        black does not wrap does not count: comments, docstrings, and strings at the end of a line without opening
-        brackets.
+        black does not wrap does not count: docstrings, and comments and strings at the end of a line without brackets.
         """
         if self.configured_length is not None:
             return self.configured_length
@@ -168,15 +167,18 @@ class CodeStyle:
 
 @lru_cache(maxsize=4)
 def _longest_line(text: str) -> int:
-    """Return the length of the longest line of code, without its comment; for text that is no code, of any line."""
+    """Return the length of the longest line of code; for text that is no code, of any line.
+
+    A comment counts behind code with brackets, because black would wrap this code.
+    """
     longest = max(map(len, text.splitlines()), default=0)
     if longest <= _BLACK:
         return longest
-    widths, end_in_string, opening, depth = dict[int, int](), set[int](), set[int](), 0
+    widths, end_in_string, opening, wrappable, depth = dict[int, int](), set[int](), set[int](), set[int](), 0
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             kind = tokenize.tok_name[token.type]
-            if kind in _NO_CODE:
+            if kind in _NO_CODE or (kind == "COMMENT" and token.start[0] not in wrappable):
                 continue
             # Python 3.12 divides an f-string into several tokens.
             depth += kind.endswith("STRING_START")
@@ -187,7 +189,9 @@ def _longest_line(text: str) -> int:
                 end_in_string.add(line)
             elif token.string in ("(", "[", "{"):
                 opening.add(line)
-            elif token.string not in (",", ")", "]", "}"):
+            elif token.string in (")", "]", "}"):
+                wrappable.update({line} & opening)
+            elif token.string != ",":
                 end_in_string.discard(line)
     except (tokenize.TokenError, SyntaxError):
         return longest
