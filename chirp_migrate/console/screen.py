@@ -124,7 +124,7 @@ class Screen:
             hang: additional indentation of all lines but the first, in columns.
             most: largest number of lines; if the text is longer, a note on -v replaces the rest.
             short: a shorter form of the text, or "". The shorter form with the note replaces a text that is too long.
-                If the shorter form is too long, too, only the first line of the text is printed.
+                If the shorter form is too long, too, only its beginning is printed.
         """
         self._paragraph(
             Text(to_one_line(text), style), indent, Text(first), hang, most, Text(to_one_line(short), style)
@@ -228,10 +228,10 @@ class Screen:
         room = max(self.width - indent - hang, 8)
         lines = list(text.wrap(self._console, room, overflow="fold", tab_size=_TAB)) or [Text()]
         if most is not None and len(lines) > most:
-            whole = list((short + _NOTE).wrap(self._console, room, overflow="fold", tab_size=_TAB)) if short else []
-            kept = 1 if short else most
-            cut = [*lines[: kept - 1], Text(lines[kept - 1].plain[: room - len(_MORE)].rstrip() + _MORE)]
-            lines = whole if 0 < len(whole) <= most else cut
+            if short:
+                lines = list((short + _NOTE).wrap(self._console, room, overflow="fold", tab_size=_TAB))
+            if len(lines) > most:
+                lines = [*lines[: most - 1], Text(_whole_words(lines[most - 1].plain, room - len(_MORE)) + _MORE)]
         for number, line in enumerate(lines):
             line.rstrip()
             front = Text(" " * indent) + first if number == 0 else Text(" " * (indent + hang))
@@ -248,6 +248,14 @@ class Screen:
                 last = segments.pop()
                 segments.append(Segment(last.text.rstrip(), last.style))
             self._console.print(Segments([*segments, Segment.line()]), end="", soft_wrap=True)
+
+
+def _whole_words(line: str, most: int) -> str:
+    """Return the words at the beginning of a line that fit into ``most`` columns; of a long first word, a part."""
+    if len(line) <= most:
+        return line.rstrip()
+    fitting = line[: most + 1]
+    return (fitting.rpartition(" ")[0] or fitting[:-1]).rstrip()
 
 
 def render_to_text(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:

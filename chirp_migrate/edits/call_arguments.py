@@ -11,7 +11,7 @@ from chirp_migrate.edits.layout import is_formatted
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import NEWLINE, apply_edits_in_span
 from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.queries import is_in_fstring
 
 #: Limits for arguments that are aligned with the opening bracket: a column, and a share of the line length. Arguments
@@ -211,6 +211,27 @@ class CallEdit:
         pairs = zip(self._spans, named, strict=True)
         return [apply_edits_in_span(self._module.text, span, own) for span, own in pairs] + self._added
 
+    def _move_lines(self, position: int, text: str, column: int) -> str:
+        """Return the text of an argument that moves to a column, with its further lines moved to the left with it.
+
+        Further lines begin at least one indent to the right of the arguments. The text is unchanged if it contains tabs
+        or a string of several lines.
+        """
+        first, *others = NEWLINE.split(text)
+        is_added = position >= len(self._spans)
+        if (
+            not others
+            or is_added
+            or "\t" in text
+            or _has_string_of_several_lines(self._module, self._call.args[position])
+        ):
+            return text
+        depth = min((len(one) - len(one.lstrip()) for one in others if one.strip()), default=0)
+        shift = min(self._column(position) - column, depth - len(self._indents[1]) - 4)
+        if shift <= 0:
+            return text
+        return self._module.newline.join([first.rstrip(), *(one[shift:].rstrip() for one in others)])
+
     def _keep_grouping(self) -> Iterator[str]:
         """Yield the source of the call with the arguments below the called name, grouped into the same lines as before.
 
@@ -223,7 +244,8 @@ class CallEdit:
         for n, text in enumerate(texts):
             if not groups or n >= len(self._spans) or self._opens_line(n):
                 groups.append([])
-            groups[-1].append(text)
+            column = len(inner + "".join(f"{one}, " for one in groups[-1]))
+            groups[-1].append(self._move_lines(n, text, column))
         module, close = self._module, self._module.span(self._call)[1] - 1
         tail = module.text[self._spans[-1][1] : close]
         behind = not NEWLINE.search(tail)
@@ -249,6 +271,7 @@ class CallEdit:
             room = longest - 1 - (ends if n == len(texts) - 1 else 0)
             if lines[-1] != inner and len(f"{lines[-1]} {text}") > room:
                 lines.append(inner)
+            text = self._move_lines(n, text, len(lines[-1]) + (lines[-1] != inner))
             lines[-1] += f"{'' if lines[-1] == inner else ' '}{text}{',' if n < len(texts) - 1 else ')'}"
         yield module.newline.join([self._call_head, *lines])
 
@@ -256,5 +279,10 @@ class CallEdit:
         """Return the source of the call with each argument on its own line."""
         indent, inner = self._indents
         newline = self._module.newline
-        lines = "".join(f"{inner}{text},{newline}" for text in self._argument_texts())
-        return f"{self._call_head}{newline}{lines}{indent})"
+        texts = [self._move_lines(n, text, len(inner)) for n, text in enumerate(self._argument_texts())]
+        return f"{self._call_head}{newline}{''.join(f'{inner}{text},{newline}' for text in texts)}{indent})"
+
+
+def _has_string_of_several_lines(module: Module, node: cst.CSTNode) -> bool:
+    strings = find_nodes(node, cst.SimpleString, cst.FormattedString)
+    return any(NEWLINE.search(module.source(one)) for one in strings)

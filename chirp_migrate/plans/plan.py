@@ -78,6 +78,7 @@ class GainKind(str, Enum):
 
 
 #: Reasons why a loader gains nothing, neither from the factory nor from more workers.
+NO_SAMPLES = "the dataset is empty"
 ONE_SAMPLE_IN_MEMORY = "each batch is one sample, which is in memory"
 INDEXED_ONE_BY_ONE = "samples are indexed one by one"
 
@@ -101,7 +102,7 @@ class Gain:
     @property
     def workers_may_help(self) -> bool:
         """Return whether another number of workers may speed up the loader, because each sample takes some time."""
-        return self.why not in (ONE_SAMPLE_IN_MEMORY, INDEXED_ONE_BY_ONE)
+        return self.why not in (NO_SAMPLES, ONE_SAMPLE_IN_MEMORY, INDEXED_ONE_BY_ONE)
 
     @property
     def text(self) -> str:

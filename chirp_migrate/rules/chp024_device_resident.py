@@ -53,7 +53,7 @@ class DeviceResident(Rule):
                 yield RuleMatch(
                     module.span(first)[0],
                     f"{sources} {copies} every batch in the loop; if every loop over this loader does so, build the "
-                    f"loader with `device=`: its batches then arrive on {devices[0]}",
+                    f"loader with the factory and `device=`: its batches then arrive on {devices[0]}",
                 )
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import configparser
+import io
 import re
 import sys
+import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -37,6 +39,8 @@ _FLAKE8 = ((".flake8", "flake8"), ("setup.cfg", "flake8"), ("tox.ini", "flake8")
 _YAPF_LENGTHS = {"google": 80, "yapf": 80, "facebook": 80}
 _PEP8, _BLACK, _WIDEST = 79, 88, 120
 _INDENT = 4
+#: Names of tokens that are no code.
+_NO_CODE = frozenset({"NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER"})
 #: Text of comments such as ``# chirp: ignore``, which apply to their line. Statements with this text are not
 #: reformatted.
 _OWN_COMMENT = "chirp:"
@@ -62,7 +66,9 @@ class CodeStyle:
     def longest_line(self, text: str) -> int:
         """Return the largest permitted line length, in columns, for a file with this text.
 
-        Without a setting, the limit is the length of the file's longest line, but at least 88 and at most 120.
+        Without a setting, the limit is the length of the file's longest line of code, but at least 88 and at most 120.
+        Text that black does not wrap does not count: docstrings, and comments and strings at the end of a line without
+        brackets.
         """
         if self.configured_length is not None:
             return self.configured_length
@@ -155,7 +161,10 @@ class CodeStyle:
         Options without a setting in the project are missing.
         """
         for folder in _folders_upwards(self.root):
-            for found in (_black_settings(folder), _ruff_settings(folder), _length_of_other_tools(folder)):
+            ruff, yapf = _ruff_settings(folder), _yapf_settings(folder)
+            # A project that formats with yapf may have ruff only as a linter, which permits longer lines.
+            formatters = (ruff, yapf) if _has_ruff_format(folder) else (yapf, ruff)
+            for found in (_black_settings(folder), *formatters, _flake8_settings(folder)):
                 if found:
                     return found
         return {}
@@ -163,7 +172,35 @@ class CodeStyle:
 
 @lru_cache(maxsize=4)
 def _longest_line(text: str) -> int:
-    return max(map(len, text.splitlines()), default=0)
+    """Return the length of the longest line of code; for text that is no code, of any line.
+
+    A comment counts behind code with brackets, because black would wrap this code.
+    """
+    longest = max(map(len, text.splitlines()), default=0)
+    if longest <= _BLACK:
+        return longest
+    widths, end_in_string, opening, wrappable, depth = dict[int, int](), set[int](), set[int](), set[int](), 0
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            kind = tokenize.tok_name[token.type]
+            if kind in _NO_CODE or (kind == "COMMENT" and token.start[0] not in wrappable):
+                continue
+            # Python 3.12 divides an f-string into several tokens.
+            depth += kind.endswith("STRING_START")
+            is_string = kind == "STRING" or depth > 0
+            depth -= kind.endswith("STRING_END")
+            line, widths[token.end[0]] = token.end
+            if is_string:
+                end_in_string.add(line)
+            elif token.string in ("(", "[", "{"):
+                opening.add(line)
+            elif token.string in (")", "]", "}"):
+                wrappable.update({line} & opening)
+            elif token.string != ",":
+                end_in_string.discard(line)
+    except (tokenize.TokenError, SyntaxError):
+        return longest
+    return max((width for line, width in widths.items() if line in opening or line not in end_in_string), default=0)
 
 
 @lru_cache(maxsize=4)
@@ -270,12 +307,20 @@ def _with_trailing_commas(code: str) -> str:
     return b"\n".join(lines).decode()
 
 
-def _length_of_other_tools(folder: Path) -> Mapping[str, Any]:
-    """Return the line length of yapf's settings, or else of flake8's settings; empty without both."""
+def _has_ruff_format(folder: Path) -> bool:
+    """Return whether a folder has settings for ruff's formatter."""
+    return "format" in (_ruff_in(folder, _readable_toml) or {})
+
+
+def _yapf_settings(folder: Path) -> Mapping[str, Any]:
     tables = [_table(_readable_toml(folder / "pyproject.toml"), "yapf"), *_sections(folder, _YAPF)]
     for yapf in filter(None, tables):
         based_on = str(yapf.get("based_on_style", "pep8")).strip()
         return {"line_length": _parse_number(yapf.get("column_limit"), _YAPF_LENGTHS.get(based_on, _PEP8))}
+    return {}
+
+
+def _flake8_settings(folder: Path) -> Mapping[str, Any]:
     for flake8 in _sections(folder, _FLAKE8):
         return {"line_length": _parse_number(flake8.get("max-line-length", flake8.get("max_line_length")), _PEP8)}
     return {}

@@ -147,7 +147,9 @@ class Project:
             if around[0] not in packages:
                 continue
             # If a folder without `__init__.py` is inside a package, the names of its modules begin with the package.
-            outermost = [folder for folder in around if folder in packages and folder.name][-1:]
+            inside = [folder for folder in around if folder in packages and folder.name]
+            # Some projects have a needless `src/__init__.py`, although they install the packages in `src`.
+            outermost = inside[-2:] if inside and inside[-1].name == "src" else inside[-1:]
             for folder in (one.parent for one in outermost):
                 name = module_name(str(PurePosixPath(path).relative_to(folder)))
                 if folder.name and not _is_elsewhere(name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from enum import Enum
 
@@ -12,6 +13,8 @@ from chirp_migrate.syntax.module import Module, Node, code_children, walk_code
 from chirp_migrate.syntax.scopes import TARGETS
 
 _DEFINITIONS = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
+#: A line break behind an opening bracket or before a closing bracket, with the blanks around it.
+_BREAK_IN_BRACKETS = re.compile(r"(?<=[(\[{])[ \t]*[\r\n]\s*|[ \t]*[\r\n]\s*(?=[)\]}])")
 
 
 def dotted_source(node: cst.CSTNode) -> str | None:
@@ -32,7 +35,7 @@ def plain_source(module: Module, node: cst.CSTNode) -> str:
 
 def one_line_source(module: Module, node: cst.CSTNode) -> str:
     """Return the source of a node in one line, with single spaces, for messages."""
-    return " ".join(module.source(node).split())
+    return " ".join(_BREAK_IN_BRACKETS.sub("", module.source(node)).split())
 
 
 def is_name(node: cst.CSTNode | None, *values: str) -> bool:

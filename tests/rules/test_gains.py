@@ -723,11 +723,34 @@ def test_more_workers_are_no_advice_for_samples_that_are_only_indexed(
     assert ("chirp-migrate tune" in shown) == (expected.startswith("samples are read"))
 
 
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("DataLoader(data, 4)", AT_RUN_TIME),
+        ("DataLoader([], 4)", NOTHING),
+        ("DataLoader(dataset=[], batch_size=4)", NOTHING),
+        ("DataLoader(data, 4, collate_fn=data.collate)", NOTHING),
+        ("DataLoader(batch_size=4, dataset=data.train, collate_fn=data.train.collate)", NOTHING),
+        ("DataLoader(data.train, 4, collate_fn=data.collate)", AT_RUN_TIME),
+    ],
+)
+def test_a_call_shows_that_its_samples_cannot_be_read_at_once(
+    tmp_path: Path, call: str, expected: tuple[str, str]
+) -> None:
+    assert gains(tmp_path, train=f"{HEAD}def train(data):\n    return {call}\n") == [expected]
+
+
+def test_more_workers_are_no_advice_for_an_empty_dataset(tmp_path: Path) -> None:
+    text = f"{HEAD}loader = DataLoader(dataset=[], batch_size=4)\n"
+    shown = " ".join(run("plan", write_files(tmp_path, {"train.py": text})).stdout.split())
+    assert "1 loader unchanged: the dataset is empty" in shown and "chirp-migrate tune" not in shown
+
+
 def test_a_batch_size_of_none_is_named(tmp_path: Path) -> None:
     made = "a = DataLoader(Pictures([]), batch_size=None)\nb = DataLoader(Pictures([]))\n"
     text = f"{HEAD}from data import Pictures\n\n{made}"
     shown = " ".join(run("plan", write_files(tmp_path, {"data.py": PICTURES, "train.py": text})).stdout.split())
-    assert "train.py: 1 loader unchanged: `batch_size=None` makes the loader yield single samples (train.py:7)" in shown
+    assert "train.py: 1 loader unchanged: `batch_size=None` disables automatic batching (train.py:7)" in shown
     assert "train.py: 1 loader unchanged: samples are read one by one (data.py:14)" in shown
 
 
@@ -931,6 +954,13 @@ def test_single_samples_that_only_the_factory_pins_are_a_gain(
         head=HEAD, copy="x = x.to(device)", then="model(x)", dataset="TensorDataset(paths)", pinning=pinning
     )
     assert gains(tmp_path, train=text.replace("batch_size=4", "batch_size=1")) == [expected]
+
+
+@pytest.mark.parametrize(("size", "expected"), [("1", NOTHING), ("2", BATCHED)])
+def test_single_samples_in_memory_are_no_evidence(tmp_path: Path, size: str, expected: tuple[str, str]) -> None:
+    calls = "train(TensorDataset(torch.arange(9)))\ntrain(load())\n"
+    text = f"{HEAD}def train(data):\n    return DataLoader(data, batch_size={size})\n\n\n{calls}"
+    assert gains(tmp_path, train=text) == [expected]
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,40 @@ def test_a_call_that_fits_stays_on_its_line(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("ruff", "is_wrapped"),
+    [("[tool.ruff]\n", True), ("[tool.ruff.lint]\n", True), ("[tool.ruff.format]\n", False)],
+)
+def test_a_formatter_decides_on_the_length_of_lines_before_a_linter(
+    tmp_path: Path, ruff: str, is_wrapped: bool
+) -> None:
+    call = "    loader = DataLoader(train_set, batch_size=64, shuffle=True, num_workers=4)\n"
+    text = f"{IMPORTS}def make(train_set):\n{call}{USE}"
+    settings = f"[tool.yapf]\nbased_on_style = 'google'\n{ruff}[tool.ruff]\nline-length = 160\n"
+    after = migrated(tmp_path, text, settings.replace("[tool.ruff]\n[tool.ruff]\n", "[tool.ruff]\n"))
+    assert (f"loader = {FACTORY}(\n" in after) is is_wrapped
+
+
+UNWRAPPED = (
+    f'    """Say {"more and " * 12}more."""',
+    f"    # {'a comment ' * 12}",
+    f"    size = 4  # {'a comment ' * 12}",
+    f'    name = f"{"{size} " * 20}"',
+    f'    torch.manual_seed(\n        "{"words " * 20}",\n    )',
+)
+
+
+@pytest.mark.parametrize("line", UNWRAPPED)
+def test_long_text_that_black_does_not_wrap_permits_no_long_code(tmp_path: Path, line: str) -> None:
+    call = "    loader = DataLoader(train_set, batch_size=64, shuffle=True, num_workers=4)\n"
+    text = f"{IMPORTS}def make(train_set):\n{line}\n{call}{USE}"
+    wrapped = f"    loader = {FACTORY}(\n        train_set, batch_size=64, shuffle=True, num_workers=4\n    )\n"
+    assert wrapped in migrated(tmp_path, text)
+    long_code = f"    print({', '.join(['train_set'] * 10)})\n"
+    after = migrated(tmp_path, text.replace(call, long_code + call))
+    assert f"    loader = {FACTORY}(train_set, batch_size=64, shuffle=True, num_workers=4)\n" in after
+
+
 def test_an_aligned_call_stays_aligned(tmp_path: Path) -> None:
     text = (
         f"{IMPORTS}def make(data, sampler):\n    it = DataLoader(data, shuffle=True,\n"
@@ -134,6 +168,37 @@ BELOW = """\
 def test_an_aligned_call_that_would_move_far_to_the_right_begins_below_its_name(tmp_path: Path, closing: str) -> None:
     text = IMPORTS + ALIGNED.format(FACTORY, closing)
     assert BELOW.format(FACTORY, closing) in migrated(tmp_path, text, "[flake8]\nmax-line-length = 120\n", ".flake8")
+
+
+WRAPPED = """\
+def make(train_set, size):
+    if size:
+        train_loader = torch.utils.data.DataLoader(train_set, batch_size=min(len(train_set), \n\
+                                                     max(size, 4)), shuffle=True)
+        text_loader = torch.utils.data.DataLoader(train_set, batch_size=len('''
+                                                     '''), shuffle=True, drop_last=True, num_workers=size)
+        long_loader = torch.utils.data.DataLoader(train_set, collate_fn=torch.jit.script(torch.add,
+                                                                                         (size, size)),
+                                                  shuffle=True)
+    return torch, train_loader, text_loader, long_loader
+"""
+MOVED = """\
+        train_loader = OptimalDataLoaderFactory.create_training_loader(
+            train_set,
+            batch_size=min(len(train_set),
+                max(size, 4)), shuffle=True)
+        text_loader = OptimalDataLoaderFactory.create_training_loader(train_set, batch_size=len('''
+                                                     '''), shuffle=True, drop_last=True, num_workers=size)
+        long_loader = OptimalDataLoaderFactory.create_training_loader(
+            train_set, collate_fn=torch.jit.script(torch.add,
+                                                   (size, size)),
+            shuffle=True)
+"""
+
+
+def test_the_lines_of_an_argument_move_together(tmp_path: Path) -> None:
+    text = f"import torch\n\n\n{WRAPPED}"
+    assert MOVED in migrated(tmp_path, text, "[flake8]\nmax-line-length = 100\n", ".flake8")
 
 
 def test_a_statement_in_another_layout_keeps_it(tmp_path: Path) -> None:

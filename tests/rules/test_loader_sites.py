@@ -553,6 +553,10 @@ def test_the_runtime_is_imported_where_torch_is(before: str, after: str) -> None
         ("PATHS = ['pkg.a.DataLoader']\nfor path in PATHS: patch(path)", True),
         ("raises(TypeError, match='loader should be a.DataLoader'); setattr(x, 'y', 1)", False),
         ("self.DataLoader = DataLoader if a.DataLoader == DataLoader else None", False),
+        ("def fit(loader: torch.utils.data.DataLoader = None, *, é=1, more: data.DataLoader = None): ...", False),
+        ("class A:\n    loader: torch.utils.data.DataLoader = field(init=False)", False),
+        ("def fit(é: tud.DataLoader = None): tud.DataLoader = Traced", True),
+        ("if is_test: tud.DataLoader = Traced", True),
     ],
 )
 def test_what_other_code_replaces_by_name_stays(test: str, replaced: bool) -> None:

@@ -12,6 +12,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider, QualifiedNameProv
 from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.syntax.module import Module, UnparsableModule
 from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import one_line_source
 
 REAL = Path(torch.utils.data.dataloader.__file__)
 
@@ -22,6 +23,15 @@ def test_spans_are_those_of_libcsts_own_provider() -> None:
     for node in module.parents:
         place = positions[node].start
         assert module.position(module.span(node)[0]) == (place.line, place.column + 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [("x.to(\n    device\n)", "x.to(device)"), ("x.to(\r\n    [1,\r\n     2])", "x.to([1, 2])"), ("f( x )", "f( x )")],
+)
+def test_an_expression_of_several_lines_is_shown_in_one(source: str, shown: str) -> None:
+    module = Module("a.py", f"y = {source}\n")
+    assert one_line_source(module, module.find(cst.Call)[0]) == shown
 
 
 @pytest.mark.slow

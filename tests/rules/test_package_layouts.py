@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support import write_files
 
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.plans.plan import FindingStatus
@@ -62,6 +63,14 @@ def test_what_a_helper_makes_is_known_where_it_is_used(tmp_path: Path, folder: s
                 break
     plan = plan_tree(tmp_path / run_on, jobs=1)
     found = {one.rule for one in plan.findings if one.path.endswith("training.py")}
+    assert found == {"CHP013", "CHP016", "CHP024", "CHP025", "CHP027"}
+
+
+@pytest.mark.parametrize("place", ["examples/training.py", "src/pack/training.py"])
+def test_a_needless_init_file_in_src_hides_no_package(tmp_path: Path, place: str) -> None:
+    files = {"src/__init__.py": "", "src/pack/__init__.py": "", "src/pack/helpers.py": HELPERS}
+    write_files(tmp_path, {**files, place: TRAINING.format(helpers="pack.helpers")})
+    found = {one.rule for one in plan_tree(tmp_path, jobs=1).findings if one.path == place}
     assert found == {"CHP013", "CHP016", "CHP024", "CHP025", "CHP027"}
 
 

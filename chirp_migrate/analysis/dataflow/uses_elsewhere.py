@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -328,6 +329,35 @@ def pattern_of_outside_assignments(attribute: str) -> str:
     )
 
 
+def may_be_assigned_outside(project: Project, attribute: str) -> bool:
+    """Return whether any code may assign to ``attribute`` of any object but ``self``.
+
+    An annotation in front of a default does not count, as in ``loader: torch.utils.data.DataLoader = None``.
+    """
+    pattern = pattern_of_outside_assignments(attribute)
+    return project.holds(pattern, attribute) and project.once(_matches_outside_annotations, pattern, attribute)
+
+
+def _matches_outside_annotations(project: Project, pattern: str, word: str) -> bool:
+    searched = re.compile(pattern)
+    return any(searched.search(_without_annotations(text)) for _, text in project.matching(searched, word))
+
+
+def _without_annotations(text: str) -> str:
+    """Return code with ``_`` in place of each annotation of a parameter or variable; other text unchanged."""
+    try:
+        nodes = list(ast.walk(syntax_tree(text)))
+    except UnparsableModule:
+        return text
+    code = text.encode()
+    starts = [0, *itertools.accumulate(map(len, code.splitlines(keepends=True)))]
+    given = [one.annotation for one in nodes if isinstance(one, ast.arg | ast.AnnAssign) and one.annotation is not None]
+    for node in sorted(given, key=lambda one: (one.lineno, one.col_offset), reverse=True):
+        last = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+        code = code[: starts[node.lineno - 1] + node.col_offset] + b"_" + code[last:]
+    return code.decode()
+
+
 def may_be_patched_elsewhere(module: Module, project: Project, dotted_name: str) -> bool:
     """Return whether other code may assign to ``dotted_name``.
 
@@ -337,7 +367,7 @@ def may_be_patched_elsewhere(module: Module, project: Project, dotted_name: str)
     owner, first, last = module.name.rpartition(".")[2], dotted_name.partition(".")[0], dotted_name.rpartition(".")[2]
     return (
         project.is_replaced(owner, first)
-        or project.holds(pattern_of_outside_assignments(last), last)
+        or may_be_assigned_outside(project, last)
         or (first != last and _is_assigned_in(project, owner, first))
     )
 
@@ -400,9 +430,7 @@ def import_always_binds_same_object(module: Module, project: Project, qualified:
     """Return whether an import of ``qualified`` in ``module`` binds the same object at any time of the run."""
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
-    is_set = owner and (
-        project.is_replaced(owner.rpartition(".")[2], last) or project.holds(pattern_of_outside_assignments(last), last)
-    )
+    is_set = owner and (project.is_replaced(owner.rpartition(".")[2], last) or may_be_assigned_outside(project, last))
     if is_set or project.holds(_REPLACES_MODULES, "modules"):
         return False
     return all(

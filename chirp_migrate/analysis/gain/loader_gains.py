@@ -36,7 +36,7 @@ from chirp_migrate.analysis.objects.abstract_objects import (
 from chirp_migrate.analysis.objects.importers import files_with_importers
 from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObjects, find_unpicklable_objects
 from chirp_migrate.analysis.objects.values import NONE
-from chirp_migrate.plans.plan import ONE_SAMPLE_IN_MEMORY, Gain, GainKind
+from chirp_migrate.plans.plan import NO_SAMPLES, ONE_SAMPLE_IN_MEMORY, Gain, GainKind
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project, is_test_file
 
@@ -356,9 +356,11 @@ class LoaderGains:
     def _gain_of_loaders(self, loaders: list[LoaderObject], *, moves: bool) -> Gain:
         """Return the gain of a call that builds ``loaders``."""
         if _has_no_samples(loaders[0].place.node):
-            return _gain_at(GainKind.NOTHING, "the dataset is empty", loaders[0].place)
+            return _gain_at(GainKind.NOTHING, NO_SAMPLES, loaders[0].place)
         readings = [one for loader in loaders for one in self._readings(loader)]
-        if _has_batches_of_one(loaders[0].place.node) and all(map(self._holds_samples, loaders)):
+        known = [one for one in readings if one.way is not ReadingMode.UNKNOWN]
+        is_in_memory = all(map(self._holds_samples, loaders)) or (known and all(one.in_memory for one in known))
+        if is_in_memory and _has_batches_of_one(loaders[0].place.node):
             return _gain_at(GainKind.NOTHING, ONE_SAMPLE_IN_MEMORY, loaders[0].place)
         at_once = next((one for one in readings if one.way is ReadingMode.AT_ONCE), None)
         collations = [
@@ -370,7 +372,8 @@ class LoaderGains:
             return _gain_at(GainKind.BATCHED, at_once.why, at_once.place)
         is_own = bool(own) and len(own) == len(collations)
         names_collation = is_own and (_names_collation(loaders[0].place.node, own) or self._sets_collation(loaders))
-        if replaced is None and not are_single and not names_collation:
+        collates_itself = at_once is None and _passes_collation_of_dataset(loaders[0].place.node)
+        if replaced is None and not are_single and not names_collation and not collates_itself:
             if any(one.way is ReadingMode.UNKNOWN for one in readings) or (
                 at_once is not None and len(own) < len(collations)
             ):
@@ -385,14 +388,14 @@ class LoaderGains:
         if moves and held and all(one.sort in _HOISTED for one in held):
             return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", held[0].place)
         if are_single:
-            return _gain_at(
-                GainKind.NOTHING, "`batch_size=None` makes the loader yield single samples", loaders[0].place
-            )
+            return _gain_at(GainKind.NOTHING, "`batch_size=None` disables automatic batching", loaders[0].place)
         if replaced is not None:
             return _gain_at(GainKind.NOTHING, "accelerate rebuilds the loader with PyTorch's class", replaced)
         if own:
             of = "a library" if own[0].place is None else "the project"
             return _gain_at(GainKind.NOTHING, f"a `collate_fn` of {of} builds the batches", own[0].place)
+        if collates_itself:
+            return _gain_at(GainKind.NOTHING, "a `collate_fn` of the dataset builds the batches", loaders[0].place)
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
 
     def _holds_samples(self, loader: LoaderObject) -> bool:
@@ -666,10 +669,8 @@ def _is_stub(place: CreationPlace | None) -> bool:
 
 def _has_no_samples(call: ast.AST) -> bool:
     """Return whether the dataset of a call is an empty list or tuple."""
-    match call:
-        case ast.Call(args=[given, *_]):
-            return isinstance(given, ast.List | ast.Tuple) and not given.elts
-    return False
+    given = _dataset_of(call)
+    return isinstance(given, ast.List | ast.Tuple) and not given.elts
 
 
 def _has_batches_of_one(call: ast.AST) -> bool:
@@ -693,6 +694,13 @@ def _stacks_samples(collation: AbstractObject) -> bool:
         case LibraryName(name=name):
             return _STACKING.fullmatch(name) is not None
     return False
+
+
+def _passes_collation_of_dataset(call: ast.AST) -> bool:
+    """Return whether a call passes an attribute of its dataset as ``collate_fn``; PyTorch's datasets have none."""
+    dataset = _dataset_of(call)
+    given = next((one.value for one in getattr(call, "keywords", ()) if one.arg == "collate_fn"), None)
+    return isinstance(given, ast.Attribute) and dataset is not None and ast.dump(given.value) == ast.dump(dataset)
 
 
 def _names_collation(call: ast.AST, own: list[_Collation]) -> bool:
