@@ -487,8 +487,9 @@ def with_setup_entry(text: str, wanted: str, line_length: int | None = None) -> 
 
     Args:
         text: the script.
-        wanted: the new entry.
-        line_length: the longest permitted line, in columns. None: the longest line of the script, from 88 to 120.
+        wanted: the requirement to add, without quotes.
+        line_length: the longest permitted line, in columns. None permits as many columns as the longest line of the
+            script has, but at least 88 and at most 120.
 
     Raises:
         ValueError: a list with torch is not a plain literal that only ``setup`` uses.

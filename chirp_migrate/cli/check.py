@@ -31,7 +31,7 @@ from chirp_migrate.review.plan_file import plan_document, run_document
 from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import APPLIED_PLAN, has_unfinished_run
 
-#: Status of a finding that ``apply`` would not rewrite → text that is printed after the finding.
+#: Dictionary: status of a finding that ``apply`` would not rewrite → text that is printed after the finding.
 _MARKS = {
     FindingStatus.OPT_IN: "suggestion, --unsafe applies it",
     FindingStatus.REPORT: "listed only",

@@ -125,7 +125,8 @@ class LocalClass:
                 raise NotMovable("its objects would have more attributes, and the project lists attributes of objects")
             if may_be_deep_copied(module, self.project, node):
                 raise NotMovable(
-                    "a deep copy of an object that holds one of its objects would also copy the captured values"
+                    "a deep copy of an object that contains an instance of the class would also copy the captured "
+                    "values"
                 )
 
     def _check_class_state(self) -> None:

@@ -23,7 +23,7 @@ class CheckReport:
     Attributes:
         plan: the plan of an ``apply``, from :func:`~chirp_migrate.engine.plan_tree.plan_tree`.
         settings: the settings of the plan.
-        strict: whether remarks, advice and suggestions count as work, too.
+        strict: whether the remaining work includes remarks, advice and suggestions.
     """
 
     plan: Plan

@@ -315,8 +315,8 @@ def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | 
     """Find each line of ``middle`` in ``new``.
 
     Returns:
-        First, for each line of ``middle``, its line number in ``new``, or None. Second, position in ``middle`` →
-        numbers of the lines that ``new`` inserts after this position.
+        Two values. The first value is a list: for each line of ``middle``, its line number in ``new``, or None. The
+        second value is a dictionary: position in ``middle`` → numbers of the lines that ``new`` inserts there.
     """
     match: list[int | None] = [None] * len(middle)
     inserted: dict[int, list[int]] = {}

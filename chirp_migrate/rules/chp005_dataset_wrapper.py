@@ -51,8 +51,9 @@ class DatasetWrapper(Rule):
     - `known-members`: the members are ``__getitem__``, ``__len__`` and optionally an ``__init__`` that does nothing.
       All of them are lambdas without defaults.
     - `length-of-dataset`: ``__len__`` returns ``len(dataset)`` for the dataset that ``__getitem__`` reads.
-    - `known-samples`: each sample is the value of ``dataset[index]``, with one or more transforms applied to x, each
-      once. A flag called ``training``, ``train`` or ``is_training`` may switch all transforms on or off.
+    - `known-samples`: each sample is ``dataset[index]``, a pair (x, y). The code applies one or more transforms to x,
+      and applies no transform twice. A flag called ``training``, ``train`` or ``is_training`` may switch all transforms
+      on or off.
     - `plain-switches`: the code applies a transform if the transform is not None. Or the code always applies the
       transform, and the transform is not a parameter with the default None. The code does not compare the flag with
       None.

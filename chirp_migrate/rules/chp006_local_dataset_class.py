@@ -56,9 +56,10 @@ class LocalDatasetClass(Rule):
     - `plain-bases`: the bases of the class are names that are known at module level. They are classes of PyTorch or
       torchvision, or classes of the project that inherit from such classes. A base from the project has no metaclass,
       no ``__init_subclass__``, no methods that create, copy or inspect objects and their attributes (also by
-      ``__dict__``, ``vars``, ``dir``), and no decorators that may store state. None of its attributes is an object of a
-      class of the project, because such an object may see the class on which it is read. Its methods only call the
-      class of an object, or read attributes of this class.
+      ``__dict__``, ``vars``, ``dir``), and no decorators that may store state. No attribute of this base is an object
+      of a class of the project, because such an object may be a descriptor. A descriptor receives the class from which
+      code reads the attribute. The methods of the base only call the class of an object, or read attributes of this
+      class.
     - `plain-body`: the body of the class contains methods and constants. All decorators in it are decorators of Python
       and PyTorch that store nothing. Decorators, bases, defaults and annotations have the same values at module level:
       no other code assigns the names of the module that they use, nor an attribute of such a name.
@@ -74,8 +75,8 @@ class LocalDatasetClass(Rule):
     - `captured-in-methods`: only the bodies of methods read the captured names. The first parameter of such a method is
       ``self``, or the method is ``__init__``.
     - `bound-once`: each captured name gets its value on every path to the class. It is not deleted, not rebound by an
-      inner function and not the name of an exception. An assignment in a `with` block counts only if its context
-      managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
+      inner function and not the name of an exception. An assignment in a `with` block counts only if the context
+      managers are known not to swallow exceptions. An assignment with `:=` counts only if every path evaluates it.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the class and its
       objects. Such an object, and the loader that holds it, may be passed to a loader call, iterated over, measured
       with `len`, stored in a variable for the following statements of the same block, returned, or passed to a function
@@ -120,7 +121,7 @@ class LocalDatasetClass(Rule):
     beside = (re.compile(r"class\b(?<=[ \t\f]class)"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of the project's dataset classes, and words of code that creates classes for workers."""
+        """Return the names of dataset classes, and a word for each file that may pass local classes to workers."""
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:

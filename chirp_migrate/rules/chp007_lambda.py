@@ -65,7 +65,8 @@ class PicklableFunction(Rule):
       move first.
     - `bound-once`: each captured name gets its value on every path to the lambda. No code deletes the name, no inner
       function binds it again, and it is not the name of an exception. An assignment in a `with` block counts only if
-      its context managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
+      the context managers are known not to swallow exceptions. An assignment with `:=` counts only if every path
+      evaluates it.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the lambda. The code
       may pass the lambda, and the loader that holds it, to a loader call, iterate over them, measure them with `len`
       and return them. It may also store them in a variable for the following statements of the same block, or pass them

@@ -61,7 +61,8 @@ class LocalFunction(Rule):
       move first.
     - `bound-once`: each captured name gets its value on every path to the function. No code deletes the name, no inner
       function binds it again, and it is not the name of an exception. An assignment in a `with` block counts only if
-      its context managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
+      the context managers are known not to swallow exceptions. An assignment with `:=` counts only if every path
+      evaluates it.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The code
       may pass the function, and the loader that holds it, to a loader call, iterate over them, measure them with `len`
       and return them. It may also store them in a variable for the following statements of the same block, or pass them
@@ -117,7 +118,7 @@ class LocalFunction(Rule):
     beside = (re.compile(r"def\b(?<=[ \t\f]def)|async\s*\\"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of the project's dataset classes, and words of code that creates functions for workers."""
+        """Return the names of dataset classes, and a word for each file that may pass local functions to workers."""
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:

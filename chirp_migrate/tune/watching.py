@@ -130,7 +130,7 @@ def watch_loaders(
     """Run training calls until their loaders have yielded some batches, and return the loaders to measure.
 
     Args:
-        calls: label of an entry point → function that returns its training call.
+        calls: dictionary, label of an entry point → function that returns its training call.
         progress: called with the progress.
         seconds: time limit for this function and the later measurement together.
         begin: called with the label of each entry point before it runs.

@@ -51,8 +51,8 @@ class VerificationResults:
         watched: the recorded small runs of both versions.
         equivalence: the differences between the trainings of both versions.
         rounds: the timed rounds; empty if the trainings differ, because then nothing is timed.
-        measured: name of the version → waits, memory and GPU use of its measured run.
-        spent_s: name of an activity of ``verify`` → seconds of the activity.
+        measured: dictionary, name of the version → waits, memory and GPU use of its measured run.
+        spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
     """
 
     watched: WatchedRuns
@@ -261,7 +261,7 @@ def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptio
     model = (
         "one small layer replaces the model in every run"
         if discovery.source is TrainingSource.FOUND
-        else "the model stays, and its own work runs within the step"
+        else "the user's own model computes during the step"
     )
     text = (
         f"SIMULATED: each training batch is followed by a device step of {step_ms:g} ms that uses no CPU; {model}. "

@@ -118,8 +118,8 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
 
     Args:
         root: folder of the project.
-        given: name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The field
-            ``entry`` is defined by ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with
+        given: dictionary, name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The
+            field ``entry`` is defined by ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with
             ``result``. Missing options have their defaults.
 
     Raises:

@@ -39,7 +39,7 @@ class RunSpec:
         discovery: the entry points to train.
         options: the options of the verification; ``worker_counts`` is empty for the version before the migration.
         job: the task.
-        api_names: module → public names whose signatures the child reads; empty to read none.
+        api_names: dictionary, module → public names whose signatures the child reads; empty to read none.
         twice: whether the child records each entry point twice, because two runs on a GPU may differ.
         repeats: for the job TIME: labels of the entry points that the child records once more before it times them.
         whole: for TIME: labels of the entry points without epochs, whose whole call the child times.
@@ -113,7 +113,7 @@ class LoaderPassTrace:
         indices: dataset indices of the samples, in the order of the sampler; empty if they are not known.
         base: text that identifies the innermost dataset of the loader, equal for equal datasets.
         base_indices: indices of the same samples in the innermost dataset.
-        labels: label as text → number of samples with this label.
+        labels: dictionary, label as text → number of samples with this label.
         losses: losses that loss modules returned during the pass, as hexadecimal floats.
         sketches: some values of each batch as text (see ``first_difference.encode_sample_values``); empty if samples
             are augmented.
@@ -121,8 +121,8 @@ class LoaderPassTrace:
             augmented.
         paired: one row of ``augmentation_statistics.PAIRED`` for each sample; empty if the samples without augmentation
             cannot be read.
-        repeats: key of ``augmentation_statistics.RELATIONS`` → number of pairs of samples, and number of pairs that
-            were augmented with the same random numbers.
+        repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → number of pairs of samples, and number of
+            pairs that were augmented with the same random numbers.
         unpicklable: why the loader cannot be pickled for worker processes; "" if it can.
         unseen: sorted type names of objects in batches whose contents ``verify`` does not compare.
     """
@@ -164,7 +164,7 @@ class EntryResult:
 
     Attributes:
         seconds: wall time of the training call.
-        fingerprint: path of each value in the return value of the call → exact text or hash of the value.
+        fingerprint: dictionary, path of each value in the return value of the call → exact text or hash of the value.
         traces: records of the loader passes.
         seeds: hashes of losses, batches and results, for this run and for a run with another seed.
         again: records of the loader passes in another run with the same seed; empty without such a run.
@@ -220,7 +220,7 @@ class RunResult:
         api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`).
         names: names of the training calls of a workload function; empty except for the task NAMES.
         measured: the measurements; None except for the task MEASURE.
-        spent_s: name of an activity of the process → seconds of the activity.
+        spent_s: dictionary, name of an activity of the process → seconds of the activity.
     """
 
     api: Api = field(default_factory=dict)

@@ -236,10 +236,11 @@ class BatchedDataLoader(DataLoader[_T_co]):
     )
     overlap = Overridable[LoadController](
         lambda loader: loader._controller,
-        "The object that chooses how many threads load ahead: ``threads`` is the number, ``why`` the reason.",
+        "The object that chooses the number of threads that load batches ahead. Its attribute ``threads`` is the "
+        "number, and its attribute ``why`` is the reason for the number.",
     )
     adjusting = Overridable[str](
-        _explain_worker_count, "The reason for the current number of workers, or why it is fixed."
+        _explain_worker_count, "The reason for the current number of workers, or the reason why the number is fixed."
     )
     worker_processes = Overridable[int](
         _workers, "The number of worker processes that read batches: ``num_workers``, or 0 if this process reads."

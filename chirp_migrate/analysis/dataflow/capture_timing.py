@@ -77,7 +77,8 @@ def _why_used_after(
     if scope is not captured.scope:
         return f"{rebound} by an enclosing function"
     if may_read_captured_name_later(module, project, node, captured):
-        return f"{rebound}, and an object that it creates may read the new value"
+        kind = "class" if isinstance(node, cst.ClassDef) else "function"
+        return f"{rebound}, and an object that the {kind} creates may read the new value"
     try:
         end = offset_after_last_use(module, project, node)
     except UntraceableLifetime as use:

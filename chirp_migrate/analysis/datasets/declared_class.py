@@ -1,4 +1,4 @@
-"""Find the runtime's decorator that declares a dataset class, from ``__getitem__`` and the methods that it calls."""
+"""Find the runtime's decorator that fits a dataset class, from ``__getitem__`` and the methods that it calls."""
 
 from __future__ import annotations
 

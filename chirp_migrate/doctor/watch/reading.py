@@ -233,7 +233,7 @@ def _append(path: Path, record: Any) -> None:
 
 
 def _native_thread_times() -> dict[int, float]:
-    """Return the CPU seconds of each thread that Python did not start: thread id → seconds.
+    """Return a dictionary: id of a thread that Python did not start → CPU seconds of the thread.
 
     The result is empty if the system does not list threads.
     """

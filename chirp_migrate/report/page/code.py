@@ -74,7 +74,7 @@ class _SectionLayout:
 
 
 def _differing_parts(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
-    """Return ``id`` of a row → start and end of the part in which it differs from the row next to it."""
+    """Return a dictionary: ``id`` of a row → start and end of the part in which it differs from the row next to it."""
     found: dict[int, tuple[int, int]] = {}
     for old, new in side_by_side(rows):
         places = differing_words(old.text, new.text) if old is not None and new is not None else None

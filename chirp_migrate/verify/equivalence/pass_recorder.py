@@ -68,7 +68,8 @@ class PassRecorder:
 
         Args:
             number: number of the loader.
-            names: ``id`` of an innermost dataset → text that identifies it; the method adds the dataset of this pass.
+            names: dictionary, ``id`` of an innermost dataset → text that identifies it; the method adds the dataset of
+                this pass.
         """
         sampler = getattr(loader, "sampler", None)
         dataset = loader.dataset

@@ -164,14 +164,14 @@ class VersionMeasures:
     """The results of the measured run of one version.
 
     Attributes:
-        entries: label of an entry point → its measurements.
+        entries: dictionary, label of an entry point → its measurements.
         usage: readings of memory and GPU use during the training, in order.
         memory_kind: ``pss``, ``uss``, ``rss`` or ``peak-rss`` (see ``chirpid_patch.machine.process_memory``).
         gpu: description of the visible GPUs, or "no GPU" with the reason.
         augmentation: the time that augmentation takes, for each augmented dataset.
         workers: checks of datasets with worker processes; only for the migrated version.
         rates: rates of loading without training; only for the migrated version.
-        unread: name of a dataset that cannot be read by index → the error.
+        unread: dictionary, name of a dataset that cannot be read by index → the error.
     """
 
     entries: dict[str, EntryMeasures] = field(default_factory=dict)

@@ -58,9 +58,9 @@ class TimedRound:
     """The timings of one round.
 
     Attributes:
-        visits: version → label of the entry point → its timing.
-        seconds: version (``before``, ``after``, or ``cached`` for zero-cost loading) → label of the entry point →
-            seconds of the user's own run.
+        visits: dictionary, version → label of the entry point → its timing.
+        seconds: dictionary, version (``before``, ``after``, or ``cached`` for zero-cost loading) → label of the entry
+            point → seconds of the user's own run.
         others: share of the CPUs that other processes used during the round; None if it was not measured.
         duration_s: seconds of the whole round, including the start of the processes and warm-up.
     """
@@ -88,7 +88,7 @@ class TimedRound:
         return cls(seconds, others, duration_s, visits)
 
     def visits_of(self, side: str) -> Mapping[str, EntryTiming]:
-        """Return label of the entry point → its timing, for one version; empty if the version was not timed."""
+        """Return a dictionary: label of an entry point → its timing in one version; empty if none was timed."""
         return self.visits.get(side, {})
 
     @property
@@ -174,8 +174,9 @@ def run_rounds(
             question; empty if every question is answered.
         max_rounds: largest number of rounds.
         deadline: end of the time budget, on the clock of ``time.monotonic``.
-        own_epochs: entry point → number of epochs of the user's own run. If the entry points of the first round have
-            less than half of all these epochs, fewer rounds run, so that each round has time for more entry points.
+        own_epochs: dictionary, entry point → number of epochs of the user's own run. If the entry points of the first
+            round have less than half of all these epochs, fewer rounds run, so that each round has time for more entry
+            points.
 
     Raises:
         KeyboardInterrupt: the user interrupted before the first interim analysis. A later interruption ends the rounds
