@@ -131,7 +131,7 @@ class LoaderPass(msgspec.Struct):
         backwards: number of calls of ``backward`` after a batch of this pass.
         is_complete: whether the training read all batches of the loader.
         values: dictionary, attribute path in the dataset → value at the beginning of the pass; see
-            :func:`.plain_values`.
+            :func:`.read_plain_attributes`.
         handles: number of open file descriptors of the training process after each batch; empty without workers.
         model: number of the first module that was called; -1 if no module was called.
         parameters: dtype of the parameters of the first module that was called; empty if no module was called.

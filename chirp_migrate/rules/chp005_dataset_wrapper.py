@@ -29,8 +29,8 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
+    function_parameters,
     is_name,
-    parameters_by_name,
     runtime_import,
 )
 
@@ -173,5 +173,5 @@ def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -
 
 
 def _is_none_by_default(capture: CapturedName) -> bool:
-    parameter = parameters_by_name(capture.scope.node).get(capture.name)
+    parameter = function_parameters(capture.scope.node).get(capture.name)
     return parameter is not None and parameter.default is not None and is_name(parameter.default, "None")

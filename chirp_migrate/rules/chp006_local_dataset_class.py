@@ -31,8 +31,8 @@ from chirp_migrate.rules.api import (
     RuleMatch,
     Safety,
     dataset_names,
+    function_parameters,
     inherits_from,
-    parameters_by_name,
 )
 from chirp_migrate.rules.unpicklable import (
     creates_unpicklable,
@@ -252,7 +252,7 @@ def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequen
             end = move.span_with_parentheses(module, piece.default or annotation or piece.name)[1]
     takes_more = own.kwonly_params or isinstance(own.star_arg, cst.Param)
     words = ", ".join(names if takes_more else ["*", *names])
-    return Edit(end, end, f", {words}" if parameters_by_name(function) else words)
+    return Edit(end, end, f", {words}" if function_parameters(function) else words)
 
 
 def _repeat_imports(local: LocalClass) -> Iterator[Edit]:

@@ -34,8 +34,8 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
+    function_parameters,
     is_name,
-    parameters_by_name,
     runtime_import,
 )
 from chirp_migrate.rules.unpicklable import (
@@ -245,7 +245,7 @@ def _find_called_function(
     result is None if other code may replace the function, or if a call may pass an argument of the lambda by keyword.
     """
     call, own = node.body, [one.name.value for one in node.params.params]
-    is_plain = own == list(parameters_by_name(node)) and all(one.default is None for one in node.params.params)
+    is_plain = own == list(function_parameters(node)) and all(one.default is None for one in node.params.params)
     if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name) or not own or not is_plain:
         return None
     names = project.resolved_names(module, call.func)

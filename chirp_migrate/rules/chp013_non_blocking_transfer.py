@@ -38,7 +38,7 @@ from chirp_migrate.rules.api import (
     Safety,
     call_argument,
     called_method_name,
-    find_in_scope,
+    find_nodes_in_scope,
     is_name,
     keyword_arguments,
 )
@@ -114,7 +114,7 @@ def _check_loop(
     batch = BatchExpressions(module, loop, [target for target, _ in loaders])
     collated = all(_collates_tensors(loader) for _, loader in loaders)
     statements: dict[cst.CSTNode, list[tuple[cst.Call, str | None]]] = {}
-    for call in sorted(find_in_scope(loop.body, cst.Call), key=lambda node: module.span(node)[0]):
+    for call in sorted(find_nodes_in_scope(loop.body, cst.Call), key=lambda node: module.span(node)[0]):
         match call.func:
             case cst.Attribute(value=moved, attr=cst.Name(value="to" | "cuda" as method)):
                 path = batch.value(moved)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations
-from chirp_migrate.analysis.datasets.dataset_names import cached_dataset_test
+from chirp_migrate.analysis.datasets.dataset_names import make_cached_dataset_test
 from chirp_migrate.analysis.datasets.label_scan import (
     ScannedSamples,
     read_stacked_samples,
@@ -88,7 +88,7 @@ class StackedSamples(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Rewrite calls of ``torch.stack`` that stack the samples of a dataset."""
-        stands_for_dataset = module.once(cached_dataset_test, project)
+        stands_for_dataset = module.once(make_cached_dataset_test, project)
         for call in module.find(cst.Call):
             scan = read_stacked_samples(module, stands_for_dataset, call)
             if scan is None or isinstance(module.enclosing_scope(call), cst.ClassDef):

@@ -25,7 +25,7 @@ from chirp_migrate.verify.measures.figures import (
 from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.measures.targets import judge_targets
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryTiming, LoaderPassTrace
+from chirp_migrate.verify.spec import EntryPointTiming, LoaderPassTrace
 from chirp_migrate.verify.timing.rounds import SIDES, Rounds, StopReason
 from chirp_migrate.verify.verdict import Verdict, judge_rounds
 from chirp_migrate.verify.verify_report import (
@@ -282,5 +282,5 @@ def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptio
     return SimulatedDevice(step_ms=step_ms, what=f"{text}.", device_busy=busy, steps=steps)
 
 
-def _timed_seconds(visit: EntryTiming) -> float:
+def _timed_seconds(visit: EntryPointTiming) -> float:
     return math.fsum([visit.start_s, *visit.epochs_s, *visit.cached_s, visit.rest_s])

@@ -10,7 +10,16 @@ from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.options import VerifyOptions
 
-__all__ = ["REPEATED", "EntryResult", "EntryTiming", "JobKind", "LoaderPassTrace", "RunResult", "RunSpec", "StepCount"]
+__all__ = [
+    "REPEATED",
+    "EntryPointTiming",
+    "EntryResult",
+    "JobKind",
+    "LoaderPassTrace",
+    "RunResult",
+    "RunSpec",
+    "StepCount",
+]
 
 REPEATED = "results of watched runs that were repeated"
 """Name of the message with the results of repeated runs: label of the entry point → fingerprint of its result."""
@@ -187,7 +196,7 @@ class EntryResult:
 
 
 @dataclass
-class EntryTiming:
+class EntryPointTiming:
     """The timing of one entry point in one process, epoch by epoch.
 
     Attributes:

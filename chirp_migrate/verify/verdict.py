@@ -102,7 +102,7 @@ class Judge:
 
     @property
     def entries(self) -> dict[str, CombinedTiming]:
-        """Return a dictionary: label of an entry point → timing, with its deciding interval or else its latest interval."""
+        """Return a dictionary: label of an entry point → timing, with its deciding or else latest interval."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
     def run_interim_analysis(

@@ -376,7 +376,7 @@ class _SubsetNode(_JointNode):
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         mapped = map_indices(self._indices, indices)
-        return None if mapped is None else read_batch_of_node(self.child_nodes[0], mapped, key)
+        return None if mapped is None else gather_batch(self.child_nodes[0], mapped, key)
 
 
 class _ConcatNode(_JointNode):
@@ -441,7 +441,7 @@ class _ConcatNode(_JointNode):
             return None
         batches = []
         for part in parts:
-            batch = read_batch_of_node(self.child_nodes[part.number], part.indices, part.key(key))
+            batch = gather_batch(self.child_nodes[part.number], part.indices, part.key(key))
             if batch is None or not all(isinstance(column, Tensor) for column in batch):
                 return None
             batches.append(batch)
@@ -534,10 +534,10 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
         random_key: key of the random numbers of the batch; None: new random numbers.
     """
     node = gather_node(dataset)
-    return None if node.samples_are_rows else read_batch_of_node(node, indices, random_key)
+    return None if node.samples_are_rows else gather_batch(node, indices, random_key)
 
 
-def read_batch_of_node(node: GatherNode, indices: Any, random_key: RandomKey | None) -> Batch | None:
+def gather_batch(node: GatherNode, indices: Any, random_key: RandomKey | None) -> Batch | None:
     """Return the parts of the batch at ``indices`` of the dataset that ``node`` describes, as ``fetch_batch`` does."""
     if type(indices) not in SEQUENCES or not len(indices) or is_forked_process():
         return None

@@ -15,9 +15,9 @@ from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
 from chirpid_patch.datasets.gather import (
     Batch,
     fetch_batch,
+    gather_batch,
     gather_node,
     is_in_memory,
-    read_batch_of_node,
     reads_like_class,
     reads_with_code_of_this_package,
 )
@@ -83,7 +83,7 @@ def load_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | Non
     if node is not None and (random_key is not None or (type(indices) in SEQUENCES and node.gains(len(indices)))):
         as_pairs = collate is collate_pairs
         fits = not as_pairs or (node.gathers and not node.samples_are_rows)
-        batch = read_batch_of_node(node, indices, random_key) if fits else None
+        batch = gather_batch(node, indices, random_key) if fits else None
         if batch is not None and not as_pairs:
             return batch[0] if node.samples_are_rows else batch
         if batch is not None and len(batch) == 2 and all(isinstance(column, Tensor) for column in batch):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import torch
 from torch.utils.data import IterableDataset, MapDataPipe
 
-from chirpid_patch.datasets.collate import stacks_samples, worker_collate
+from chirpid_patch.datasets.collate import make_worker_like_collate, stacks_samples
 from chirpid_patch.datasets.gather import GatherNode, gather_node, is_in_memory, permits_batched_reading
 from chirpid_patch.datasets.sent_copy import copy_for_workers
 from chirpid_patch.loading.adjusting import LoadController, WorkerCountChooser
@@ -406,7 +406,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _worker_differences(self) -> dict[str, Any]:
         """Return the arguments with which this process collates samples as worker processes do."""
-        return {"timeout": 0, "collate_fn": worker_collate(self.collate_fn)}
+        return {"timeout": 0, "collate_fn": make_worker_like_collate(self.collate_fn)}
 
     def _reader(self, *, sent: bool) -> BatchReader:
         """Return the object that reads batches in this process.

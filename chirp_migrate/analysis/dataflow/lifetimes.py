@@ -38,7 +38,7 @@ from chirp_migrate.analysis.known_names import (
 )
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import contains_node, find_in_scope, one_line_source
+from chirp_migrate.syntax.queries import contains_node, find_nodes_in_scope, one_line_source
 from chirp_migrate.syntax.scopes import Scope
 
 #: Calls whose result refers to the arguments. No other object stores the arguments.
@@ -257,7 +257,7 @@ class _UseAnalysis:
         once = len(home.scopes.module.bindings.get(title, ())) == 1 and not may_be_patched_elsewhere(
             home, self._project, title
         )
-        suspends = function.asynchronous is not None or bool(find_in_scope(function, cst.Yield))
+        suspends = function.asynchronous is not None or bool(find_nodes_in_scope(function, cst.Yield))
         parameter = _parameter(function, call, argument)
         if not is_plain or not once or suspends or parameter is None:
             return False

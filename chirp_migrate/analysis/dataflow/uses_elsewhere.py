@@ -135,7 +135,7 @@ def has_bases_or_subclasses(module: Module, project: Project, class_definition: 
     return has_subclass(project, class_definition.name.value)
 
 
-def may_call_method_on_other_objects(
+def may_call_method_with_foreign_self(
     module: Module, project: Project, class_definition: cst.ClassDef, method: str
 ) -> bool:
     """Return whether code may read ``method`` from the class, and call it with an object of another type.
@@ -456,7 +456,9 @@ def new_name_may_clash(module: Module, project: Project, name: str) -> bool:
     return bool(project.meanings_from_elsewhere(module, name))
 
 
-def is_bound_once(module: Module, project: Project, dotted_name: str, bindings: Sequence[Binding], offset: int) -> bool:
+def is_dotted_name_bound_once(
+    module: Module, project: Project, dotted_name: str, bindings: Sequence[Binding], offset: int
+) -> bool:
     """Return whether the dotted name ``dotted_name`` always refers to the same object.
 
     The result is True if a statement at the top level of the module, above ``offset``, gives the first name of

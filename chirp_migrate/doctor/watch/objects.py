@@ -31,7 +31,7 @@ __all__ = [
     "is_library_class",
     "large_containers",
     "open_files",
-    "plain_values",
+    "read_plain_attributes",
 ]
 
 _DEEPEST, _MOST_OBJECTS, _MOST_ITEMS = 5, 300, 32
@@ -176,7 +176,7 @@ def open_files(dataset: Any) -> dict[str, int]:
     return found
 
 
-def plain_values(dataset: Any) -> dict[str, str]:
+def read_plain_attributes(dataset: Any) -> dict[str, str]:
     """Return a dictionary: attribute path → text of a plain value that the dataset stores and that its code reads.
 
     Plain values are numbers, bools and short strings. For small lists, arrays and tensors, the text is the length and a

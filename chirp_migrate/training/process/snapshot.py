@@ -126,7 +126,7 @@ def _pristine_copy(tree: Path) -> Path:
 
 
 def _list_entries(tree: Path) -> dict[str, tuple[int, ...]]:
-    """Return a dictionary: path of a file or folder below ``tree`` → its type; for a file, also size and last change."""
+    """Return a dictionary: path of a file or folder below ``tree`` → its type; for a file, also size and change."""
     listing: dict[str, tuple[int, ...]] = {}
     for folder, folders, names in os.walk(tree):
         for name in (*folders, *names):

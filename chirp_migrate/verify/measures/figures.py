@@ -21,7 +21,7 @@ from chirp_migrate.verify.measures.metric_data import (
     Metric,
     VersionMeasures,
 )
-from chirp_migrate.verify.spec import EntryTiming
+from chirp_migrate.verify.spec import EntryPointTiming
 
 __all__ = [
     "MEASURES",
@@ -141,7 +141,9 @@ MEASURES: tuple[Metric, ...] = (
 )  # fmt: skip
 
 
-def metrics_of_timed_rounds(own_runs_s: float, timings: Sequence[tuple[EntryTiming, EntryTiming]]) -> dict[str, float]:
+def metrics_of_timed_rounds(
+    own_runs_s: float, timings: Sequence[tuple[EntryPointTiming, EntryPointTiming]]
+) -> dict[str, float]:
     """Return the metrics of one version that come from the timed rounds.
 
     Args:

@@ -34,7 +34,7 @@ from chirp_migrate.training.workload.entry_points import (
 )
 from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import REPEATED, EntryTiming, JobKind, RunResult, RunSpec
+from chirp_migrate.verify.spec import REPEATED, EntryPointTiming, JobKind, RunResult, RunSpec
 from chirp_migrate.verify.timing.rounds import TimedRound
 from chirpid_patch.machine.cpus import usable_cpus
 
@@ -166,7 +166,7 @@ class ChildStarter:
         """
         began = time.monotonic()
         entries = self._choose_entry_points(number, labels)
-        visits: dict[str, dict[str, EntryTiming]] = {side: {} for side in _SIDES}
+        visits: dict[str, dict[str, EntryPointTiming]] = {side: {} for side in _SIDES}
         watch = BackgroundLoadWatch()
         chance = random.Random(f"{self._settings.sizes.seed}-{number}-turns")
         with ExitStack() as stack:
@@ -263,7 +263,7 @@ class ChildStarter:
 
     def _time_entry_point(
         self, pair: Mapping[str, Child[RunResult]], chance: random.Random, deadline: float
-    ) -> dict[str, EntryTiming] | None:
+    ) -> dict[str, EntryPointTiming] | None:
         """Time the next entry point in both versions, turn by turn.
 
         Returns:
@@ -277,7 +277,7 @@ class ChildStarter:
         while True:
             left = [side for side in _SIDES if not pair[side].found]
             if not left:
-                return {side: msgspec.convert(pair[side].found.pop().value, EntryTiming) for side in _SIDES}
+                return {side: msgspec.convert(pair[side].found.pop().value, EntryPointTiming) for side in _SIDES}
             if turn and time.monotonic() > deadline:
                 return None
             chance.shuffle(left)
@@ -312,7 +312,7 @@ class ChildStarter:
         child.found.clear()
 
     def _store_timing(
-        self, entry: EntryPoint, found: Mapping[str, EntryTiming], visits: dict[str, dict[str, EntryTiming]]
+        self, entry: EntryPoint, found: Mapping[str, EntryPointTiming], visits: dict[str, dict[str, EntryPointTiming]]
     ) -> None:
         before, after = found["before"], found["after"]
         if after.error and not before.error:
