@@ -1,10 +1,10 @@
 """Add the runtime to the dependencies of a migrated project, because the migrated code imports ``chirpid_patch``.
 
 The new entry, ``chirpid-patch``, is added to the first list that names torch itself: the main dependencies of the
-package, its extras, or a requirements file. A requirements file that repeats the list of the package gets the entry,
-too. If no list names torch, and the project is not a package, the entry is added to its requirements file. If only the
-examples of a package import the runtime, no list changes. The edits keep the comments, order, quotes and newlines of a
-file.
+package, its extras, or a requirements file. A requirements file that repeats the list of the package also gets the
+entry. If no list names torch, and the project is not a package, the entry is added to its requirements file. If only
+the examples of a package import the runtime, no list changes. The edits keep the comments, order, quotes and newlines
+of a file.
 """
 
 from __future__ import annotations

@@ -76,9 +76,9 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
 
     Only --add-ignore writes to PATH; `rollback` removes the comments again.
 
-    A finding counts if `apply` with the same options and settings would rewrite it. A file that could not be read
-    counts, too. Remarks, advice and suggestions count only with --strict. Findings that a comment `# chirp:
-    ignore[CODE]` or a setting suppresses never count.
+    A finding counts if `apply` with the same options and settings would rewrite it. A file that could not be read also
+    counts. Remarks, advice and suggestions count only with --strict. Findings that a comment `# chirp: ignore[CODE]` or
+    a setting suppresses never count.
     """
     check_writable(target)
     is_text = form == "text"

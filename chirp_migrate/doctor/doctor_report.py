@@ -47,8 +47,8 @@ class WatchedEntryPoint(msgspec.Struct, frozen=True, kw_only=True):
         label: label of the entry point.
         seconds: wall time of the training in seconds.
         loaders, passes, batches: numbers of recorded loaders, loader passes and batches.
-        error: error that the entry point raised, or how its process ended; empty if it trained.
-        printed: last lines of the traceback or output; empty if it trained.
+        error: error that the entry point raised, or how its process ended; an empty string if it trained.
+        printed: last lines of the traceback or output; an empty string if it trained.
     """
 
     label: str

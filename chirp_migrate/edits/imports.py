@@ -82,7 +82,7 @@ def hidden_names(module: Module, needed: Collection[Import], edits: Collection[E
 def import_edits(
     module: Module, needed: Collection[Import], style: ImportStyle, first_use: int | None = None
 ) -> list[Edit]:
-    """Return edits that import ``needed`` at the top level; empty if the module already imports all names.
+    """Return edits that import ``needed`` at the top level; an empty list if the module already imports all names.
 
     Args:
         module: the module that needs the imports.

@@ -85,10 +85,10 @@ class MovedFunction:
         import_lines: import statements for the names in ``imports``, for the new function; ``check`` sets this
             attribute.
         is_recursive: whether the function calls itself.
-        method: the method whose ``self`` the function uses, so that the function becomes a method, too. None if the
+        method: the method whose ``self`` the function uses, so that the function also becomes a method. None if the
             function uses no ``self``.
         captives: names of captured variables whose values a ``partial`` binds to the new function.
-        bound: parameters whose default values the ``partial`` binds as well; ``check`` sets this attribute.
+        bound: parameters whose default values the ``partial`` also binds; ``check`` sets this attribute.
         indent: indentation of the new definition.
     """
 

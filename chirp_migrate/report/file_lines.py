@@ -49,7 +49,7 @@ class _DiffLine:
     Attributes:
         sign: ``-`` for a removed line, ``+`` for an added line, a blank for an unchanged line.
         before, after: number of the line before and after the change, from 1; None if the line does not exist there.
-        owners: numbers of the hunks that changed the line; empty for an unchanged line.
+        owners: numbers of the hunks that changed the line; an empty set for an unchanged line.
     """
 
     sign: str

@@ -32,7 +32,8 @@ class RuleMatch:
     Attributes:
         offset: the place of the problem in the source text, in characters from the start.
         message: what is wrong and what the rewrite does, or why the code is not rewritten and what the user can do.
-        edits: replacements in the source text; empty if the rule reports the problem but does not rewrite the code.
+        edits: replacements in the source text; an empty tuple if the rule reports the problem but does not rewrite the
+            code.
         imports: the imports that the edits need.
         fine: True if nothing is wrong at the place. Reports then only count the place (see ``Rule.counts_sites``).
         why: short machine-readable reason, such as ``used-as-value``; reports count the findings with each reason.

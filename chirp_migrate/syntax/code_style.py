@@ -271,7 +271,7 @@ def _with_trailing_commas(code: str) -> str:
 
 
 def _length_of_other_tools(folder: Path) -> Mapping[str, Any]:
-    """Return the line length of yapf's settings, or else of flake8's settings; empty without both."""
+    """Return the line length of yapf's settings, or else of flake8's settings; an empty dictionary without both."""
     tables = [_table(_readable_toml(folder / "pyproject.toml"), "yapf"), *_sections(folder, _YAPF)]
     for yapf in filter(None, tables):
         based_on = str(yapf.get("based_on_style", "pep8")).strip()
@@ -293,7 +293,7 @@ def _sections(folder: Path, places: tuple[tuple[str, str], ...]) -> Iterator[Map
 
 
 def _readable_toml(path: Path) -> Mapping[str, Any]:
-    """Return the result of :func:`_toml`; empty for a file that cannot be read."""
+    """Return the result of :func:`_toml`; an empty dictionary for a file that cannot be read."""
     try:
         return _toml(path)
     except (OSError, ValueError):

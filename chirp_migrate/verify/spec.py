@@ -119,17 +119,17 @@ class LoaderPassTrace:
         contents: hash over all samples of the pass, equal for the same samples in any order.
         plain_contents: hash over all samples without augmentation, in any order; "" if samples are not augmented, or if
             the samples without augmentation cannot be read.
-        indices: dataset indices of the samples, in the order of the sampler; empty if they are not known.
+        indices: dataset indices of the samples, in the order of the sampler; an empty list if they are not known.
         base: text that identifies the innermost dataset of the loader, equal for equal datasets.
         base_indices: indices of the same samples in the innermost dataset.
         labels: dictionary, label as text → number of samples with this label.
         losses: losses that loss modules returned during the pass, as hexadecimal floats.
-        sketches: some values of each batch as text (see ``first_difference.encode_sample_values``); empty if samples
-            are augmented.
-        statistics: one row of ``augmentation_statistics.STATISTICS`` for each sample; empty if samples are not
+        sketches: some values of each batch as text (see ``first_difference.encode_sample_values``); an empty list if
+            samples are augmented.
+        statistics: one row of ``augmentation_statistics.STATISTICS`` for each sample; an empty list if samples are not
             augmented.
-        paired: one row of ``augmentation_statistics.PAIRED`` for each sample; empty if the samples without augmentation
-            cannot be read.
+        paired: one row of ``augmentation_statistics.PAIRED`` for each sample; an empty list if the samples without
+            augmentation cannot be read.
         repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → number of pairs of samples, and number of
             pairs that were augmented with the same random numbers.
         unpicklable: why the loader cannot be pickled for worker processes; "" if it can.
@@ -176,9 +176,9 @@ class EntryResult:
         fingerprint: dictionary, path of each value in the return value of the call → exact text or hash of the value.
         traces: records of the loader passes.
         seeds: hashes of losses, batches and results, for this run and for a run with another seed.
-        again: records of the loader passes in another run with the same seed; empty without such a run.
-        error: the error of the entry point in one line, or how the process crashed or hung; empty if the entry point
-            trained. The text contains no memory address and no folder of a copy.
+        again: records of the loader passes in another run with the same seed; an empty list without such a run.
+        error: the error of the entry point in one line, or how the process crashed or hung; an empty string if the
+            entry point trained. The text contains no memory address and no folder of a copy.
         printed: the last lines of the traceback, or of the output of the process.
         lost: whether the process crashed during the entry point, or was ended because the entry point took too long.
         hung: whether the entry point took too long.
@@ -202,8 +202,8 @@ class EntryPointTiming:
     Attributes:
         start_s: seconds from the training call to the end of the first epoch, with the start of datasets, models and
             workers.
-        epochs_s: seconds of each later epoch with its validation; empty if the training has only one epoch.
-        cached_s: seconds of each epoch with zero-cost loading; empty if no such epoch was timed.
+        epochs_s: seconds of each later epoch with its validation; an empty list if the training has only one epoch.
+        cached_s: seconds of each epoch with zero-cost loading; an empty list if no such epoch was timed.
         rest_s: seconds from the last timed epoch to the end of the training call; 0 if ``verify`` ended the call early.
         samples, batches: mean number of samples and batches that all loaders yielded in a later epoch.
         steps: counts of simulated device steps; None without a simulation.
@@ -227,7 +227,7 @@ class RunResult:
 
     Attributes:
         api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`).
-        names: names of the training calls of a workload function; empty except for the task NAMES.
+        names: names of the training calls of a workload function; an empty list except for the task NAMES.
         measured: the measurements; None except for the task MEASURE.
         spent_s: dictionary, name of an activity of the process → seconds of the activity.
     """

@@ -63,7 +63,8 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
         epochs, folds: epochs and folds of the user's own run, from the defaults of the entry point. 0 epochs mean that
             ``verify`` times the whole call.
         assumed: whether the number of epochs is assumed, because the source does not contain it.
-        epoch_s: dictionary, version → seconds of an epoch after the first; empty if the whole call is timed.
+        epoch_s: dictionary, version → seconds of an epoch after the first; an empty dictionary if the whole call is
+            timed.
         start_s: dictionary, version → seconds of start-up in each fold: the time before the first epoch, plus the
             additional time of the first epoch compared with a later epoch.
         timed_epochs: number of epochs from which ``epoch_s`` is computed.
@@ -159,7 +160,7 @@ class Workload(WorkloadSizes):
     """The training that ``verify`` ran, and its size.
 
     Attributes:
-        model: ``module:ClassName`` of the model; empty if the user's own code chooses the model.
+        model: ``module:ClassName`` of the model; an empty string if the user's own code chooses the model.
         entry_points: labels of the entry points, in the order in which they ran.
         left_out: functions that look like training but were not called, with the reason.
         failing: dictionary, label of an entry point that fails before the migration → its error.
@@ -186,8 +187,8 @@ class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
         rounds: number of rounds, load of the machine, and reason why the rounds ended.
         workload: the training and its size.
         machine: processor, GPU and versions of packages.
-        compared: the part of the training that was compared; empty if ``verify`` compared all of it.
-        unseen: objects in batches that ``verify`` does not compare; empty without such objects.
+        compared: the part of the training that was compared; an empty string if ``verify`` compared all of it.
+        unseen: objects in batches that ``verify`` does not compare; an empty string without such objects.
     """
 
     rounds: str = ""

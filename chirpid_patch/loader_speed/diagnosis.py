@@ -42,7 +42,7 @@ class LoaderDiagnosis:
 
     Attributes:
         times: the results of ``DataLoaderPerformanceMonitor.time_batch_loading``, with times in seconds.
-        findings: the settings to change; empty if no tried setting helps.
+        findings: the settings to change; an empty tuple if no tried setting helps.
         notes: sentences about settings that were not tried, with the reason.
     """
 

@@ -382,7 +382,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
         Args:
             is_sent: whether ``num_workers`` is above 0, so that batches are read from a copy of the dataset.
-            nodes: list with the ``GatherNode`` of the dataset; empty if the node does not exist yet.
+            nodes: list with the ``GatherNode`` of the dataset; an empty list if the node does not exist yet.
         """
         node = nodes[0] if nodes else gather_node(self.dataset)
         # PyTorch's own code reads batches that are so small that batched reading is not faster.

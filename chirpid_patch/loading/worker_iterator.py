@@ -338,7 +338,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
 
         Raises:
             RuntimeError: two workers died over the same batch, or a worker exited before its first request, so that a
-                new worker would exit, too. The error has PyTorch's message.
+                new worker would also exit. The error has PyTorch's message.
         """
         dead = {place for place, worker in enumerate(self._workers) if not worker.is_alive()}
         for place in sorted(dead):

@@ -27,7 +27,8 @@ class ScaleLosses:
     Attributes:
         loss: the weighted sum of the losses of all scales, 0-dim.
         losses: maps each scale to its loss, 0-dim.
-        outputs: maps each scale to the model's outputs (B, …); empty for models that do not return a tensor.
+        outputs: maps each scale to the model's outputs (B, …); an empty dictionary for models that do not return a
+            tensor.
     """
 
     loss: Tensor

@@ -26,7 +26,7 @@ _EQUAL = frozenset({"__name__", "__module__", "__doc__"})
 def find_class_used_as_value(project: Project) -> str | None:
     """Return the first place (``path:line``) that uses the class of an object as a value, such as a key; else None.
 
-    A comparison with the class of another object counts, too. These uses do not count: a call of a method of the class,
+    A comparison with the class of another object also counts. These uses do not count: a call of a method of the class,
     code that reads or prints the name of the class, and a comparison with a class that the code names.
     """
     return project.once(_place_of_class_value)

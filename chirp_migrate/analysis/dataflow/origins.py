@@ -45,7 +45,7 @@ def assigned_values_and_annotations(
 
 
 def assigned_values(module: Module, node: cst.CSTNode) -> list[AssignedValue]:
-    """Return the values assigned to a name or attribute; empty for other expressions."""
+    """Return the values assigned to a name or attribute; an empty list for other expressions."""
     name = dotted_source(node)
     return [] if name is None else assigned_values_and_annotations(module, assigning_scope(module, node, name), name)[0]
 

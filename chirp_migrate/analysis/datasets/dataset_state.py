@@ -146,9 +146,9 @@ class DatasetClass:
     ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
         """Yield attribute, value and kind for each attribute in which the constructor stores a value of interest.
 
-        ``kind`` returns the kind of an expression, or None if its value is not of interest. A value in a container
-        counts as well. Attributes that the constructor resets are omitted. Attributes that code outside the class sets,
-        such as the code of a ``worker_init_fn``, are omitted as well.
+        ``kind`` returns the kind of an expression, or None if its value is not of interest. A value in a container also
+        counts. Attributes that the constructor resets are omitted. The result also omits attributes that code outside
+        the class sets, such as a ``worker_init_fn``.
         """
         constructing = [one for one in self.constructor_methods if one.owner is self.node]
         for attribute, uses in self._uses.items():

@@ -143,7 +143,7 @@ class PassRecorder:
             record.repeats = count_equally_augmented_pairs(self.batches, earlier)
 
     def _indices_of(self, number: int, size: int) -> list[int]:
-        """Return the dataset indices of the samples in batch ``number``; empty if they are not known."""
+        """Return the dataset indices of the samples in batch ``number``; an empty list if they are not known."""
         drawn: list[Any] = next((one for one in reversed(self.drawn) if one), [])
         if number >= len(drawn) or not getattr(self.loader, "in_order", True):
             return []
@@ -175,7 +175,7 @@ class PassRecorder:
             sample.draw = draw
 
     def _unaugmented_batch(self, samples: list[LoadedSample]) -> list[torch.Tensor]:
-        """Return the tensors of the same batch without augmentation; empty if these samples cannot be read."""
+        """Return the tensors of the same batch without augmentation; an empty list if these samples cannot be read."""
         indices = [sample.index for sample in samples if sample.index is not None]
         if self.plain is None or len(indices) < len(samples):
             return []

@@ -90,8 +90,8 @@ class AugmentationCost:
 
     Attributes:
         dataset: class names of the dataset and of the datasets that it wraps, outermost first.
-        with_s, without_s: median seconds per batch with and without augmentation, one value for each round; empty if
-            the augmentation could not be measured.
+        with_s, without_s: median seconds per batch with and without augmentation, one value for each round; an empty
+            list if the augmentation could not be measured.
         reason: why the augmentation could not be measured; None if it was measured.
     """
 
