@@ -116,8 +116,8 @@ def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
 def _declaration_of(kind: type) -> Declaration | None:
     """Return the declaration of the class ``kind`` or of its base class.
 
-    The result is None if none of these classes has a declaration. It is also None if a declared method was replaced
-    after the declaration, or if ``kind`` computes a declared attribute with a property.
+    The result is None if none of these classes has a declaration. The result is also None if a declared method was
+    replaced after the declaration, or if ``kind`` computes a declared attribute with a property.
     """
     if not _DECLARED:
         return None

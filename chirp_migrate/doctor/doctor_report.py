@@ -15,7 +15,7 @@ SCHEMA: Final = 1
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One loading problem that a run of the training proves.
+    """A loading problem that a run of the training proves.
 
     Attributes:
         check: name of the check that found the problem, such as ``duplicated-samples``.

@@ -192,8 +192,8 @@ def find_use_of_class_object(module: Module, node: cst.ClassDef, *, may_construc
     Args:
         module: the module of the class.
         node: the class.
-        may_construct: whether the code may also call ``type(self)`` or such a parameter. This is not permitted for a
-            class that captures values, because the call would have to pass these values.
+        may_construct: whether the code may also call ``type(self)`` or such a parameter. A class that captures values
+            must not be called in this way, because the call would have to pass these values.
     """
     for one in find_nodes(node, cst.Attribute, cst.Call, cst.Name):
         if isinstance(one, cst.Attribute) and one.attr.value in _TELLING:

@@ -71,7 +71,7 @@ class DatasetWrapper(Rule):
       cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`, except of
       `state_dict()` and `parameters()`. If a file contains such code, the project may only pass the dataset, and the
       loader that contains it, to a loader call, iterate over them and measure them with `len`. It may also pass them to
-      a function of the project that uses them only in these ways, but it does not return them.
+      a function of the project that uses them only in these ways, but the project does not return them.
 
     The class of the new object has another name, and the object has the attributes `dataset`, `training` and
     `transforms`. Its samples are tuples. If a sample is not a pair, reading it raises a ValueError, because it cannot

@@ -74,9 +74,10 @@ class LocalDatasetClass(Rule):
       Also, its methods and bases do not create objects with ``type(self)`` or ``cls``.
     - `captured-in-methods`: only the bodies of methods read the captured names. The first parameter of such a method is
       ``self``, or the method is ``__init__``.
-    - `bound-once`: each captured name gets its value on every path to the class. It is not deleted, not rebound by an
-      inner function and not the name of an exception. An assignment in a `with` block counts only if the context
-      managers are known not to swallow exceptions. An assignment with `:=` counts only if every path evaluates it.
+    - `bound-once`: each captured name gets its value on every path to the class. No code deletes the name, no inner
+      function binds the name again, and the name is not the name of an exception. An assignment in a `with` block
+      counts only if the context managers are known not to swallow exceptions. An assignment with `:=` counts only if
+      every path evaluates it.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the class and its
       objects. Such an object, and the loader that holds it, may be passed to a loader call, iterated over, measured
       with `len`, stored in a variable for the following statements of the same block, returned, or passed to a function
@@ -218,7 +219,7 @@ def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iter
 
 
 def _store_arguments(local: LocalClass) -> Iterator[Edit]:
-    """Yield edits that store the captured values on ``self`` in the constructor, and read them from there."""
+    """Yield edits that store the captured values on ``self`` in the constructor, and read the values from ``self``."""
     module, init, names = local.module, local.init, [value.name for value in local.values]
     for one in local.values:
         for read in one.reads:

@@ -62,7 +62,7 @@ class NonBlockingTransfer(Rule):
     - `not-on-device`: the samples are not on a device already. At least one dataset of the loop is not created from
       tensors that code has moved to a device.
     - `unchanged-batch`: the copied object is the batch from the loader, or a part of the batch that the code reads by
-      position, key or attribute. It is not a computed value.
+      position, key or attribute. The copied object is not a computed value.
     - `to-accelerator`: the device is CUDA or XPU, or has the name of a device and is not provably the CPU or MPS.
     - `plain-arguments`: the call has no arguments but device, dtype, memory format and copy, and none from ``*`` or
       ``**``.

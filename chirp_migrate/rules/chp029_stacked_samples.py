@@ -50,8 +50,8 @@ class StackedSamples(Rule):
     - `no-bindings`: the indices contain no `:=`, `await` or `yield`.
     - `pure-index`: an `index` other than `i` consists of names, items, attributes, arithmetic and functions that are
       known to have no side effects.
-    - `indices-available`: if `index` is not just `i`, all indices exist before the first sample is read. They are a
-      list, tuple or `range`, the result of a known function, or a local name for one of these.
+    - `indices-available`: if `index` is not just `i`, all indices exist before the first sample is read. The indices
+      are a list, tuple or `range`, the result of a known function, or a local name for such a value.
     - `same-dataset`: neither computing the indices nor reading a sample replaces the dataset. The dataset is a local
       variable. Or only known functions compute the indices, and the dataset is a name of the module, or an attribute.
       No function declares such a name ``global``, and no other file assigns it. Only ``self.NAME = …`` in an

@@ -41,7 +41,7 @@ def stacks_samples(collate: Callable[[Any], Any] | None) -> bool:
 def collate_as_workers(samples: Sequence[Any]) -> Any:
     """Collate ``samples`` in this process as ``default_collate`` does in a worker process.
 
-    The batch has the dtype of the first sample. It shares no memory with the samples.
+    The batch has the dtype of the first sample. The batch shares no memory with the samples.
 
     Raises:
         RuntimeError, TypeError, AttributeError: a sample requires grad, or the dtype of the first sample cannot store

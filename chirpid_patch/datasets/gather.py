@@ -520,8 +520,8 @@ def permits_batched_reading(dataset: Any) -> bool:
 def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None) -> Batch | None:
     """Return ``default_collate([dataset[i] for i in indices])``, read at once; None if that is not possible.
 
-    The batch is a list with a tensor for each part of a sample, in new memory. It is equal, bit for bit, to the batch
-    of single samples. With random transforms, the batch is equal for the same ``random_key``.
+    The batch is a list with a tensor for each part of a sample, in new memory. The batch is equal, bit for bit, to the
+    batch that collates single samples. With random transforms, the batch is equal for the same ``random_key``.
 
     The result is None for samples that are rows themselves (``GatherNode.samples_are_rows``).
     If ``dataset`` refuses an index, the result is None, so that the caller reads single samples and gets the error. In

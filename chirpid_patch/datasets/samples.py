@@ -119,9 +119,9 @@ def fetch_pair_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey
 def read_samples_of_list(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
     """Return the batch [X, Y] of the samples (x, y) at ``indices`` of a list. X is a tensor in new memory.
 
-    The result is None if the batch is so small that PyTorch's own collation is as fast. It is also None if a worker
-    process could collate the samples in another way. The batch is the same in every process if all x are plain tensors
-    of one shape and dtype, and all y are such tensors, numbers or text.
+    The result is None if the batch is so small that PyTorch's own collation is as fast. The result is also None if a
+    worker process could collate the samples to a different batch. The batch is the same in every process if all x are
+    plain tensors of one shape and dtype, and all y are such tensors, numbers or text.
     """
     chosen = map_indices(samples, indices)
     if not chosen or not _is_pair(chosen[0]) or not is_large_batch(len(chosen) * dense_tensor_bytes(chosen[0][0])):

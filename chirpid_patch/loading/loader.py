@@ -102,9 +102,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
     workers.
 
     If a worker dies, the loader replaces it once (see ``worker_iterator.WorkerIterator``). If the operating system
-    cannot start workers, the loader warns once and loads in this process, provided that the batches are the same. They
-    are the same for samples in memory with default collation, if ``worker_init_fn`` is None or the function of this
-    package. Otherwise the loader raises PyTorch's error.
+    cannot start workers, the loader warns once and loads in this process, provided that the batches are the same. The
+    batches are the same for samples in memory with default collation, if ``worker_init_fn`` is None or the function of
+    this package. Otherwise the loader raises PyTorch's error.
 
     Args:
         in_process: whether to read batches in this process, even if ``num_workers`` is above 0. ``num_workers``,

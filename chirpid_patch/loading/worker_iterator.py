@@ -427,7 +427,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         """Send the request of another batch to a worker.
 
         After the death of a worker, first send the requests of its unfinished batches, one at a time. Then send all
-        other requests whose batches have not arrived.
+        earlier requests whose batches have not arrived.
         """
         if self._suspects and self._tasks_outstanding:
             return

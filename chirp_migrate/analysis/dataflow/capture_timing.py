@@ -24,9 +24,9 @@ def early_binding_problem(
 ) -> str | None:
     """Return why a rewrite must not store the values of captured names when ``node`` creates an object.
 
-    With stored values, the object may read other values than with captured names. The result is ``None`` if the values
-    are the same. Then each captured name has its value when the program reaches ``node``, and is not rebound before the
-    last use of the object.
+    With stored values, the object may read other values than with captured names. The result is ``None`` if the stored
+    values are equal to the values of the names. In this case, each captured name has its value when the program reaches
+    ``node``, and is not rebound before the last use of the object.
 
     Args:
         module: the module.

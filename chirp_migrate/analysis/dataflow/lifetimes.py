@@ -202,7 +202,7 @@ class _UseAnalysis:
     def last_use_of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
         """Return the end of the last use of the value that ``made``, an assignment or definition, gives to a variable.
 
-        Each use must be in a later statement of the same block, so that no other path leads to the use.
+        Each use must be in a later statement of the same block, so that every path to the use runs the creation.
         """
         module, scope = self._module, self._module.scopes.scope_of(name)
         line = enclosing_statement(module, made)

@@ -44,7 +44,7 @@ class RuntimeReplacement:
 
 
 def replacement_for_lambda(module: Module, project: Project, node: cst.Lambda) -> RuntimeReplacement | None:
-    """Return the object of the runtime that replaces a lambda; None if no object does the same.
+    """Return the object of the runtime that replaces a lambda; None if no object has the same effect as the lambda.
 
     Each name in the lambda must refer to the same object when the lambda is defined and when it is called.
     """
