@@ -145,7 +145,7 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
         return [], f"{error}. {by_hand.format(' and '.join(others or [first.path]))}"
     if others:
         whom = f"{' and '.join(others)} {'names' if len(others) == 1 else 'name'} torch besides {first.path}"
-        return plans, f"{whom}: if you install from {' or '.join(others)}, add {wanted} to that file, too."
+        return plans, f"{whom}: if you install from {' or '.join(others)}, also add {wanted} to that file."
     return plans, None
 
 

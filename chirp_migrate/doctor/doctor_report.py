@@ -94,7 +94,7 @@ def decode(data: bytes) -> DoctorReport:
     """
     found = read_json(data)
     if not {"problems", "entry_points"} <= found.keys():
-        raise ValueError("doctor did not write it")
+        raise ValueError("it is not a document that doctor wrote")
     if found.get("schema") != SCHEMA:
         raise ValueError(f"its schema is {found.get('schema')!r}, and this version of chirp-migrate reads {SCHEMA}")
     return convert_json(found, DoctorReport)

@@ -88,7 +88,7 @@ def _normalized_name(module: Module) -> str | None:
 
 
 def _class_that_moves(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.ClassDef | None:
-    """Return the class around ``name`` if the class is ``node`` or inside ``node``, and so moves, too; else None."""
+    """Return the class around ``name`` if the class is ``node`` or inside ``node``, and so also moves; else None."""
     owner = module.enclosing_class(name)
     return owner if owner is not None and node in (owner, *module.ancestors(owner)) else None
 

@@ -379,7 +379,7 @@ class MovedFunction:
             owner = module.scopes.lookup("partial", node)
             is_hidden = owner is not None and not isinstance(owner.scope.node, cst.Module)
             if is_hidden or may_be_patched_elsewhere(module, self.project, "partial"):
-                raise NotMovable("the name `partial`, which the rewrite needs, means something else there")
+                raise NotMovable("the name `partial`, which the rewrite needs, refers to another object at that place")
         indent, style = module.indentation(place), self.project.code_style
         return call_text(module, style, partial, [function, *values], indent=indent, columns_taken=around), imports
 

@@ -64,7 +64,7 @@ class CheckReport:
         return ExitCode.WORK_REMAINS if self.work or self.plan.skipped else ExitCode.OK
 
     def is_suppressed_by_settings(self, finding: Finding) -> bool:
-        """Return whether the setting ``per-file-ignores`` suppresses a finding (a comment may suppress it as well)."""
+        """Return whether the setting ``per-file-ignores`` suppresses a finding. A comment may also suppress it."""
         return finding.rule in self.settings.ignored_in(finding.path)
 
     def _with_status(self, statuses: Collection[FindingStatus]) -> tuple[Finding, ...]:

@@ -165,7 +165,7 @@ def plan_tree(
 
 
 def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """Return the files, with ``together`` of each hunk reduced to the calls that another file's hunk names as well."""
+    """Return the files, with ``together`` of each hunk reduced to the calls that a hunk of another file also names."""
     named = Counter(one for file in files for one in frozenset[str]().union(*(hunk.together for hunk in file.hunks)))
     shared = frozenset(one for one, number in named.items() if number > 1)
     return [

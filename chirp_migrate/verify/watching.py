@@ -27,7 +27,7 @@ from chirp_migrate.verify.timing.children import ChildStarter
 __all__ = ["WatchedRuns", "record_runs"]
 
 _MOST_DEATHS = 3
-"""Largest number of entry points that may crash or hang in one version. With one more, ``verify`` stops."""
+"""Largest number of entry points that may crash or hang in one version. After one more, ``verify`` stops."""
 _LOOK_S = 0.02
 
 

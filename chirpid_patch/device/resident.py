@@ -168,7 +168,7 @@ class ResidentPlacement(Placement):
 
 
 class _ResidentReader(BatchReader):
-    """A reader that builds batches on the device if possible, and otherwise reads them on the CPU and moves them."""
+    """A reader that builds batches on the device if possible, and else reads batches on the CPU and moves them."""
 
     def __init__(self, dataset: Any, collate: Any, resident: ResidentPlacement) -> None:
         super().__init__(dataset, collate, batches=True)

@@ -70,7 +70,7 @@ class MemoryTrials(ABC):
 
     @abstractmethod
     def measure_peak(self, size: int, run: Callable[[], object]) -> int:
-        """Call ``run``, a step with batch size ``size``, and return the largest memory in use meanwhile, in bytes."""
+        """Call ``run``, a step with batch size ``size``, and return its largest memory use in bytes."""
 
     def clear(self) -> None:
         """Free unused memory between two trials."""

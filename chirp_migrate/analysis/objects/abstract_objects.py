@@ -271,13 +271,13 @@ class UnpicklableKind(Enum):
     )
     LOCK = (
         "an object of `threading`",
-        "cannot be pickled, and each forked worker has a separate copy",
-        "create it on first use in the worker and drop it in `__getstate__`, or use `multiprocessing`",
+        "cannot be pickled, and forked workers have copies",
+        "create it in the worker and drop it in `__getstate__`, or use `multiprocessing`",
     )
     QUEUE = (
         "a queue for threads",
-        "cannot be pickled, and each forked worker has a separate copy",
-        "create it on first use in the worker and drop it in `__getstate__`, or use `multiprocessing`",
+        "cannot be pickled, and forked workers have copies",
+        "create it in the worker and drop it in `__getstate__`, or use `multiprocessing`",
     )
     THREADS = (
         "threads",

@@ -67,7 +67,7 @@ MEASURES: tuple[Metric, ...] = (
     ),
     Metric(
         "wait_p50_ms", "ms", "wait for a batch, median",
-        "milliseconds from requesting the next training batch to having it; without the first batch of each pass, "
+        "milliseconds from the request of a training batch to its arrival; without the first batch of each pass, "
         "which is start-up",
         "R-000-3.1",
     ),
