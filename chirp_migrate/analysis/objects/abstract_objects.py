@@ -271,12 +271,12 @@ class UnpicklableKind(Enum):
     )
     LOCK = (
         "an object of `threading`",
-        "cannot be pickled, and forked workers have copies",
+        "cannot be pickled, and forked workers copy it",
         "create it in the worker and drop it in `__getstate__`, or use `multiprocessing`",
     )
     QUEUE = (
         "a queue for threads",
-        "cannot be pickled, and forked workers have copies",
+        "cannot be pickled, and forked workers copy it",
         "create it in the worker and drop it in `__getstate__`, or use `multiprocessing`",
     )
     THREADS = (
