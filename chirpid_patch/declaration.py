@@ -26,11 +26,12 @@ class Declaration:
 
     Attributes:
         attributes: names of the attributes that the method depends on.
-        methods: functions that the class had when it was decorated, by name: the declared method, the methods that it
-            calls, and the inherited methods that call it. If one of them is replaced, the declaration is not used.
+        methods: dictionary, name of a method → its function when the class was decorated. It has the declared method,
+            the methods that the declared method calls, and the inherited methods that call the declared method. If one
+            of them is replaced, the declaration is not used.
         held: names of attributes whose value is a bound method of the object, mapped to the names of these methods.
-        build: function that gets the attributes by name, and returns the object of this package that computes the same
-            results; None if no object of this package computes the same results.
+        build: function that gets the attributes by name, and returns an object of this package with the same results as
+            the class; None if this package has no such object.
         of_images: whether the declared method masks 8-bit images. Only ``augments_images`` uses such declarations.
     """
 
@@ -56,8 +57,8 @@ def declare_method(
     Args:
         attributes: names of the attributes that ``method`` depends on.
         calls: names of the methods that ``method`` calls.
-        build: function that gets the attributes by name, and returns the object of this package that computes the same
-            results; None if no object of this package computes the same results.
+        build: function that gets the attributes by name, and returns an object of this package with the same results as
+            the class; None if this package has no such object.
         held: names of attributes whose value is a bound method of the object, mapped to the names of these methods.
             None: the class has no such attributes.
         method: name of the declared method.

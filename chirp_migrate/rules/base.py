@@ -95,8 +95,8 @@ class Rule(ABC):
         counts_sites: True if each finding of the rule is one loader; the ledger of a run counts these findings.
         finds_bugs: True if the code that the rule finds makes results wrong or runs fail. Reports list such findings
             first, as warnings where the report format has levels, and all other findings as notes.
-        stops_workers: True if workers can start only by ``fork`` as long as the code that the rule finds is not
-            rewritten. Such findings are printed without ``--verbose``, and `check` does not report such code as clean.
+        stops_workers: True if workers can start only by ``fork`` until the code that the rule finds is rewritten. Such
+            findings are printed without ``--verbose``, and `check` does not report such code as clean.
         verbose_only: True if advice and suggestions of the rule are printed only with ``--verbose`` and in reports.
     """
 

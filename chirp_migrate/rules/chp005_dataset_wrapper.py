@@ -69,9 +69,10 @@ class DatasetWrapper(Rule):
       than `self`.
     - `not-copied`: no file of the project copies objects deeply, or defines estimators of scikit-learn, which are
       cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`, except of
-      `state_dict()` and `parameters()`. If a file contains such code, the project may only pass the dataset, and the
-      loader that contains it, to a loader call, iterate over them and measure them with `len`. It may also pass them to
-      a function of the project that uses them only in these ways, but the project does not return them.
+      `state_dict()` and `parameters()`. If a file contains such code, the uses of the dataset and of its loader are
+      limited. The project may only pass them to a loader call, iterate over them and measure them with `len`. It may
+      also pass them to a function of the project that uses them only in these ways, but the project does not return
+      them.
 
     The class of the new object has another name, and the object has the attributes `dataset`, `training` and
     `transforms`. Its samples are tuples. If a sample is not a pair, reading it raises a ValueError, because it cannot

@@ -55,9 +55,9 @@ class LocalDatasetClass(Rule):
     - `no-decorator`: the class has no decorators and no class keywords.
     - `plain-bases`: the bases of the class are names that are known at module level. They are classes of PyTorch or
       torchvision, or classes of the project that inherit from such classes. A base from the project has no metaclass,
-      no ``__init_subclass__``, no methods that create, copy or inspect objects and their attributes (also by
-      ``__dict__``, ``vars``, ``dir``), and no decorators that may store state. No attribute of this base is an object
-      of a class of the project, because such an object may be a descriptor. A descriptor receives the class from which
+      no ``__init_subclass__`` and no decorators that may store state. None of its methods creates, copies or inspects
+      objects and their attributes, as ``__dict__``, ``vars`` and ``dir`` do. No attribute of this base is an object of
+      a class of the project, because such an object may be a descriptor. A descriptor receives the class from which
       code reads the attribute. The methods of the base only call the class of an object, or read attributes of this
       class.
     - `plain-body`: the body of the class contains methods and constants. All decorators in it are decorators of Python
@@ -70,8 +70,8 @@ class LocalDatasetClass(Rule):
       use the name of the class only for ``super`` and to read attributes. No file of the project sets an attribute on
       the class of an object, reads its ``__qualname__``, has ``__subclasses__`` or ``__func__``, lists the classes of a
       module with ``getmembers``, or passes `type` on. If the class captures values, no file uses the class of an object
-      as a value: as a key, an argument, in a comparison with the class of another object, or to create another object.
-      Also, its methods and bases do not create objects with ``type(self)`` or ``cls``.
+      as a key or an argument, compares it with the class of another object, or creates an object with it. Also, its
+      methods and bases do not create objects with ``type(self)`` or ``cls``.
     - `captured-in-methods`: only the bodies of methods read the captured names. The first parameter of such a method is
       ``self``, or the method is ``__init__``.
     - `bound-once`: each captured name gets its value on every path to the class. No code deletes the name, no inner
@@ -79,21 +79,21 @@ class LocalDatasetClass(Rule):
       counts only if the context managers are known not to swallow exceptions. An assignment with `:=` counts only if
       every path evaluates it.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the class and its
-      objects. Such an object, and the loader that holds it, may be passed to a loader call, iterated over, measured
-      with `len`, stored in a variable for the following statements of the same block, returned, or passed to a function
-      of the project with only such uses. The variable of a comprehension is bound again by each iteration. The methods
-      do not pass on the object, one of its methods, or a generator or function that reads the name. No base is a class
-      of the project.
+      objects. The code may pass such an object, and the loader that contains it, to a loader call, iterate over them,
+      measure them with `len` and return them. The code may also store them in a variable for the following statements
+      of the same block, or pass them to a function of the project that uses them only in these ways. Each iteration of
+      a comprehension binds its variable again. The methods do not pass on the object, one of its methods, or a
+      generator or function that reads the name. No base is a class of the project.
     - `plain-values`: a captured value is no local function, class or lambda, and its name does not begin with two
       underscores. If the value is imported, one import statement binds its name, and the name always has the same value
       (see `one-import` of CHP012).
     - `plain-constructor`: if the class captures names, its ``__init__`` has no ``**`` parameter, has its body on lines
       of its own, and assigns none of these names. If it has no ``__init__``, its bases provably have no constructor
       either. No method creates, copies or inspects objects and their attributes.
-    - `not-copied`: if its objects store captured values, no file of the project copies objects deeply (`deepcopy`,
-      `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines
-      estimators of scikit-learn, which are cloned. If a file does, the class and its objects have only the uses that
-      `used-before-rebound` permits, and are not returned.
+    - `not-copied`: if the objects of the class store captured values, no file of the project copies objects deeply, or
+      defines estimators of scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`, `astuple`,
+      `AveragedModel` and `pickle.dumps`, except of `state_dict()` and `parameters()`. If a file contains such code, the
+      class and its objects have only the uses that `used-before-rebound` permits, and no code returns them.
     - `attributes-not-listed`: if the class captures names, the module contains no ``vars``, ``dir``, ``globals``,
       ``getmembers`` or ``__dict__``, and no file lists the attributes of an object other than `self`, a class or parsed
       arguments. These would show the attributes that its objects get for the captured values.
@@ -105,9 +105,9 @@ class LocalDatasetClass(Rule):
     If the name is taken at module level, or pytest would collect a class with this name, the class gets another name.
     Objects of a class that captures values get attributes for these values.
 
-    By default the rule moves a class only if a loader that holds an object of it may have workers, or can read whole
-    batches after the move. If no such loader is known, the file, or a file that it imports, must contain a loader with
-    workers, or must set a number of workers. For code outside of tests, loaders in tests do not count.
+    By default the rule moves a class only if a loader contains an object of the class, and may have workers or can read
+    whole batches after the move. If no such loader is known, the file, or a file that it imports, must contain a loader
+    with workers, or must set a number of workers. For code outside of tests, loaders in tests do not count.
     """
 
     code = "CHP006"

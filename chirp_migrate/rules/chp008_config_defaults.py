@@ -39,8 +39,8 @@ class ConfigDefaults(Rule):
       object with this attribute does not contain command-line arguments. If a module stores a configuration, no code
       lists the names of a module. No class declares a configuration as a field.
 
-    The rule adds the following keys if they are missing: `optimize_dataloaders`, `benchmark_performance`, and each
-    augmentation flag that is a parameter of the enclosing function or that the project reads with `config.get`.
+    The rule adds the missing keys among `optimize_dataloaders`, `benchmark_performance` and the augmentation flags. The
+    rule adds a flag only if it is a parameter of the enclosing function, or if the project reads it with `config.get`.
     """
 
     code = "CHP008"

@@ -83,8 +83,8 @@ class NonBlockingTransfer(Rule):
     rule adds the argument everywhere. A review accepts or refuses the copies together with the call that builds their
     loader.
 
-    If a tuple assignment gets too long, the rule writes one assignment for each name, unless one of these assignments
-    reads a name that another assignment changes.
+    If a tuple assignment gets too long, the rule writes one assignment for each name. The rule does not split the
+    assignment if one new assignment would read a name that another new assignment changes.
     """
 
     code = "CHP013"

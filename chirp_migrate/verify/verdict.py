@@ -211,8 +211,8 @@ class Judge:
     def _is_verdict_final(self, timing: CombinedTiming) -> bool:
         """Return whether the verdict on the total time is final, although the total time is not shown to be shorter.
 
-        The verdict is final if the saving is clearly below the threshold, and if the saving of zero-cost loading is
-        either clearly below or clearly above the threshold.
+        The verdict is final if two conditions hold. The saving is clearly below the threshold, and the saving of
+        zero-cost loading is clearly below or clearly above the threshold.
         """
         return timing.ratio.wholly_above(self._wanted) and (
             timing.zero_cost_ratio is None

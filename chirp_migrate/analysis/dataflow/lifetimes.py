@@ -303,7 +303,7 @@ def enclosing_statement(module: Module, node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> cst.Name | None:
-    """Return the parameter that receives an argument of a call; ``None`` if it is unclear, such as after ``*``."""
+    """Return the parameter that receives an argument of a call; ``None`` if it is unknown, as after ``*``."""
     given = function.params
     if argument.keyword is not None:
         named = (*given.params, *given.kwonly_params)

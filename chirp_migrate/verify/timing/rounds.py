@@ -175,7 +175,7 @@ def run_rounds(
         max_rounds: largest number of rounds.
         deadline: end of the time budget, on the clock of ``time.monotonic``.
         own_epochs: dictionary, entry point → number of epochs of the user's own run. If the entry points of the first
-            round have less than half of all these epochs, fewer rounds run, so that each round has time for more entry
+            round have less than half of all these epochs, fewer rounds run. Each round then has time for more entry
             points.
 
     Raises:
