@@ -85,7 +85,10 @@ def in_short(tallies: Tallies, at_margin: Mapping[float, Tally], settings: Mappi
         lines.append(f"| {name} | {' | '.join(map(' / '.join, shares))} |")
     lines += ["", *_wanted(tallies), ""]
     rates = {drift: tally.unnamed_rate for drift, tally in at_margin.items()}
-    texts = [f"{_with_interval(rate)} if the slow changes have a standard deviation of {drift:.0%}" for drift, rate in rates.items()]
+    texts = [
+        f"{_with_interval(rate)} if the slow changes have a standard deviation of {drift:.0%}"
+        for drift, rate in rates.items()
+    ]
     lines += [
         "A last simulation has noise with a standard deviation of 6 %. One entry point is slower by just more than the "
         "margin, and 15 entry points take half the time. `verify` may miss the slower entry point in 2.5 % of the "
