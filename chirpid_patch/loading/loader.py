@@ -269,7 +269,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return self._controller.watch(batches) if follows_load else batches
 
     def _iterates_as_pytorch(self) -> bool:
-        """Return whether PyTorch's iterators read the dataset, for example changed iterators."""
+        """Return whether PyTorch's iterators read the dataset, as after user code has changed the iterators."""
         return self._is_pytorchs or is_iteration_changed()
 
     def _begin_epoch(self) -> Iterator[Any]:
