@@ -27,8 +27,11 @@ from chirp_migrate.doctor.watch.training import record_training
 _ROUNDS = 5
 _EPOCHS = 2
 _PARTS = (
-    (reading, ("describe_batch", "generator_states", "container_lengths", "plain_values", "large_containers")),
-    (training, ("describe_batch", "plain_values", "bytes_of_doubles", "batch_samples", "_count_file_descriptors")),
+    (reading, ("describe_batch", "generator_states", "container_lengths", "read_plain_attributes", "large_containers")),
+    (
+        training,
+        ("describe_batch", "read_plain_attributes", "bytes_of_doubles", "batch_samples", "_count_file_descriptors"),
+    ),
     (
         training._TrainingWatch,
         ("_record_module_call", "_record_backward", "_loader_info", "_end_if_late", "_watch_sampler"),

@@ -24,8 +24,8 @@ from torch.utils.data import Dataset, TensorDataset
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.training.process.background_load import BackgroundLoadWatch
+from chirp_migrate.tune.measured_dataset import MeasuredDataset, make_measured_dataset
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rate, pick_smallest_best
-from chirp_migrate.tune.subject import TuneSubject, subject_of_dataset
 from chirp_migrate.tune.sweep import SettingsSweep, measure_settings, setting_combinations
 from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings
 from chirpid_patch.machine.cpus import usable_cpus
@@ -61,21 +61,21 @@ class Decoded(Dataset[Any]):
         return torch.full((1, 64, 64), float(index)), index % 31
 
 
-def subjects(folder: Path) -> dict[str, TuneSubject]:
+def subjects(folder: Path) -> dict[str, MeasuredDataset]:
     """Return the datasets to load, by name."""
     features = torch.rand(512, *SHAPE, generator=torch.Generator().manual_seed(0))
     file = folder / "mapped.npy"
     np.save(file, features.numpy())
     labels = torch.arange(len(features)) % 31
     return {
-        "in memory": subject_of_dataset(TensorDataset(features, labels), BATCH_SIZE, migrated=True),
-        "memory-mapped": subject_of_dataset(Mapped(file), BATCH_SIZE, migrated=True),
-        "decode-heavy (5 ms)": subject_of_dataset(Decoded(), BATCH_SIZE, migrated=True),
+        "in memory": make_measured_dataset(TensorDataset(features, labels), BATCH_SIZE, migrated=True),
+        "memory-mapped": make_measured_dataset(Mapped(file), BATCH_SIZE, migrated=True),
+        "decode-heavy (5 ms)": make_measured_dataset(Decoded(), BATCH_SIZE, migrated=True),
     }
 
 
 def exhaustive_best(
-    subject: TuneSubject, ways: list[CandidateSettings], rounds: int, slice_s: float
+    subject: MeasuredDataset, ways: list[CandidateSettings], rounds: int, slice_s: float
 ) -> CandidateSettings:
     """Return the fastest of all configurations; each is measured in every round."""
     measured = [CandidateMeasurement(way) for way in ways]
@@ -85,7 +85,7 @@ def exhaustive_best(
 
 
 def compared(
-    subject: TuneSubject, picked: CandidateSettings, best: CandidateSettings, pairs: int, slice_s: float
+    subject: MeasuredDataset, picked: CandidateSettings, best: CandidateSettings, pairs: int, slice_s: float
 ) -> Ratio | None:
     """Return rate of the pick / rate of the best, measured again in pairs; None if both are the same."""
     if picked == best:

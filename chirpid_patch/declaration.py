@@ -26,11 +26,12 @@ class Declaration:
 
     Attributes:
         attributes: names of the attributes that the method depends on.
-        methods: functions that the class had when it was decorated, by name: the declared method, the methods that it
-            calls, and the inherited methods that call it. If one of them is replaced, the declaration is not used.
+        methods: dictionary, name of a method → its function when the class was decorated. It has the declared method,
+            the methods that the declared method calls, and the inherited methods that call the declared method. If one
+            of them is replaced, the declaration is not used.
         held: names of attributes whose value is a bound method of the object, mapped to the names of these methods.
-        build: function that gets the attributes by name, and returns the object of this package that computes the same
-            results; None if no object of this package computes the same results.
+        build: function that gets the attributes by name, and returns an object of this package with the same results as
+            the class; None if this package has no such object.
         of_images: whether the declared method masks 8-bit images. Only ``augments_images`` uses such declarations.
     """
 
@@ -56,8 +57,8 @@ def declare_method(
     Args:
         attributes: names of the attributes that ``method`` depends on.
         calls: names of the methods that ``method`` calls.
-        build: function that gets the attributes by name, and returns the object of this package that computes the same
-            results; None if no object of this package computes the same results.
+        build: function that gets the attributes by name, and returns an object of this package with the same results as
+            the class; None if this package has no such object.
         held: names of attributes whose value is a bound method of the object, mapped to the names of these methods.
             None: the class has no such attributes.
         method: name of the declared method.
@@ -116,8 +117,8 @@ def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
 def _declaration_of(kind: type) -> Declaration | None:
     """Return the declaration of the class ``kind`` or of its base class.
 
-    The result is None if none of these classes has a declaration. It is also None if a declared method was replaced
-    after the declaration, or if ``kind`` computes a declared attribute with a property.
+    The result is None if none of these classes has a declaration. The result is also None if a declared method was
+    replaced after the declaration, or if ``kind`` computes a declared attribute with a property.
     """
     if not _DECLARED:
         return None

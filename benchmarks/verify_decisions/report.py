@@ -85,12 +85,15 @@ def in_short(tallies: Tallies, at_margin: Mapping[float, Tally], settings: Mappi
         lines.append(f"| {name} | {' | '.join(map(' / '.join, shares))} |")
     lines += ["", *_wanted(tallies), ""]
     rates = {drift: tally.unnamed_rate for drift, tally in at_margin.items()}
-    texts = [f"{_with_interval(rate)} if it is {drift:.0%}" for drift, rate in rates.items()]
+    texts = [
+        f"{_with_interval(rate)} if the slow changes have a standard deviation of {drift:.0%}"
+        for drift, rate in rates.items()
+    ]
     lines += [
-        "A last simulation has one entry point that is slower by just more than the margin, 15 entry points that take "
-        "half the time, and noise with a standard deviation of 6 %. `verify` may miss such a slower entry point in "
-        "2.5 % of the verifications. The noise includes slow changes. Depending on the standard deviation of the slow "
-        f"changes, `verify` did not name the entry point in {', and in '.join(texts)} ({rates[0.0].of:,} trials each).",
+        "A last simulation has noise with a standard deviation of 6 %. One entry point is slower by just more than the "
+        "margin, and 15 entry points take half the time. `verify` may miss the slower entry point in 2.5 % of the "
+        "verifications. The noise includes slow changes. `verify` did not name the slower entry point in "
+        f"{', and in '.join(texts)} ({rates[0.0].of:,} trials each).",
         "",
         *_made_by(settings),
     ]

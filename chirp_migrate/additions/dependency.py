@@ -1,10 +1,10 @@
 """Add the runtime to the dependencies of a migrated project, because the migrated code imports ``chirpid_patch``.
 
 The new entry, ``chirpid-patch``, is added to the first list that names torch itself: the main dependencies of the
-package, its extras, or a requirements file. A requirements file that repeats the list of the package gets the entry,
-too. If no list names torch, and the project is not a package, the entry is added to its requirements file. If only the
-examples of a package import the runtime, no list changes. The edits keep the comments, order, quotes and newlines of a
-file.
+package, its extras, or a requirements file. A requirements file that repeats the list of the package also gets the
+entry. If no list names torch, and the project is not a package, the entry is added to its requirements file. If only
+the examples of a package import the runtime, no list changes. The edits keep the comments, order, quotes and newlines
+of a file.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
         return [], f"{error}. {by_hand.format(' and '.join(others or [first.path]))}"
     if others:
         whom = f"{' and '.join(others)} {'names' if len(others) == 1 else 'name'} torch besides {first.path}"
-        return plans, f"{whom}: if you install from {' or '.join(others)}, add {wanted} to that file, too."
+        return plans, f"{whom}: if you install from {' or '.join(others)}, also add {wanted} to that file."
     return plans, None
 
 
@@ -487,8 +487,9 @@ def with_setup_entry(text: str, wanted: str, line_length: int | None = None) -> 
 
     Args:
         text: the script.
-        wanted: the new entry.
-        line_length: the longest permitted line, in columns. None: the longest line of the script, from 88 to 120.
+        wanted: the requirement to add, without quotes.
+        line_length: the longest permitted line, in columns. None permits as many columns as the longest line of the
+            script has, but at least 88 and at most 120.
 
     Raises:
         ValueError: a list with torch is not a plain literal that only ``setup`` uses.

@@ -301,7 +301,7 @@ def _pins_of_pyproject(text: str) -> Iterator[PinnedRequirement]:
 
 
 def _nested_table(content: Any, *keys: str) -> dict[str, Any]:
-    """Return the table under a sequence of keys; empty if it does not exist."""
+    """Return the table under a sequence of keys; an empty dictionary if it does not exist."""
     for key in keys:
         content = content.get(key) if isinstance(content, dict) else None
     return content if isinstance(content, dict) else {}

@@ -76,7 +76,7 @@ def with_entry(
 
     Args:
         text: the script.
-        entry: the new entry, without quotes.
+        entry: the requirement to add, without quotes.
         is_wanted: decides from the entries of a list whether the list gets the new entry.
         is_main: whether ``install_requires`` gets the entry, and not the lists in ``extras_require``.
         longest: the longest permitted line, in columns.

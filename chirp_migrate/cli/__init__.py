@@ -25,7 +25,7 @@ _DEBUG = "--debug"
 #: Error numbers of a failed write to standard output, for example because the disk is full.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-#: Name of each command → its one-line description. The module of a command has the same name as the command.
+#: Dictionary: name of a command → its one-line description. The module of a command has the same name as the command.
 _COMMANDS = {
     "plan": "Show what would change; save it as a plan with -o.",
     "review": "Accept or refuse changes hunk by hunk.",

@@ -98,7 +98,7 @@ def apply(
     project's pyproject.toml. A comment `# chirp: ignore[CODE]` protects a line.
     """
     if show_diff and output.json_is_printed:
-        raise UsageProblem("--diff and --json - both print to standard output: pass a file to --json.")
+        raise UsageProblem("`--diff` and `--json -` both print to standard output: use `--json FILE`.")
     if show_diff and command is not None:
         raise UsageProblem("--diff writes nothing that --check-with could check: use only one of them.")
     path = request.path

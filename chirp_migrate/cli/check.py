@@ -31,7 +31,7 @@ from chirp_migrate.review.plan_file import plan_document, run_document
 from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import APPLIED_PLAN, has_unfinished_run
 
-#: Status of a finding that ``apply`` would not rewrite → text that is printed after the finding.
+#: Dictionary: status of a finding that ``apply`` would not rewrite → text that is printed after the finding.
 _MARKS = {
     FindingStatus.OPT_IN: "suggestion, --unsafe applies it",
     FindingStatus.REPORT: "listed only",
@@ -76,9 +76,9 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
 
     Only --add-ignore writes to PATH; `rollback` removes the comments again.
 
-    A finding counts if `apply` with the same options and settings would rewrite it. A file that could not be read
-    counts, too. Remarks, advice and suggestions count only with --strict. Findings that a comment `# chirp:
-    ignore[CODE]` or a setting suppresses never count.
+    A finding counts if `apply` with the same options and settings would rewrite it. A file that could not be read also
+    counts. Remarks, advice and suggestions count only with --strict. Findings that a comment `# chirp: ignore[CODE]` or
+    a setting suppresses never count.
     """
     check_writable(target)
     is_text = form == "text"

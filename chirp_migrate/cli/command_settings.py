@@ -59,7 +59,7 @@ def settings_as_defaults(command: str) -> Callable[[click.Context, click.Paramet
 
 
 def parameters_by_setting(command: click.Command) -> dict[str, str | None]:
-    """Return key of a setting → name of the parameter. The key is the long name of the option, without ``--``."""
+    """Return a dictionary: key of a setting → name of the parameter. A key is the name of an option without ``--``."""
     return {
         option.removeprefix("--"): one.name
         for one in command.params
@@ -99,7 +99,7 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
 
 
 def values_from_options_and_settings(ctx: click.Context) -> dict[str, Any]:
-    """Return name of a parameter → value that an option or setting sets; options override settings.
+    """Return a dictionary: name of a parameter → value that an option or setting sets; options override settings.
 
     If an option sets a workload or command, the settings for workload, command and result are ignored.
     """

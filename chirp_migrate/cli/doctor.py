@@ -69,9 +69,10 @@ def doctor(
 ) -> None:
     """Run the training of the project at PATH for two short epochs, and report the loading problems that it shows.
 
-    The training runs in a temporary copy, in a separate process; PATH is only read. Its journal stores the result for
-    `chirp-migrate report`. The command watches loaders, batches, worker processes, random states and datasets. It
-    reports only problems that occurred, with the evidence, the file and line, and the fix (docs/doctor.md).
+    The training runs in a temporary copy, in a separate process. The command changes no file of PATH except the
+    journal, which stores the result for `chirp-migrate report`. The command watches loaders, batches, worker processes,
+    random states and datasets. It reports only problems that occurred, with the evidence, the file and line, and the
+    fix (docs/doctor.md).
 
     The command runs the entry points that `verify` finds, the calls of --workload or chirp_verify.py, or a script, as
     in `doctor PATH -- python train.py`. It works before and after a migration.

@@ -96,7 +96,7 @@ def _find_rule(selector: str) -> Rule:
 
 
 def _example_files(code: str) -> dict[str, str]:
-    """Return file name → text of a rule's example files, from the installed package or from the repository."""
+    """Return a dictionary: file name → text of an example file of a rule, from the package or from the repository."""
     repository = Path(__file__).resolve().parents[2] / "fixtures" / "rules"
     for folder in (files("chirp_migrate").joinpath("examples"), repository):
         if folder.joinpath(code).is_dir():

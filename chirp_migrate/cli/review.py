@@ -86,7 +86,7 @@ def review(
     """Accept, refuse or edit the changes to the project at PATH hunk by hunk.
 
     `review` saves every answer to the plan file at once, so that you can quit and continue later, or pass the file on.
-    At the end, `review` offers to apply the accepted hunks. `apply --plan` applies them, too.
+    At the end, `review` offers to apply the accepted hunks. `apply --plan` also applies these hunks.
     """
     path = request.path
     found = _open_plan(request, plan_file, output)

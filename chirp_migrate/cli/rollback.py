@@ -60,7 +60,7 @@ _UNFINISHED = {
 @option("--force", is_flag=True, help="Restore files edited since the run; these edits are lost.")
 @wait_option
 @output_options(
-    "what was restored and removed, or the list,",
+    "the restored and removed files, or the list of runs,",
     "Print the conclusion alone.",
     "Name all files of each run that is listed.",
 )

@@ -204,7 +204,8 @@ def verify(
     """Measure whether the migrated project at PATH trains faster and unchanged.
 
     Runs the training with the code before and after the migration, in separate processes that take turns. Both versions
-    are copies in a temporary folder. PATH is only read; its journal keeps the result for `chirp-migrate report`.
+    are copies in a temporary folder. The command changes no file of PATH except the journal, which stores the result
+    for `chirp-migrate report`.
 
     The entry points of a ChirpID-shaped backend are found automatically. They train on synthetic spectrograms or on
     --data. For other projects, pass the command that trains: `verify PATH -- python train.py`. `verify` watches the

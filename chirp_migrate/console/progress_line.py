@@ -92,7 +92,7 @@ class LiveProgressLine(threading.Thread):
 
 
 def _describe_time_left(least_s: float, most_s: float) -> str:
-    """Return the remaining time as text; empty if the time is unknown or less than a second."""
+    """Return the remaining time as text; an empty string if the time is unknown or less than a second."""
     if least_s >= 1:
         return f"about {_clock(least_s)}{f' to {_clock(most_s)}' if most_s > least_s + 1 else ''} left"
     return f"at most about {_clock(most_s)} left" if most_s >= 1 else ""

@@ -124,7 +124,7 @@ class Screen:
             hang: additional indentation of all lines but the first, in columns.
             most: largest number of lines; if the text is longer, a note on -v replaces the rest.
             short: a shorter form of the text, or "". The shorter form with the note replaces a text that is too long.
-                If the shorter form is too long, too, only its beginning is printed.
+                If the shorter form is also too long, only its beginning is printed.
         """
         self._paragraph(
             Text(to_one_line(text), style), indent, Text(first), hang, most, Text(to_one_line(short), style)

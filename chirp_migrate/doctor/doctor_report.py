@@ -15,7 +15,7 @@ SCHEMA: Final = 1
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One loading problem that a run of the training proves.
+    """A loading problem that a run of the training proves.
 
     Attributes:
         check: name of the check that found the problem, such as ``duplicated-samples``.
@@ -47,8 +47,8 @@ class WatchedEntryPoint(msgspec.Struct, frozen=True, kw_only=True):
         label: label of the entry point.
         seconds: wall time of the training in seconds.
         loaders, passes, batches: numbers of recorded loaders, loader passes and batches.
-        error: error that the entry point raised, or how its process ended; empty if it trained.
-        printed: last lines of the traceback or output; empty if it trained.
+        error: error that the entry point raised, or how its process ended; an empty string if it trained.
+        printed: last lines of the traceback or output; an empty string if it trained.
     """
 
     label: str
@@ -94,7 +94,7 @@ def decode(data: bytes) -> DoctorReport:
     """
     found = read_json(data)
     if not {"problems", "entry_points"} <= found.keys():
-        raise ValueError("doctor did not write it")
+        raise ValueError("it is not a document that doctor wrote")
     if found.get("schema") != SCHEMA:
         raise ValueError(f"its schema is {found.get('schema')!r}, and this version of chirp-migrate reads {SCHEMA}")
     return convert_json(found, DoctorReport)

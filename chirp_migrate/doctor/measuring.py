@@ -6,9 +6,9 @@ from typing import Any
 
 from chirp_migrate.console.progress import Progress
 from chirp_migrate.doctor.recording import LoaderPass, WorkerCountTimings
+from chirp_migrate.tune.measured_dataset import make_measured_dataset_from_loader
 from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
 from chirp_migrate.tune.request import SettingsToMeasure
-from chirp_migrate.tune.subject import subject_of_loader
 from chirp_migrate.tune.sweep import SettingsSweep, expected_seconds, setting_combinations
 from chirp_migrate.tune.tune_report import CandidateSettings, SettingsOutcome
 from chirpid_patch.loading.limits import TORCH_PREFETCH
@@ -41,7 +41,7 @@ def measure_worker_counts(
         TaskNotPossible: the loader cannot be measured, because its dataset is a stream.
         Exception: any error of the user's code while this process loads batches.
     """
-    subject = subject_of_loader(loader, "training")
+    subject = make_measured_dataset_from_loader(loader, "training")
     now = subject.report.now
     candidates = setting_combinations(
         SettingsToMeasure().workers, (TORCH_PREFETCH,), (), subject.report.batch_size, now

@@ -27,7 +27,7 @@ def find_problems_in_traces(
     """Return the loading problems of all entry points. A problem that several entry points have appears once.
 
     Args:
-        traces: label of an entry point → its recorded loader passes.
+        traces: dictionary, label of an entry point → its recorded loader passes.
         has_own_data: whether the training uses the user's own samples; False if ``verify`` created them.
     """
     found: dict[tuple[str, str], dict[str, None]] = {}

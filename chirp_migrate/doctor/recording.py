@@ -68,12 +68,12 @@ class LoaderInfo(msgspec.Struct):
         sampler: class name of the sampler.
         is_random_order: whether the sampler is a class of PyTorch that shuffles.
         is_distributed: whether the sampler is a ``DistributedSampler`` that shuffles.
-        unpicklable: objects that cannot be pickled for spawned workers; empty without workers.
+        unpicklable: objects that cannot be pickled for spawned workers; an empty list without workers.
         sent_bytes: bytes that are pickled for each worker that starts, without shared tensors; 0 if workers are forked,
             or if the number is not known.
         held_bytes: bytes of the tensors, arrays and pandas tables in the dataset.
-        objects: attribute path of a large container in the dataset → number of its Python objects.
-        functions: name of a function with which the dataset reads samples → line that defines the function.
+        objects: dictionary, attribute path of a large container in the dataset → number of its Python objects.
+        functions: dictionary, name of a function with which the dataset reads samples → line that defines the function.
         unguarded: line of the main script that starts workers and would run again in each worker; empty if there is no
             such line, if workers are forked, or if objects of the loader cannot be pickled.
     """
@@ -130,22 +130,25 @@ class LoaderPass(msgspec.Struct):
             disabled.
         backwards: number of calls of ``backward`` after a batch of this pass.
         is_complete: whether the training read all batches of the loader.
-        values: attribute path in the dataset → value at the beginning of the pass; see :func:`.plain_values`.
-        handles: number of open file descriptors of the training process after each batch; empty without workers.
+        values: dictionary, attribute path in the dataset → value at the beginning of the pass; see
+            :func:`.read_plain_attributes`.
+        handles: number of open file descriptors of the training process after each batch; an empty list without
+            workers.
         model: number of the first module that was called; -1 if no module was called.
-        parameters: dtype of the parameters of the first module that was called; empty if no module was called.
+        parameters: dtype of the parameters of the first module that was called; an empty string if no module was
+            called.
         waits_s: seconds that the training waited for each batch.
         seconds: seconds from the beginning of the pass to its last batch.
-        doubles: position in the first batch → bytes of the float64 tensor there.
-        normalization: class name of a BatchNorm → number of its calls in training mode.
+        doubles: dictionary, position in the first batch → bytes of the float64 tensor at this position.
+        normalization: dictionary, class name of a BatchNorm → number of its calls in training mode.
         carries_state: whether a recurrent module carries its state from batch to batch: the state is zero for the first
             batch and not zero for the second.
-        device: type of the device of the first module that was called; empty if no module was called.
-        moved: position in the first batch → bytes of the large tensor in CPU memory there.
+        device: type of the device of the first module that was called; an empty string if no module was called.
+        moved: dictionary, position in the first batch → bytes of the large tensor in CPU memory at this position.
         is_pinned: whether the large tensors in CPU memory are pinned.
         strided: positions of large tensors in CPU memory that are neither contiguous nor ``channels_last``.
-        positions: attribute path of an open file in the dataset → read position in the training process after each
-            batch; empty unless the loader forks several workers.
+        positions: dictionary, attribute path of an open file in the dataset → read position in the training process
+            after each batch; an empty dictionary unless the loader forks several workers.
     """
 
     number: int
@@ -254,22 +257,26 @@ class BatchRecord(msgspec.Struct):
     """The recording of one batch by the process that read it.
 
     Attributes:
-        indices: indices of the samples, from the sampler; empty if the sampler does not yield integers.
-        samples: hash of each sample, over its rows in all tensors; empty if the batch does not have a row per sample.
-        whole: hash of all tensors of the batch; empty if the batch has no tensors.
+        indices: indices of the samples, from the sampler; an empty list if the sampler does not yield integers.
+        samples: hash of each sample, over its rows in all tensors; an empty list if the batch does not have a row per
+            sample.
+        whole: hash of all tensors of the batch; an empty string if the batch has no tensors.
         names: text that identifies each sample, if samples have no hash; equal texts mean equal samples.
         sample_bytes: bytes of one sample.
-        labels: class of each sample, from a one-dimensional integer tensor; empty if the batch has no such tensor.
+        labels: class of each sample, from a one-dimensional integer tensor; an empty list if the batch has no such
+            tensor.
         moments: sums over the first floating-point tensor; None if the batch has no such tensor, or if the tensor has
             many columns.
-        generators: name of a random generator → its state after the batch was read; only for the first two batches.
-        sizes: attribute path of a container or cache in the dataset → its length after the batch was read; empty if
-            lengths were not measured after this batch.
+        generators: dictionary, name of a random generator → its state after the batch was read; only for the first two
+            batches.
+        sizes: dictionary, attribute path of a container or cache in the dataset → its length after the batch was read;
+            empty if lengths were not measured after this batch.
         native_threads: number of threads of C libraries that used CPU time since the first batch.
         seconds: seconds to read and collate the batch; 0 if they were not measured.
-        some: index of a sample → its hash, for a part of the samples in later training epochs.
+        some: dictionary, index of a sample → its hash, for a part of the samples in later training epochs.
         memory: bytes of memory that the process does not share, after the batch; 0 if they were not measured.
-        results: name of a function of the dataset → its calls while the batch was read; empty before Python 3.12.
+        results: dictionary, name of a function of the dataset → its calls while the batch was read; an empty dictionary
+            before Python 3.12.
     """
 
     indices: list[int] = []
@@ -295,9 +302,9 @@ class FetcherRun(msgspec.Struct):
         worker: number of the worker process, or :data:`IN_TRAINING_PROCESS`.
         started_in: number of the loader pass that started the process.
         epoch: number of earlier passes for which the process read samples.
-        generators: name of a random generator → its state before the first batch.
-        sizes: attribute path of a container or cache in the dataset → its length before the first batch.
-        values: attribute path in the process's copy of the dataset → value.
+        generators: dictionary, name of a random generator → its state before the first batch.
+        sizes: dictionary, attribute path of a container or cache in the dataset → its length before the first batch.
+        values: dictionary, attribute path in the process's copy of the dataset → value.
         is_over: whether the iterable dataset has no more samples.
         tasks: recordings of the batches, in the order in which the process read them.
     """
@@ -355,7 +362,7 @@ class Recording(msgspec.Struct):
         seconds: wall time of the training in seconds.
         is_cut: whether the time was too short for two epochs.
         is_shortened: whether ``doctor`` ended a loader pass early.
-        error: error that the entry point raised, in one line; empty if it trained.
+        error: error that the entry point raised, in one line; an empty string if it trained.
         printed: last lines of the traceback, or last lines that a crashed process printed.
     """
 
@@ -390,7 +397,7 @@ class Recording(msgspec.Struct):
         return sorted(found, key=lambda run: run.worker)
 
     def samples_of(self, one: LoaderPass) -> dict[int, str]:
-        """Return index of a sample → its hash, for all samples of a pass that have a hash."""
+        """Return a dictionary: index of a sample → its hash, for all samples of a pass that have a hash."""
         found: dict[int, str] = {}
         for task in self.tasks_of(one):
             if task.indices and len(task.indices) == len(task.samples):

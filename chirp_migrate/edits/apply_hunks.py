@@ -21,8 +21,8 @@ def text_with_hunks(module: Module, hunks: Iterable[Hunk], public_names: Collect
     Args:
         module: the present file.
         hunks: the accepted hunks, in the order of the file. The result does not depend on the refused hunks.
-        public_names: top-level names that other files import from this file. These names stay, even if the file itself
-            does not use them.
+        public_names: top-level names that other files import from this file. The names stay, even if the file itself
+            does not use the names.
         style: how the project sorts imports.
 
     Raises:

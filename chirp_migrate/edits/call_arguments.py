@@ -78,7 +78,7 @@ class CallEdit:
         self._added += arguments
 
     def edits(self) -> tuple[Edit, ...]:
-        """Return all edits. They break the call into new lines if lines would get too long or too far to the right."""
+        """Return all edits. They break the call into new lines if a line would get too long or too far to the right."""
         start, end = self._module.span(self._call.func)
         renamed = [Edit(start, end, self._callee)] if self._callee else []
         shift = len(self._callee) - (end - start) if renamed else 0
@@ -160,7 +160,7 @@ class CallEdit:
 
         A new layout is necessary if ``in_place``, the edits that keep the lines, would make lines too long or move them
         far to the right. The result is empty if no new layout is necessary, or if the whole statement is formatted
-        later. It is also empty if the call contains comments, which could lose their place.
+        later. The result is also empty if the call contains comments, which could lose their place.
         """
         module, style = self._module, self._style
         if style is None or not self._spans or is_formatted(module, style, self._call):

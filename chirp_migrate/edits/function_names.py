@@ -11,7 +11,7 @@ import libcst as cst
 
 from chirp_migrate.edits.movability import enclosing_function_name
 from chirp_migrate.syntax.module import Module, walk_code
-from chirp_migrate.syntax.queries import is_integer, is_name, parameters_by_name
+from chirp_migrate.syntax.queries import function_parameters, is_integer, is_name
 
 __all__ = ["names_for_lambda"]
 
@@ -74,14 +74,14 @@ def names_for_lambda(module: Module, node: cst.Lambda, receiver_name: str) -> li
     does, vague = _name_for_expression(node.body, node), _vague_verb(wish)
     wish = wish if vague is None else vague
     if isinstance(node.body, cst.Lambda):  # the outer lambda returns the inner lambda
-        wish += _FOR + "_".join(parameters_by_name(node))
+        wish += _FOR + "_".join(function_parameters(node))
     # A lambda that returns its argument is called `_identity`, even if its variable is called `to_tensor`.
     is_identity = does == "identity" and not wish.endswith("_fn")
     first, second = (does, None) if does is not None and (vague is not None or is_identity) else (wish, does)
     names = [one for one in (first, second) if one is not None]
     if not {*first.split("_")} <= {*outer.split("_")}:
         names.append(f"{outer}_{first}")
-    names += [f"{first}_{parameter}" for parameter in parameters_by_name(node) if len(parameter) > 2]
+    names += [f"{first}_{parameter}" for parameter in function_parameters(node) if len(parameter) > 2]
     return list(dict.fromkeys(f"_{name.strip('_')}" for name in names))
 
 
@@ -100,7 +100,7 @@ def _name_for_expression(body: cst.BaseExpression, function: cst.Lambda) -> str 
     """
     match body:
         case cst.Name(value=name):
-            return "identity" if name in parameters_by_name(function) else None
+            return "identity" if name in function_parameters(function) else None
         case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value=name))) if name in _HOLDS:
             inner = _name_for_expression(value, function)
             return _name_from_call(body, function) if inner in (None, "identity") else inner
@@ -145,7 +145,7 @@ def _name_from_call(call: cst.Call, function: cst.Lambda) -> str | None:
     if name in _MADE:
         return _MADE[name]
     named = _snake_case(name).strip("_")
-    if name in parameters_by_name(function) or _vague_verb(named) is not None:
+    if name in function_parameters(function) or _vague_verb(named) is not None:
         return None
     if _TOOL.fullmatch(named) is not None and named not in _VERBS:
         return f"apply_{named}"
@@ -172,7 +172,7 @@ def _name_from_arithmetic(body: cst.BinaryOperation, function: cst.Lambda) -> st
 
 
 def _reads_parameter(node: cst.BaseExpression, function: cst.Lambda) -> bool:
-    return any(is_name(one, *parameters_by_name(function)) for one in walk_code(node))
+    return any(is_name(one, *function_parameters(function)) for one in walk_code(node))
 
 
 def _verb_with_object(verb: str, node: cst.BaseExpression) -> str:

@@ -82,7 +82,7 @@ def hidden_names(module: Module, needed: Collection[Import], edits: Collection[E
 def import_edits(
     module: Module, needed: Collection[Import], style: ImportStyle, first_use: int | None = None
 ) -> list[Edit]:
-    """Return edits that import ``needed`` at the top level; empty if the module already imports all names.
+    """Return edits that import ``needed`` at the top level; an empty list if the module already imports all names.
 
     Args:
         module: the module that needs the imports.
@@ -109,8 +109,9 @@ def import_edits(
 def local_import_edits(module: Module, name: cst.Name, needed: Import, style: ImportStyle) -> list[Edit] | None:
     """Return edits that import ``needed`` next to the imports of ``name``, in a function or a ``__main__`` block.
 
-    The result is ``None`` if the import belongs at the top level of the module. The import belongs there if ``name`` is
-    imported at the top level, or if ``name`` is imported in a function but the module imports torch at the top level.
+    The result is ``None`` if the import belongs at the top level of the module. The import belongs at the top level if
+    the module imports ``name`` there. The import also belongs at the top level if a function imports ``name`` and the
+    module imports torch at the top level.
     """
     variable = module.scopes.lookup(name.value, name)
     if variable is None:

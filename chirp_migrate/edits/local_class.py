@@ -6,7 +6,7 @@ import re
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.class_inspection import find_class_change, find_class_used_as_value
+from chirp_migrate.analysis.dataflow.class_inspection import find_class_mutation, find_class_used_as_value
 from chirp_migrate.analysis.dataflow.closures import CapturedName, captured_names, variable_reads
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
@@ -28,7 +28,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     NameRole,
     contains_node,
-    find_in_scope,
+    find_nodes_in_scope,
     is_name,
     is_super_call,
     methods_of,
@@ -125,7 +125,8 @@ class LocalClass:
                 raise NotMovable("its objects would have more attributes, and the project lists attributes of objects")
             if may_be_deep_copied(module, self.project, node):
                 raise NotMovable(
-                    "a deep copy of an object that holds one of its objects would also copy the captured values"
+                    "a deep copy of an object that contains an instance of the class would also copy the captured "
+                    "values"
                 )
 
     def _check_class_state(self) -> None:
@@ -147,7 +148,7 @@ class LocalClass:
         # them.
         if self.values and (place := find_class_used_as_value(self.project)) is not None:
             raise NotMovable(f"the project distinguishes objects by their class ({place})")
-        if not self.values and (place := find_class_change(self.project)) is not None:
+        if not self.values and (place := find_class_mutation(self.project)) is not None:
             raise NotMovable(f"the project may read or set attributes of the class of an object ({place})")
         if (code := find_use_of_class_object(self.module, self.node, may_construct=not self.values)) is not None:
             raise NotMovable(f"`{code}` in it depends on the class object, and all calls would share one class")
@@ -191,8 +192,8 @@ def find_use_of_class_object(module: Module, node: cst.ClassDef, *, may_construc
     Args:
         module: the module of the class.
         node: the class.
-        may_construct: whether the code may also call ``type(self)`` or such a parameter. This is not permitted for a
-            class that captures values, because the call would have to pass these values.
+        may_construct: whether the code may also call ``type(self)`` or such a parameter. A class that captures values
+            must not be called in this way, because the call would have to pass these values.
     """
     for one in find_nodes(node, cst.Attribute, cst.Call, cst.Name):
         if isinstance(one, cst.Attribute) and one.attr.value in _TELLING:
@@ -281,9 +282,9 @@ def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> 
     or class of the project does not.
     """
     for statement in (
-        *find_in_scope(node, cst.Assign),
-        *find_in_scope(node, cst.AnnAssign),
-        *find_in_scope(node, cst.NamedExpr),
+        *find_nodes_in_scope(node, cst.Assign),
+        *find_nodes_in_scope(node, cst.AnnAssign),
+        *find_nodes_in_scope(node, cst.NamedExpr),
     ):
         value = getattr(statement, "value", None)
         calls = [] if value is None else find_nodes(value, cst.Call)

@@ -16,7 +16,7 @@ from chirp_migrate.analysis.dataflow.capture_timing import always_has_value, ear
 from chirp_migrate.analysis.dataflow.closures import CapturedName
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     import_always_binds_same_object,
-    is_bound_once,
+    is_dotted_name_bound_once,
     may_be_patched_elsewhere,
     may_list_attributes,
     new_name_may_clash,
@@ -26,11 +26,11 @@ from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     dotted_source,
+    function_parameters,
     is_name,
     is_read,
     methods_of,
     name_inspecting_builtin,
-    parameters_by_name,
 )
 from chirp_migrate.syntax.scopes import Binding, BindingKind, Scope, Variable
 
@@ -88,7 +88,7 @@ def _normalized_name(module: Module) -> str | None:
 
 
 def _class_that_moves(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.ClassDef | None:
-    """Return the class around ``name`` if the class is ``node`` or inside ``node``, and so moves, too; else None."""
+    """Return the class around ``name`` if the class is ``node`` or inside ``node``, and so also moves; else None."""
     owner = module.enclosing_class(name)
     return owner if owner is not None and node in (owner, *module.ancestors(owner)) else None
 
@@ -145,7 +145,11 @@ def has_same_value_at(module: Module, project: Project, default: cst.BaseExpress
     fixed = not dot or (
         places[0].kind is BindingKind.IMPORT and not _belongs_to_project(module, project, places[0].qualified)
     )
-    return fixed and isinstance(scope.node, cst.Module) and is_bound_once(module, project, path, places, offset)
+    return (
+        fixed
+        and isinstance(scope.node, cst.Module)
+        and is_dotted_name_bound_once(module, project, path, places, offset)
+    )
 
 
 def _belongs_to_project(module: Module, project: Project, qualified: str) -> bool:
@@ -161,7 +165,7 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
     """
     if any(_postpones_annotations(statement) for statement in module.find(cst.ImportFrom)):
         return
-    annotations = [node.returns, *(one.annotation for one in parameters_by_name(node).values())]
+    annotations = [node.returns, *(one.annotation for one in function_parameters(node).values())]
     written = [annotation for annotation in annotations if annotation is not None]
     if any(find_nodes(one, cst.Call) for one in written):
         raise NotMovable("its annotations call a function")
@@ -207,7 +211,7 @@ def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef,
                 _check_names_are_defined(module, project, decorator.decorator, offset)
                 _check_decorator(module, project, decorator.decorator, offset)
             check_annotations(module, statement, offset)
-            for name, parameter in parameters_by_name(statement).items():
+            for name, parameter in function_parameters(statement).items():
                 if not has_same_value_at(module, project, parameter.default, offset):
                     raise NotMovable(f"the default of `{name}` would be evaluated at import")
         elif not _is_constant(module, project, statement, offset):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import CapturedName, captured_names
-from chirp_migrate.analysis.dataflow.function_flow import FunctionUse, find_function_uses
+from chirp_migrate.analysis.dataflow.function_flow import FunctionUseKind, find_function_uses
 from chirp_migrate.analysis.dataflow.function_inspection import CODE, DETAILS, find_read_of_function_attribute
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
@@ -15,7 +15,7 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     has_bases_or_subclasses,
     may_access_attribute_outside_class,
     may_be_patched_elsewhere,
-    may_call_method_on_other_objects,
+    may_call_method_with_foreign_self,
     may_list_attributes,
     may_set_computed_attributes,
     new_name_may_clash,
@@ -50,7 +50,7 @@ from chirp_migrate.plans.plan import Edit, Import
 from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_name, parameters_by_name
+from chirp_migrate.syntax.queries import function_parameters, is_name
 from chirp_migrate.syntax.scopes import Variable
 
 #: The name of a function of the module, and the edits that define it.
@@ -85,10 +85,10 @@ class MovedFunction:
         import_lines: import statements for the names in ``imports``, for the new function; ``check`` sets this
             attribute.
         is_recursive: whether the function calls itself.
-        method: the method whose ``self`` the function uses, so that the function becomes a method, too. None if the
+        method: the method whose ``self`` the function uses, so that the function also becomes a method. None if the
             function uses no ``self``.
         captives: names of captured variables whose values a ``partial`` binds to the new function.
-        bound: parameters whose default values the ``partial`` binds as well; ``check`` sets this attribute.
+        bound: parameters whose default values the ``partial`` also binds; ``check`` sets this attribute.
         indent: indentation of the new definition.
     """
 
@@ -134,7 +134,7 @@ class MovedFunction:
 
     def _may_get_other_objects(self, method: cst.FunctionDef) -> bool:
         owner = self.module.enclosing_class(method)
-        return owner is None or may_call_method_on_other_objects(self.module, self.project, owner, method.name.value)
+        return owner is None or may_call_method_with_foreign_self(self.module, self.project, owner, method.name.value)
 
     def _may_add_method(self) -> bool:
         """Return whether no code inspects the methods of the enclosing class. Such code could notice a new method."""
@@ -226,9 +226,9 @@ class MovedFunction:
         if holds and (place := find_read_of_function_attribute(self.project, DETAILS)) is not None:
             raise NotMovable(f"the project reads function attributes that the replacement does not have ({place})")
         found_uses = find_function_uses(self.module, self.project, self.node)
-        if (place := found_uses.get(FunctionUse.LOST)) is not None:
+        if (place := found_uses.get(FunctionUseKind.LOST)) is not None:
             raise NotMovable(f"the project uses it in a way that cannot be traced ({place})")
-        if (place := found_uses.get(FunctionUse.ATTRIBUTE)) is not None:
+        if (place := found_uses.get(FunctionUseKind.ATTRIBUTE)) is not None:
             raise NotMovable(f"the project may set attributes on it ({place})")
         if (
             (by_partial or self.captives or self.bound)
@@ -243,12 +243,12 @@ class MovedFunction:
             raise NotMovable(
                 "it is an attribute of a class, where a function becomes a method; its replacement would not become one"
             )
-        if holds and (place := found_uses.get(FunctionUse.METHOD)) is not None:
+        if holds and (place := found_uses.get(FunctionUseKind.METHOD)) is not None:
             raise NotMovable(f"the project may turn it into a method, and its replacement cannot be a method ({place})")
-        if holds and (place := found_uses.get(FunctionUse.CLASS)) is not None:
+        if holds and (place := found_uses.get(FunctionUseKind.CLASS)) is not None:
             raise NotMovable(f"the project checks its class ({place})")
         is_new_object = (by_partial or self.captives or self.bound) and not replaced and self.method is None
-        if not is_new_object and (place := found_uses.get(FunctionUse.KEY)) is not None:
+        if not is_new_object and (place := found_uses.get(FunctionUseKind.KEY)) is not None:
             raise NotMovable(f"the project may use it as a key, or read its identity ({place})")
         if holds and may_be_deep_copied(self.module, self.project, self.node):
             raise NotMovable("a deep copy of an object that contains it would also copy the captured values")
@@ -379,7 +379,7 @@ class MovedFunction:
             owner = module.scopes.lookup("partial", node)
             is_hidden = owner is not None and not isinstance(owner.scope.node, cst.Module)
             if is_hidden or may_be_patched_elsewhere(module, self.project, "partial"):
-                raise NotMovable("the name `partial`, which the rewrite needs, means something else there")
+                raise NotMovable("the name `partial`, which the rewrite needs, refers to another object at that place")
         indent, style = module.indentation(place), self.project.code_style
         return call_text(module, style, partial, [function, *values], indent=indent, columns_taken=around), imports
 
@@ -388,7 +388,7 @@ class MovedFunction:
 
         The new parameters are positional-only and come first, so that no caller can pass other values.
         """
-        module, own = self.module, parameters_by_name(self.node)
+        module, own = self.module, function_parameters(self.node)
         first = [*(["self"] if self.method is not None else []), *self.captives]
         if self.captives and not self.node.params.posonly_params:
             first.append("/")

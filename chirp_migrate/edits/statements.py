@@ -111,9 +111,9 @@ def split_tuple_assignment(
 ) -> tuple[Edit, ...] | None:
     """Return the edit that applies ``edits``, and splits ``a, b = a.to(device), b.to(device)`` into two assignments.
 
-    The result is ``None`` if the edited line, with its comment, is not too long. It is also ``None`` if the comment is
-    for a tool, or if one assignment may change a value that the other assignment reads. The comment stays behind the
-    last assignment.
+    The result is ``None`` if the edited line, with its comment, is not too long. The result is also ``None`` if the
+    comment is for a tool, or if one assignment may change a value that the other assignment reads. The comment stays
+    behind the last assignment.
     """
     line = module.parents[statement]
     match statement:

@@ -60,7 +60,7 @@ def _method_statements(init: cst.FunctionDef) -> Sequence[cst.CSTNode]:
 
 
 def _stores_in_line(module: Module, line: cst.CSTNode) -> list[AttributeStore]:
-    """Return the assignments of attributes in a line; empty if the line contains any other statement."""
+    """Return the assignments of attributes in a line; an empty list if the line contains any other statement."""
     found: list[AttributeStore] = []
     for small in line.body if isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite) else ():
         match small:

@@ -23,7 +23,7 @@ class CheckReport:
     Attributes:
         plan: the plan of an ``apply``, from :func:`~chirp_migrate.engine.plan_tree.plan_tree`.
         settings: the settings of the plan.
-        strict: whether remarks, advice and suggestions count as work, too.
+        strict: whether the remaining work includes remarks, advice and suggestions.
     """
 
     plan: Plan
@@ -64,7 +64,7 @@ class CheckReport:
         return ExitCode.WORK_REMAINS if self.work or self.plan.skipped else ExitCode.OK
 
     def is_suppressed_by_settings(self, finding: Finding) -> bool:
-        """Return whether the setting ``per-file-ignores`` suppresses a finding (a comment may suppress it as well)."""
+        """Return whether the setting ``per-file-ignores`` suppresses a finding. A comment may also suppress it."""
         return finding.rule in self.settings.ignored_in(finding.path)
 
     def _with_status(self, statuses: Collection[FindingStatus]) -> tuple[Finding, ...]:

@@ -23,7 +23,7 @@ from chirp_migrate.console.text import pluralize
 from chirp_migrate.engine.discover import discover_files
 from chirp_migrate.engine.rewrite_file import FileResult, applicable_rules
 from chirp_migrate.engine.settings import Settings
-from chirp_migrate.engine.settings_loaders import loaders_in_config_file
+from chirp_migrate.engine.settings_loaders import find_loaders_in_config_file
 from chirp_migrate.engine.worker_pool import collect_garbage_rarely, migrate_files
 from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Plan, PlanOptions, SkippedFile
 from chirp_migrate.rules import Rule
@@ -135,7 +135,9 @@ def plan_tree(
             skipped.append(SkippedFile(result.path, problem))
     files = _hunks_joined_across_files(files)
     if overlay is None:
-        findings += (one for path, text in held_settings.items() for one in loaders_in_config_file(path, text, rules))
+        findings += (
+            one for path, text in held_settings.items() for one in find_loaders_in_config_file(path, text, rules)
+        )
     if any(hunk.imports for file in files for hunk in file.hunks) and project.import_style.problem:
         notes.append(f"{project.import_style.problem}: imports follow isort's defaults.")
     if overlay is None and any(hunk.imports for file in files for hunk in file.hunks):
@@ -163,7 +165,7 @@ def plan_tree(
 
 
 def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """Return the files, with ``together`` of each hunk reduced to the calls that another file's hunk names as well."""
+    """Return the files, with ``together`` of each hunk reduced to the calls that a hunk of another file also names."""
     named = Counter(one for file in files for one in frozenset[str]().union(*(hunk.together for hunk in file.hunks)))
     shared = frozenset(one for one, number in named.items() if number > 1)
     return [

@@ -53,8 +53,8 @@ class Settings:
         vendor: whether the runtime is copied into the project.
         all_loaders: also rewrite loaders whose rewrite gains nothing.
         excluded: globs of further files that are not rewritten, relative to the folder of the run.
-        prefix: the folder of the run relative to the folder of ``pyproject.toml``, with ``/`` at its end; ``""`` if the
-            two folders are the same. The patterns are relative to the folder of ``pyproject.toml``.
+        prefix: the folder of the run relative to the folder of ``pyproject.toml``, with ``/`` at its end; an empty
+            string if both folders are the same. The patterns are relative to the folder of ``pyproject.toml``.
     """
 
     include: tuple[re.Pattern[str], ...] = ()

@@ -15,7 +15,7 @@ _MESSAGE = (
 )
 
 
-def loaders_in_config_file(path: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
+def find_loaders_in_config_file(path: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
     """Yield a finding, of the rule that counts loaders, for each loader that a configuration file names.
 
     Args:

@@ -200,7 +200,7 @@ class FilePlan:
 
     Attributes:
         path: posix path relative to the root of the plan.
-        before: the bytes that the file had when the plan was made; ``None`` if the plan creates the file.
+        before: the bytes of the file when the plan was made; ``None`` if the plan creates the file.
         after: the new bytes.
         note: why the file is written.
         hunks: for a rewritten file, the changes that can be accepted or refused.

@@ -26,8 +26,8 @@ class FindingDetails:
 
     Attributes:
         finding: the finding.
-        reason: why the rule exists, one paragraph; empty for a rule that this version does not have.
-        source: line of code at the finding, without its newline; empty if it is not known.
+        reason: why the rule exists, one paragraph; an empty string for a rule that this version does not have.
+        source: line of code at the finding, without its newline; an empty string if it is not known.
     """
 
     finding: Finding
@@ -92,7 +92,7 @@ class RunDetails:
 
     Attributes:
         number: number of the run; None for a plan.
-        created: time at the start of the run, ISO 8601 in UTC; empty for a plan.
+        created: time at the start of the run, ISO 8601 in UTC; an empty string for a plan.
         tool: name and version of the program that made the run or plan, such as ``chirp-migrate 0.1.0``.
         files: rewritten files, then added files, each sorted by path.
         reported: findings that were not rewritten: status ``opt-in``, ``refused``, ``report`` or ``suppressed``.

@@ -48,8 +48,9 @@ class _DiffLine:
 
     Attributes:
         sign: ``-`` for a removed line, ``+`` for an added line, a blank for an unchanged line.
-        before, after: number of the line before and after the change, from 1; None if the line does not exist there.
-        owners: numbers of the hunks that changed the line; empty for an unchanged line.
+        before, after: number of the line before and after the change, from 1; None if the line does not exist in this
+            version.
+        owners: numbers of the hunks that changed the line; an empty set for an unchanged line.
     """
 
     sign: str
@@ -314,9 +315,9 @@ def _lines(before: str, after: str, runs: Sequence[_ChangedRange]) -> Iterator[_
 def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | None], dict[int, list[int]]]:
     """Find each line of ``middle`` in ``new``.
 
-    Returns:
-        First, for each line of ``middle``, its line number in ``new``, or None. Second, position in ``middle`` →
-        numbers of the lines that ``new`` inserts after this position.
+    Returns: Two values. The first value is a list: for each line of ``middle``, its line number in ``new``, or None.
+        The second value is a dictionary: position in ``middle`` → numbers of the lines that ``new`` inserts at this
+        position.
     """
     match: list[int | None] = [None] * len(middle)
     inserted: dict[int, list[int]] = {}

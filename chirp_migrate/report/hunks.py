@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile, zip_longest
 
-__all__ = ["ChangeRow", "ChangeSection", "Pair", "differing_words", "group_rows", "side_by_side"]
+__all__ = ["ChangeRow", "ChangeSection", "Pair", "differing_words", "group_changed_rows", "side_by_side"]
 
 #: The differing words of two lines are highlighted if at least this share of the shorter line is equal.
 _ALIKE = 0.3
@@ -53,7 +53,7 @@ class ChangeSection:
 Pair = tuple[ChangeRow | None, ChangeRow | None]
 
 
-def group_rows(rows: Iterable[ChangeRow]) -> Iterator[tuple[bool, list[ChangeRow]]]:
+def group_changed_rows(rows: Iterable[ChangeRow]) -> Iterator[tuple[bool, list[ChangeRow]]]:
     """Group neighbouring lines: yield whether the lines of a group are changed, and the lines.
 
     A removed line after an added line begins a new group.
@@ -70,7 +70,7 @@ def group_rows(rows: Iterable[ChangeRow]) -> Iterator[tuple[bool, list[ChangeRow
 
 def side_by_side(rows: Iterable[ChangeRow]) -> Iterator[Pair]:
     """Yield pairs of lines for two columns. A removed line is next to the added line that replaces it."""
-    for changed, run in group_rows(rows):
+    for changed, run in group_changed_rows(rows):
         if changed:
             yield from zip_longest(*([row for row in run if row.sign == sign] for sign in "-+"))
         else:

@@ -18,7 +18,7 @@ __all__ = ["files_changed_since", "hashes_of_written_files", "store_doctor_repor
 
 
 def hashes_of_written_files(root: Path) -> dict[str, str | None]:
-    """Return path → present SHA-256 of every file that ``apply`` wrote; None for a file that cannot be read.
+    """Return a dictionary: path of a file that ``apply`` wrote → its present SHA-256; None for an unreadable file.
 
     Raises:
         JournalDamaged: a journal cannot be read or trusted.

@@ -42,8 +42,8 @@ class EntryTimes:
 
     Attributes:
         label: label of the entry point; ``all`` for all together.
-        seconds: version (``before``, ``after``, or ``cached`` for zero-cost loading) → seconds in each round. Versions
-            that were not timed are missing.
+        seconds: dictionary, version (``before``, ``after``, or ``cached`` for zero-cost loading) → seconds in each
+            round. Versions that were not timed are missing.
         ratio: time after / time before the migration.
         zero_cost_ratio: time with zero-cost loading / time before the migration; None if it was not measured.
         verdict: verdict on the entry point; for all together, verdict of the verification; may be empty.
@@ -111,7 +111,7 @@ def detectable_change(report: VerifyReport, label: str) -> float | None:
 
 
 def batch_waits_ms(report: VerifyReport) -> dict[str, list[float]]:
-    """Return version → sorted waits for training batches in milliseconds, without the first batch of each pass."""
+    """Return a dictionary: version → sorted waits for training batches in ms, without the first batch of each pass."""
     found = {}
     for side, raw in report.measures.raw.items():
         walks = (walk for entry in raw.entries.values() for walk in entry.walks if walk.role == "train")

@@ -27,7 +27,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 
-#: Reason for which a file is written → its text.
+#: Dictionary: reason for which a file is written → its text.
 NOTES = {
     "rewrite": "rewritten",
     "ignore": "comments that suppress findings",
@@ -35,9 +35,9 @@ NOTES = {
     "dependency": "dependency",
     "vendor": "vendored",
 }
-#: Kind of a change that is no hunk → its heading.
+#: Dictionary: kind of a change that is no hunk → its heading.
 HUNK_KINDS = {
-    "follows": "Imports, and code that the changes above leave unused",
+    "follows": "Changed imports, and removed code that the changes above make unused",
     "file": "The file as a whole",
     "unknown": "All changes of this file",
 }
@@ -46,7 +46,7 @@ SAFETIES = {
     Safety.BEHAVIOUR: "what training learns differs; a suggestion, which --unsafe applies",
     Safety.ADVICE: "reported, never rewritten",
 }
-#: Status of a finding on a loader → its text.
+#: Dictionary: status of a finding on a loader → its text.
 _FATES = {
     FindingStatus.REWRITE: "migrated",
     FindingStatus.FINE: "already migrated",
@@ -106,7 +106,7 @@ def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, listed: str
 
 
 def group_unchanged_findings(items: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[tuple[str, list[_T]]]:
-    """Return title → findings for the findings that were not rewritten, most important title first."""
+    """Return a dictionary: title → findings for the findings that were not rewritten, most important title first."""
     rules = {rule.code: rule for rule in all_rules()}
 
     def title(finding: Finding) -> str:

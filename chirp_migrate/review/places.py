@@ -55,8 +55,8 @@ class FileWithFindings:
     Attributes:
         data: the bytes of the file.
         encoding: IANA's name of the encoding; ``None`` if IANA has no name for the encoding.
-        cells: number of a notebook cell → lines of the JSON file that contain the code of the cell.
-        lines: number of a notebook cell, or None for a Python file → lines of code.
+        cells: dictionary, number of a notebook cell → lines of the JSON file that contain the code of the cell.
+        lines: dictionary, number of a notebook cell, or None for a Python file → lines of code.
     """
 
     data: bytes

@@ -32,7 +32,8 @@ class RuleMatch:
     Attributes:
         offset: the place of the problem in the source text, in characters from the start.
         message: what is wrong and what the rewrite does, or why the code is not rewritten and what the user can do.
-        edits: replacements in the source text; empty if the rule reports the problem but does not rewrite the code.
+        edits: replacements in the source text; an empty tuple if the rule reports the problem but does not rewrite the
+            code.
         imports: the imports that the edits need.
         fine: True if nothing is wrong at the place. Reports then only count the place (see ``Rule.counts_sites``).
         why: short machine-readable reason, such as ``used-as-value``; reports count the findings with each reason.
@@ -94,8 +95,8 @@ class Rule(ABC):
         counts_sites: True if each finding of the rule is one loader; the ledger of a run counts these findings.
         finds_bugs: True if the code that the rule finds makes results wrong or runs fail. Reports list such findings
             first, as warnings where the report format has levels, and all other findings as notes.
-        stops_workers: True if workers can start only by ``fork`` as long as the code that the rule finds is not
-            rewritten. Such findings are printed without ``--verbose``, and `check` does not report such code as clean.
+        stops_workers: True if workers can start only by ``fork`` until the code that the rule finds is rewritten. Such
+            findings are printed without ``--verbose``, and `check` does not report such code as clean.
         verbose_only: True if advice and suggestions of the rule are printed only with ``--verbose`` and in reports.
     """
 

@@ -55,8 +55,8 @@ class WorkerSafeAugmenter(Rule):
     - `gate`: `forward` takes one sample, compares one `random.random()` with `self.p` in one `if` (the gate), and
       returns the sample unchanged if the gate is closed. Before the gate, the code only reads sizes and tests whether
       there are two axes.
-    - `clone`: the class writes its masks into one `x.clone()` and returns that tensor. It changes the tensor in no
-      other way.
+    - `clone`: the class writes its masks into one `x.clone()` and returns that tensor. The code changes the tensor in
+      no other way.
     - `two-axes`: the class masks samples with two axes and samples with three axes. The code may insert an axis in
       front of a sample with two axes if it removes this axis again. The sizes are those of the last two axes (for an
       image with two axes also `shape[:2]`).
@@ -75,8 +75,8 @@ class WorkerSafeAugmenter(Rule):
     - `usual-names`: `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual modules and
       functions in all calls of the class.
 
-    By default the rule only decorates a class if a loader may apply it to batches. This means that the project builds a
-    loader outside tests, and at least one loader that can contain the class gains something from its migration.
+    By default the rule only decorates a class if a loader may apply it to batches. For this, the project must build a
+    loader outside tests, and the migration of at least one loader that can contain the class must have a gain.
     """
 
     code = "CHP003"

@@ -29,8 +29,8 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
+    function_parameters,
     is_name,
-    parameters_by_name,
     runtime_import,
 )
 
@@ -51,8 +51,9 @@ class DatasetWrapper(Rule):
     - `known-members`: the members are ``__getitem__``, ``__len__`` and optionally an ``__init__`` that does nothing.
       All of them are lambdas without defaults.
     - `length-of-dataset`: ``__len__`` returns ``len(dataset)`` for the dataset that ``__getitem__`` reads.
-    - `known-samples`: each sample is the value of ``dataset[index]``, with one or more transforms applied to x, each
-      once. A flag called ``training``, ``train`` or ``is_training`` may switch all transforms on or off.
+    - `known-samples`: each sample is ``dataset[index]``, a pair (x, y). The code applies one or more transforms to x,
+      and applies no transform twice. A flag called ``training``, ``train`` or ``is_training`` may switch all transforms
+      on or off.
     - `plain-switches`: the code applies a transform if the transform is not None. Or the code always applies the
       transform, and the transform is not a parameter with the default None. The code does not compare the flag with
       None.
@@ -68,9 +69,10 @@ class DatasetWrapper(Rule):
       than `self`.
     - `not-copied`: no file of the project copies objects deeply, or defines estimators of scikit-learn, which are
       cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`, except of
-      `state_dict()` and `parameters()`. If a file contains such code, the project may only pass the dataset, and the
-      loader that contains it, to a loader call, iterate over them and measure them with `len`. It may also pass them to
-      a function of the project that uses them only in these ways, but it does not return them.
+      `state_dict()` and `parameters()`. If a file contains such code, the uses of the dataset and of its loader are
+      limited. The project may only pass them to a loader call, iterate over them and measure them with `len`. It may
+      also pass them to a function of the project that uses them only in these ways, but the project does not return
+      them.
 
     The class of the new object has another name, and the object has the attributes `dataset`, `training` and
     `transforms`. Its samples are tuples. If a sample is not a pair, reading it raises a ValueError, because it cannot
@@ -172,5 +174,5 @@ def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -
 
 
 def _is_none_by_default(capture: CapturedName) -> bool:
-    parameter = parameters_by_name(capture.scope.node).get(capture.name)
+    parameter = function_parameters(capture.scope.node).get(capture.name)
     return parameter is not None and parameter.default is not None and is_name(parameter.default, "None")

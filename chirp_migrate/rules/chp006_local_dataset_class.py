@@ -31,8 +31,8 @@ from chirp_migrate.rules.api import (
     RuleMatch,
     Safety,
     dataset_names,
+    function_parameters,
     inherits_from,
-    parameters_by_name,
 )
 from chirp_migrate.rules.unpicklable import (
     creates_unpicklable,
@@ -55,10 +55,11 @@ class LocalDatasetClass(Rule):
     - `no-decorator`: the class has no decorators and no class keywords.
     - `plain-bases`: the bases of the class are names that are known at module level. They are classes of PyTorch or
       torchvision, or classes of the project that inherit from such classes. A base from the project has no metaclass,
-      no ``__init_subclass__``, no methods that create, copy or inspect objects and their attributes (also by
-      ``__dict__``, ``vars``, ``dir``), and no decorators that may store state. None of its attributes is an object of a
-      class of the project, because such an object may see the class on which it is read. Its methods only call the
-      class of an object, or read attributes of this class.
+      no ``__init_subclass__`` and no decorators that may store state. None of its methods creates, copies or inspects
+      objects and their attributes, as ``__dict__``, ``vars`` and ``dir`` do. No attribute of this base is an object of
+      a class of the project, because such an object may be a descriptor. A descriptor receives the class from which
+      code reads the attribute. The methods of the base only call the class of an object, or read attributes of this
+      class.
     - `plain-body`: the body of the class contains methods and constants. All decorators in it are decorators of Python
       and PyTorch that store nothing. Decorators, bases, defaults and annotations have the same values at module level:
       no other code assigns the names of the module that they use, nor an attribute of such a name.
@@ -69,29 +70,30 @@ class LocalDatasetClass(Rule):
       use the name of the class only for ``super`` and to read attributes. No file of the project sets an attribute on
       the class of an object, reads its ``__qualname__``, has ``__subclasses__`` or ``__func__``, lists the classes of a
       module with ``getmembers``, or passes `type` on. If the class captures values, no file uses the class of an object
-      as a value: as a key, an argument, in a comparison with the class of another object, or to create another object.
-      Also, its methods and bases do not create objects with ``type(self)`` or ``cls``.
+      as a key or an argument, compares it with the class of another object, or creates an object with it. Also, its
+      methods and bases do not create objects with ``type(self)`` or ``cls``.
     - `captured-in-methods`: only the bodies of methods read the captured names. The first parameter of such a method is
       ``self``, or the method is ``__init__``.
-    - `bound-once`: each captured name gets its value on every path to the class. It is not deleted, not rebound by an
-      inner function and not the name of an exception. An assignment in a `with` block counts only if its context
-      managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
+    - `bound-once`: each captured name gets its value on every path to the class. No code deletes the name, no inner
+      function binds the name again, and the name is not the name of an exception. An assignment in a `with` block
+      counts only if the context managers are known not to swallow exceptions. An assignment with `:=` counts only if
+      every path evaluates it.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the class and its
-      objects. Such an object, and the loader that holds it, may be passed to a loader call, iterated over, measured
-      with `len`, stored in a variable for the following statements of the same block, returned, or passed to a function
-      of the project with only such uses. The variable of a comprehension is bound again by each iteration. The methods
-      do not pass on the object, one of its methods, or a generator or function that reads the name. No base is a class
-      of the project.
+      objects. The code may pass such an object, and the loader that contains it, to a loader call, iterate over them,
+      measure them with `len` and return them. The code may also store them in a variable for the following statements
+      of the same block, or pass them to a function of the project that uses them only in these ways. Each iteration of
+      a comprehension binds its variable again. The methods do not pass on the object, one of its methods, or a
+      generator or function that reads the name. No base is a class of the project.
     - `plain-values`: a captured value is no local function, class or lambda, and its name does not begin with two
       underscores. If the value is imported, one import statement binds its name, and the name always has the same value
       (see `one-import` of CHP012).
     - `plain-constructor`: if the class captures names, its ``__init__`` has no ``**`` parameter, has its body on lines
       of its own, and assigns none of these names. If it has no ``__init__``, its bases provably have no constructor
       either. No method creates, copies or inspects objects and their attributes.
-    - `not-copied`: if its objects store captured values, no file of the project copies objects deeply (`deepcopy`,
-      `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines
-      estimators of scikit-learn, which are cloned. If a file does, the class and its objects have only the uses that
-      `used-before-rebound` permits, and are not returned.
+    - `not-copied`: if the objects of the class store captured values, no file of the project copies objects deeply, or
+      defines estimators of scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`, `astuple`,
+      `AveragedModel` and `pickle.dumps`, except of `state_dict()` and `parameters()`. If a file contains such code, the
+      class and its objects have only the uses that `used-before-rebound` permits, and no code returns them.
     - `attributes-not-listed`: if the class captures names, the module contains no ``vars``, ``dir``, ``globals``,
       ``getmembers`` or ``__dict__``, and no file lists the attributes of an object other than `self`, a class or parsed
       arguments. These would show the attributes that its objects get for the captured values.
@@ -103,9 +105,9 @@ class LocalDatasetClass(Rule):
     If the name is taken at module level, or pytest would collect a class with this name, the class gets another name.
     Objects of a class that captures values get attributes for these values.
 
-    By default the rule moves a class only if a loader that holds an object of it may have workers, or can read whole
-    batches after the move. If no such loader is known, the file, or a file that it imports, must contain a loader with
-    workers, or must set a number of workers. For code outside of tests, loaders in tests do not count.
+    By default the rule moves a class only if a loader contains an object of the class, and may have workers or can read
+    whole batches after the move. If no such loader is known, the file, or a file that it imports, must contain a loader
+    with workers, or must set a number of workers. For code outside of tests, loaders in tests do not count.
     """
 
     code = "CHP006"
@@ -120,7 +122,7 @@ class LocalDatasetClass(Rule):
     beside = (re.compile(r"class\b(?<=[ \t\f]class)"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of the project's dataset classes, and words of code that creates classes for workers."""
+        """Return the names of dataset classes, and a word for each file that may pass local classes to workers."""
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -217,7 +219,7 @@ def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iter
 
 
 def _store_arguments(local: LocalClass) -> Iterator[Edit]:
-    """Yield edits that store the captured values on ``self`` in the constructor, and read them from there."""
+    """Yield edits that store the captured values on ``self`` in the constructor, and read the values from ``self``."""
     module, init, names = local.module, local.init, [value.name for value in local.values]
     for one in local.values:
         for read in one.reads:
@@ -251,7 +253,7 @@ def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequen
             end = move.span_with_parentheses(module, piece.default or annotation or piece.name)[1]
     takes_more = own.kwonly_params or isinstance(own.star_arg, cst.Param)
     words = ", ".join(names if takes_more else ["*", *names])
-    return Edit(end, end, f", {words}" if parameters_by_name(function) else words)
+    return Edit(end, end, f", {words}" if function_parameters(function) else words)
 
 
 def _repeat_imports(local: LocalClass) -> Iterator[Edit]:

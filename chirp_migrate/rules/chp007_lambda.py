@@ -34,8 +34,8 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
+    function_parameters,
     is_name,
-    parameters_by_name,
     runtime_import,
 )
 from chirp_migrate.rules.unpicklable import (
@@ -65,13 +65,14 @@ class PicklableFunction(Rule):
       move first.
     - `bound-once`: each captured name gets its value on every path to the lambda. No code deletes the name, no inner
       function binds it again, and it is not the name of an exception. An assignment in a `with` block counts only if
-      its context managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
+      the context managers are known not to swallow exceptions. An assignment with `:=` counts only if every path
+      evaluates it.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the lambda. The code
       may pass the lambda, and the loader that holds it, to a loader call, iterate over them, measure them with `len`
-      and return them. It may also store them in a variable for the following statements of the same block, or pass them
-      to a function of the project that uses them only in these ways. Each iteration of a comprehension binds its
-      variable again. If the lambda creates a generator or function that reads the name, the surrounding call consumes
-      this generator or function.
+      and return them. The code may also store them in a variable for the following statements of the same block, or
+      pass them to a function of the project that uses them only in these ways. Each iteration of a comprehension binds
+      its variable again. If the lambda creates a generator or function that reads the name, the surrounding call
+      consumes this generator or function.
     - `one-import`: if a captured name is imported, exactly one import statement binds it, and every path to the lambda
       runs it. In the imported module, one statement at the top level assigns the name. No file replaces the name in
       that module, or replaces a module in `sys.modules`.
@@ -81,16 +82,16 @@ class PicklableFunction(Rule):
       as a key or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
       `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`, or checks
       for `MethodType`. If values are bound, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
-      `.__globals__` or `.__module__` (except of a class), checks whether an object is a `partial`, or reads the class
-      of the lambda (except for an error).
+      `.__globals__` or `.__module__`, except of a class. Then no file checks whether an object is a `partial` either,
+      or reads the class of the lambda (except for an error).
     - `not-copied`: if values are bound, no file of the project copies objects deeply, or defines estimators of
       scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and
       `pickle.dumps`, except of `state_dict()` and `parameters()`. If a file contains such code, the lambda has only the
       uses that `used-before-rebound` permits, and is not returned.
     - `partial-available`: if values are bound, `partial` is `functools.partial` there.
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. Such a parameter may
-      also be positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file
-      reads these attributes, and the function has another parameter.
+      also be positional if three conditions hold. The function is only passed to loader calls as `collate_fn` or
+      `worker_init_fn`, no file reads these attributes, and the function has a second parameter.
     - `not-a-method`: if values are bound, the lambda is not in the body of a class, and not bound to an object. No code
       assigns it to an attribute of a class, or of an object that may be a class, because a method gets an object as its
       first argument.
@@ -244,7 +245,7 @@ def _find_called_function(
     result is None if other code may replace the function, or if a call may pass an argument of the lambda by keyword.
     """
     call, own = node.body, [one.name.value for one in node.params.params]
-    is_plain = own == list(parameters_by_name(node)) and all(one.default is None for one in node.params.params)
+    is_plain = own == list(function_parameters(node)) and all(one.default is None for one in node.params.params)
     if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name) or not own or not is_plain:
         return None
     names = project.resolved_names(module, call.func)

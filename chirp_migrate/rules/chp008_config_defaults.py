@@ -29,8 +29,8 @@ class ConfigDefaults(Rule):
       capitals).
     - `training-keys`: at least three of its keys are settings of a training, such as `batch_size`.
     - `plain-keys`: the dictionary contains no `**`.
-    - `read-with-default`: the project uses the added key only as the key of a dictionary, and in `.get(key, value)`
-      with the same value.
+    - `read-with-default`: the project uses the added key only as the key of a dictionary, or in `.get(key, value)` with
+      the value that the rule adds.
     - `only-looked-up`: code uses an object called `…config` only to look up keys, to test it, to copy or merge it, and
       to pass it on under such a name. If a function gets such an object, the function belongs to the project, has a
       parameter called `…config`, and has no decorator that may print arguments. No code prints, saves, compares or
@@ -39,8 +39,8 @@ class ConfigDefaults(Rule):
       object with this attribute does not contain command-line arguments. If a module stores a configuration, no code
       lists the names of a module. No class declares a configuration as a field.
 
-    The rule adds the following keys if they are missing: `optimize_dataloaders`, `benchmark_performance`, and each
-    augmentation flag that is a parameter of the enclosing function or that the project reads with `config.get`.
+    The rule adds the missing keys among `optimize_dataloaders`, `benchmark_performance` and the augmentation flags. The
+    rule adds a flag only if it is a parameter of the enclosing function, or if the project reads it with `config.get`.
     """
 
     code = "CHP008"

@@ -17,7 +17,8 @@ _WRAPPER = "create_augmented_dataset_wrapper"
 class WireAugmentation(Rule):
     """Rewrites a call of `create_training_loader` only if all these conditions hold:
 
-    - `runtime-factory`: the called function is the method of the runtime's `OptimalDataLoaderFactory`.
+    - `runtime-factory`: the called function is the method `create_training_loader` of the runtime's class
+      `OptimalDataLoaderFactory`.
     - `wrapper-unused`: the module imports `create_augmented_dataset_wrapper` at its top level and does not mention it
       again.
     - `wrapper-visible`: the name `create_augmented_dataset_wrapper` refers to no other object, neither at the call nor

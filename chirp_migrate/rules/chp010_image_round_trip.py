@@ -28,7 +28,7 @@ class ImageRoundTrip(Rule):
     - `base-read`: `__init__` stores a dataset in an attribute that `__getitem__` reads as `self.attribute[`.
     - `known-masks`: `__init__` stores an object in an attribute that `__getitem__` calls as `self.attribute(`. A call
       of a class of the project creates this object, optionally followed by `if name else None`. The `__init__` of this
-      class has only parameters that `SpecAugment` has, too.
+      class has only parameters that `SpecAugment` also has.
     - `one-at-a-time`: each statement that stores the dataset, the training flag or the augmentation stores only one
       attribute.
     - `not-reassigned`: if the attribute of the dataset or flag is not called `dataset`, `base_dataset` or `training`,

@@ -9,7 +9,7 @@ from itertools import chain, count
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
-from chirp_migrate.analysis.datasets.dataset_names import cached_dataset_test
+from chirp_migrate.analysis.datasets.dataset_names import make_cached_dataset_test
 from chirp_migrate.analysis.datasets.label_loops import Comprehension, read_label_comprehension, read_label_loop
 from chirp_migrate.analysis.datasets.label_scan import ScannedSamples
 from chirp_migrate.analysis.datasets.label_scan_outline import may_scan_labels, may_show_dataset_type
@@ -100,7 +100,7 @@ class LabelScan(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Rewrite comprehensions and loops that use only the labels of samples."""
-        is_dataset = module.once(cached_dataset_test, project)
+        is_dataset = module.once(make_cached_dataset_test, project)
         for node in module.find(cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.For):
             if isinstance(node, cst.For):
                 scan = read_label_loop(module, project, is_dataset, node)

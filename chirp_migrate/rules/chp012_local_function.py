@@ -61,13 +61,14 @@ class LocalFunction(Rule):
       move first.
     - `bound-once`: each captured name gets its value on every path to the function. No code deletes the name, no inner
       function binds it again, and it is not the name of an exception. An assignment in a `with` block counts only if
-      its context managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
+      the context managers are known not to swallow exceptions. An assignment with `:=` counts only if every path
+      evaluates it.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The code
       may pass the function, and the loader that holds it, to a loader call, iterate over them, measure them with `len`
-      and return them. It may also store them in a variable for the following statements of the same block, or pass them
-      to a function of the project that uses them only in these ways. Each iteration of a comprehension binds its
-      variable again. If the function creates a generator or another function that reads the name, the surrounding call
-      consumes it.
+      and return them. The code may also store them in a variable for the following statements of the same block, or
+      pass them to a function of the project that uses them only in these ways. Each iteration of a comprehension binds
+      its variable again. If the function creates a generator or another function that reads the name, the surrounding
+      call consumes it.
     - `one-import`: if a captured name is imported, exactly one import statement binds it, and every path to the
       function runs it. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
@@ -77,8 +78,8 @@ class LocalFunction(Rule):
       uses it as a key or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`,
       `__code__`, `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`,
       or checks for `MethodType`. If values are bound, no file contains `.__doc__`, `.__annotations__`,
-      `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a class), checks whether an object is a `partial`,
-      reads the class of the function (except for an error), or makes a method of it.
+      `.__kwdefaults__`, `.__globals__` or `.__module__`, except of a class. Then no file checks whether an object is a
+      `partial` either, reads the class of the function (except for an error), or turns the function into a method.
     - `not-copied`: if values are bound, no file of the project copies objects deeply, or defines estimators of
       scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and
       `pickle.dumps`, except of `state_dict()` and `parameters()`. If a file contains such code, the function has only
@@ -86,8 +87,8 @@ class LocalFunction(Rule):
     - `partial-available`: if values are bound, `partial` is `functools.partial` there, and the function does not call
       itself.
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. Such a parameter may
-      also be positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file
-      reads these attributes, and the function has another parameter.
+      also be positional if three conditions hold. The function is only passed to loader calls as `collate_fn` or
+      `worker_init_fn`, no file reads these attributes, and the function has a second parameter.
     - `class-not-inspected`: a function that uses `self` becomes a method. Then neither the class nor a base in the
       project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
       `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
@@ -117,7 +118,7 @@ class LocalFunction(Rule):
     beside = (re.compile(r"def\b(?<=[ \t\f]def)|async\s*\\"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of the project's dataset classes, and words of code that creates functions for workers."""
+        """Return the names of dataset classes, and a word for each file that may pass local functions to workers."""
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:

@@ -38,7 +38,7 @@ from chirp_migrate.rules.api import (
     Safety,
     call_argument,
     called_method_name,
-    find_in_scope,
+    find_nodes_in_scope,
     is_name,
     keyword_arguments,
 )
@@ -62,7 +62,7 @@ class NonBlockingTransfer(Rule):
     - `not-on-device`: the samples are not on a device already. At least one dataset of the loop is not created from
       tensors that code has moved to a device.
     - `unchanged-batch`: the copied object is the batch from the loader, or a part of the batch that the code reads by
-      position, key or attribute. It is not a computed value.
+      position, key or attribute. The copied object is not a computed value.
     - `to-accelerator`: the device is CUDA or XPU, or has the name of a device and is not provably the CPU or MPS.
     - `plain-arguments`: the call has no arguments but device, dtype, memory format and copy, and none from ``*`` or
       ``**``.
@@ -83,8 +83,8 @@ class NonBlockingTransfer(Rule):
     rule adds the argument everywhere. A review accepts or refuses the copies together with the call that builds their
     loader.
 
-    If a tuple assignment gets too long, the rule writes one assignment for each name, unless one of these assignments
-    reads a name that another assignment changes.
+    If a tuple assignment gets too long, the rule writes one assignment for each name. The rule does not split the
+    assignment if one new assignment would read a name that another new assignment changes.
     """
 
     code = "CHP013"
@@ -114,7 +114,7 @@ def _check_loop(
     batch = BatchExpressions(module, loop, [target for target, _ in loaders])
     collated = all(_collates_tensors(loader) for _, loader in loaders)
     statements: dict[cst.CSTNode, list[tuple[cst.Call, str | None]]] = {}
-    for call in sorted(find_in_scope(loop.body, cst.Call), key=lambda node: module.span(node)[0]):
+    for call in sorted(find_nodes_in_scope(loop.body, cst.Call), key=lambda node: module.span(node)[0]):
         match call.func:
             case cst.Attribute(value=moved, attr=cst.Name(value="to" | "cuda" as method)):
                 path = batch.value(moved)

@@ -54,9 +54,9 @@ class SetEpoch(Rule):
     - `body-on-own-lines`: if the new code must check the class of the sampler, the body of the loop is not on the line
       of the `for`.
 
-    The rule applies without `--unsafe` if a condition about distributed training, such as `if args.distributed` or `if
-    dist.is_initialized()`, decides whether the sampler is built or the loop runs. A program that trains in a single
-    process does not change then.
+    The rule applies without `--unsafe` if a condition about distributed training decides whether the sampler is built
+    or the loop runs. Such conditions are `if args.distributed` and `if dist.is_initialized()`. A program that trains in
+    a single process does not change then.
     """
 
     code = "CHP014"

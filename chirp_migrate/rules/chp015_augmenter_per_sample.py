@@ -27,8 +27,8 @@ from chirp_migrate.rules.api import (
     RuleMatch,
     Safety,
     bases_may_match,
-    find_in_scope,
     find_nodes,
+    find_nodes_in_scope,
     methods_of,
     methods_of_class,
 )
@@ -83,14 +83,16 @@ def _find_created_transforms(module: Module, project: Project, definition: cst.C
     methods = methods_of(definition)
     running = [name for name in methods if _ENTRY.fullmatch(name)]
     for name in running:  # the loop appends methods that the listed methods call on ``self``
-        for call in find_in_scope(methods[name], cst.Call):
+        for call in find_nodes_in_scope(methods[name], cst.Call):
             match call.func:
                 case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=called)):
                     if called in methods.keys() - {"__init__", *running}:
                         running.append(called)
     for method in (methods[name] for name in running):
         local = module.scopes.names_bound(method) - {"self"}
-        found = {call for call in find_in_scope(method.body, cst.Call) if _creates_transform(module, project, call)}
+        found = {
+            call for call in find_nodes_in_scope(method.body, cst.Call) if _creates_transform(module, project, call)
+        }
         for call in sorted(found, key=lambda one: module.span(one)[0]):
             around = takewhile(lambda one, method=method: one is not method, module.ancestors(call))  # type: ignore[misc]
             names = {name.value for name in find_nodes(call, cst.Name)}

@@ -52,7 +52,7 @@ class CopiedGenerator(Rule):
         "PyTorch (1.9 and later) seeds the global generators of random, torch and NumPy in each worker and epoch. "
         "It does not seed other generator objects: all workers get copies in the same state and draw the same "
         "numbers. The same happens if a worker_init_fn seeds the global generators with a constant. "
-        "`np.random.get_state()[1][0]` is a constant, too: PyTorch seeds NumPy with an array, and then this value "
+        "`np.random.get_state()[1][0]` is also a constant: PyTorch seeds NumPy with an array, and then this value "
         "is always 2147483648."
     )
     safety = Safety.ADVICE

@@ -55,7 +55,7 @@ class UnpicklableState(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of the project's dataset classes, and words of code that creates open files or similar."""
+        """Return the names of dataset classes, and a word for each file that may store objects such as open files."""
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:

@@ -27,7 +27,7 @@ from chirp_migrate.rules.api import (
     Safety,
     called_method_name,
     contains_node,
-    find_in_scope,
+    find_nodes_in_scope,
     is_read,
     quote_sources,
     resolves_to,
@@ -74,7 +74,7 @@ def _can_copy_after_loop(module: Module, loop: cst.For, copy: cst.CSTNode) -> bo
         return True
     match next_step_of_value(module, copy):
         case ValueAssignment((cst.Name(value=name),), cst.Assign() as statement):
-            names = (node for node in find_in_scope(loop.body, cst.Name) if node.value == name)
+            names = (node for node in find_nodes_in_scope(loop.body, cst.Name) if node.value == name)
             reads = [one for one in names if is_read(module, one) and not contains_node(module, statement, one)]
             return bool(reads) and all(_is_collected(module, read) for read in reads)
     around = innermost_statement(module, copy)

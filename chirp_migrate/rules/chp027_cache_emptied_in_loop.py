@@ -19,7 +19,7 @@ from chirp_migrate.rules.api import (
     RuleMatch,
     Safety,
     call_argument,
-    find_in_scope,
+    find_nodes_in_scope,
     is_integer,
     is_name,
     quote_sources,
@@ -69,7 +69,9 @@ class CacheEmptiedInLoop(Rule):
         for loop, loaders in loader_loops(module, project):
             if all(_yields_single_samples(loader) for _, loader in loaders):
                 continue
-            calls = [node for node in find_in_scope(loop.body, cst.Call) if runs_in_every_iteration(module, loop, node)]
+            calls = [
+                node for node in find_nodes_in_scope(loop.body, cst.Call) if runs_in_every_iteration(module, loop, node)
+            ]
             calls.sort(key=lambda one: module.span(one)[0])
             emptying = [call for call in calls if resolves_to(module, call, _EMPTIES, project)]
             collecting = [call for call in calls if project.resolved_names(module, call.func) & _COLLECTS]
@@ -91,7 +93,7 @@ class CacheEmptiedInLoop(Rule):
 
 def _reads_clock(module: Module, project: Project, loop: cst.For) -> bool:
     """Return whether the function around a loop reads a clock."""
-    calls = find_in_scope(module.enclosing_function(loop) or module.tree, cst.Call)
+    calls = find_nodes_in_scope(module.enclosing_function(loop) or module.tree, cst.Call)
     return any(_CLOCKS.fullmatch(name) for call in calls for name in project.resolved_names(module, call.func))
 
 

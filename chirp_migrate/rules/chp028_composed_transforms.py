@@ -35,8 +35,8 @@ class ComposedTransforms(Rule):
       default. `__call__` returns `self.attribute(x)`. Or it sets `x = each(x)` in one loop over `self.attribute` and
       returns `x`. The attribute is not a method of the class.
 
-    By default the rule only decorates a class if a loader may apply it to batches. This means that the project builds a
-    loader outside tests, and at least one loader that can contain the class gains something from its migration.
+    By default the rule only decorates a class if a loader may apply it to batches. For this, the project must build a
+    loader outside tests, and the migration of at least one loader that can contain the class must have a gain.
     """
 
     code = "CHP028"

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations
-from chirp_migrate.analysis.datasets.dataset_names import cached_dataset_test
+from chirp_migrate.analysis.datasets.dataset_names import make_cached_dataset_test
 from chirp_migrate.analysis.datasets.label_scan import (
     ScannedSamples,
     read_stacked_samples,
@@ -50,8 +50,8 @@ class StackedSamples(Rule):
     - `no-bindings`: the indices contain no `:=`, `await` or `yield`.
     - `pure-index`: an `index` other than `i` consists of names, items, attributes, arithmetic and functions that are
       known to have no side effects.
-    - `indices-available`: if `index` is not just `i`, all indices exist before the first sample is read. They are a
-      list, tuple or `range`, the result of a known function, or a local name for one of these.
+    - `indices-available`: if `index` is not just `i`, all indices exist before the first sample is read. The indices
+      are a list, tuple or `range`, the result of a known function, or a local name for such a value.
     - `same-dataset`: neither computing the indices nor reading a sample replaces the dataset. The dataset is a local
       variable. Or only known functions compute the indices, and the dataset is a name of the module, or an attribute.
       No function declares such a name ``global``, and no other file assigns it. Only ``self.NAME = …`` in an
@@ -88,7 +88,7 @@ class StackedSamples(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Rewrite calls of ``torch.stack`` that stack the samples of a dataset."""
-        stands_for_dataset = module.once(cached_dataset_test, project)
+        stands_for_dataset = module.once(make_cached_dataset_test, project)
         for call in module.find(cst.Call):
             scan = read_stacked_samples(module, stands_for_dataset, call)
             if scan is None or isinstance(module.enclosing_scope(call), cst.ClassDef):

@@ -209,7 +209,7 @@ def _line_of_read_names(masked: Sequence[tuple[int, int, str]], tag: str, newlin
 def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[str, int]]:
     """Return (name, cell index) for each name that a cell reads above the first statement that defines the name.
 
-    Reads in functions count as well.
+    Reads in functions also count.
 
     Args:
         cells: the code of each cell.

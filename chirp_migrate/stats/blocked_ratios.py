@@ -41,7 +41,7 @@ class _EntryLogarithms:
     """Logarithms of one entry point's ratios.
 
     Attributes:
-        logs: number of a round → logarithm of time after / time before.
+        logs: dictionary, number of a round → logarithm of time after / time before.
         before_s: median seconds before the migration.
     """
 
@@ -63,7 +63,8 @@ def ratios_of_rounds(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None
     """Return the ratios after / before, with the data for their intervals.
 
     Args:
-        rounds: for each round: label of an entry point → seconds before and after. Rounds may lack entry points.
+        rounds: for each round, a dictionary: label of an entry point → seconds before and after. An entry point may be
+            missing in some rounds.
 
     Returns:
         The ratio of the total times of all entry points, and the ratio of each entry point. If no entry point was timed

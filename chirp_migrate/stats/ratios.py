@@ -89,7 +89,7 @@ class Ratio(msgspec.Struct, frozen=True):
             low_error: probability, 0 to 1, that the true ratio is below the lower end of the interval.
             high_error: probability, 0 to 1, that the true ratio is above the upper end of the interval.
         """
-        assert self.mean_log is not None and self.error is not None, "a document of an early version lacks these values"
+        assert self.mean_log is not None and self.error is not None, "an early version wrote no `mean_log` and `error`"
         freedom = self.rounds - 1 if self.freedom is None else self.freedom
         down, up = (student_quantile(1 - share, freedom) * self.error for share in (low_error, high_error))
         low, high = (math.exp(min(_FAR, max(-_FAR, end))) for end in (self.mean_log - down, self.mean_log + up))

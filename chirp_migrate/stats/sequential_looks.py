@@ -7,9 +7,9 @@ rest.
 
 There are two ways to compute the error probability of a conclusion from the shares. The first way uses the joint
 distribution of all analyses (Lan & DeMets 1983; algorithm of Armitage, McPherson & Rowe 1969), so that early analyses
-cost the last analysis little power. The joint distribution is exact for normal means, and is usually applied to
-Student's quantiles as well (Jennison & Turnbull 2000, 4.4). The second way uses the share itself as the error
-probability, which is valid for any dependence between the analyses.
+cost the last analysis little power. The joint distribution is exact for normal means, and is usually also applied to
+Student's quantiles (Jennison & Turnbull 2000, 4.4). The second way uses the share itself as the error probability,
+which is valid for any dependence between the analyses.
 """
 
 from __future__ import annotations

@@ -338,7 +338,7 @@ def _sections(folder: Path, places: tuple[tuple[str, str], ...]) -> Iterator[Map
 
 
 def _readable_toml(path: Path) -> Mapping[str, Any]:
-    """Return the result of :func:`_toml`; empty for a file that cannot be read."""
+    """Return the result of :func:`_toml`; an empty dictionary for a file that cannot be read."""
     try:
         return _toml(path)
     except (OSError, ValueError):

@@ -202,7 +202,7 @@ def _default_options(root: Path) -> dict[str, Any]:
 
 
 def _ruff_options(root: Path) -> dict[str, Any]:
-    """Return ruff's settings for ``root`` under isort's names; empty without settings."""
+    """Return ruff's settings for ``root`` under isort's names; an empty dictionary without settings."""
     found = ruff_table(root)
     if found is None:
         return {}

@@ -359,7 +359,7 @@ class Project:
         return False
 
     def _star_sources(self, source: str, name: str) -> Iterator[str]:
-        """Yield ``source``, and the modules that may give it ``name`` by ``import *``, directly or through others."""
+        """Yield ``source``, and all modules from which ``source`` may get ``name`` by a chain of ``import *``."""
         pending, seen = [source], {source}
         while pending:
             yield (one := pending.pop())
@@ -653,10 +653,10 @@ class Project:
     def imported_elsewhere(self, module: Module, name: str) -> bool:
         """Return whether another file or notebook of the backend may import or read ``name`` from ``module``.
 
-        An ``import *`` counts as an import of every name that the text of the importing file contains. It also counts
-        if the importing file may read computed names, as with ``globals()``, or if other files import the name from the
-        importing file. The result may be True by mistake, because an attribute counts even if it belongs to another
-        module of the same name.
+        An ``import *`` counts as an import of every name that the text of the importing file contains. An ``import *``
+        also counts if the importing file may read computed names, as with ``globals()``, or if other files import the
+        name from the importing file. The result may be True by mistake, because an attribute counts even if it belongs
+        to another module of the same name.
         """
         return self._may_be_imported(module.path, name, {module.path}) or self._is_run_with(module.path, name)
 

@@ -27,7 +27,7 @@ def dotted_source(node: cst.CSTNode) -> str | None:
     return None
 
 
-def plain_source(module: Module, node: cst.CSTNode) -> str:
+def normalized_source(module: Module, node: cst.CSTNode) -> str:
     """Return the source of a statement or expression as ``ast.unparse`` writes it."""
     source = module.source(node).strip()
     return ast.unparse(ast.parse(f"({source})" if isinstance(node, cst.BaseExpression) else source))
@@ -118,13 +118,13 @@ def nodes_in_scope(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
             pending += code_children(current)
 
 
-def find_in_scope(scope: cst.CSTNode, *types: type[Node]) -> list[Node]:
+def find_nodes_in_scope(scope: cst.CSTNode, *types: type[Node]) -> list[Node]:
     """Return the nodes of :func:`nodes_in_scope` that have exactly these types."""
     return [node for node in nodes_in_scope(scope) if type(node) in types]  # type: ignore[misc]
 
 
-def parameters_by_name(scope: cst.CSTNode) -> dict[str, cst.Param]:
-    """Return the parameters of a function by name, of all kinds; empty for a module."""
+def function_parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:
+    """Return the parameters of a function by name, of all kinds; an empty dictionary for a module."""
     if not isinstance(scope, cst.FunctionDef | cst.Lambda):
         return {}
     found = [*scope.params.posonly_params, *scope.params.params, *scope.params.kwonly_params]

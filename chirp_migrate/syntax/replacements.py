@@ -35,8 +35,8 @@ def replaced_module_names(text: str, is_read: Callable[[str], bool] = lambda nam
 
     The function recognises ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``,
     ``patch.multiple(train, DataLoader=…)``, ``patch.dict(train.__dict__, {"DataLoader": …})``,
-    ``monkeypatch.setattr(train, "DataLoader", …)`` and similar calls. Every string that ends with a dotted path counts
-    as well, because a variable may pass the string to such a call. In a text that is not Python, such as a notebook,
+    ``monkeypatch.setattr(train, "DataLoader", …)`` and similar calls. Every string that ends with a dotted path also
+    counts, because a variable may pass the string to such a call. In a text that is not Python, such as a notebook,
     every string that is a name or a dotted path counts.
 
     The first part of a pair is "" if the module is unknown, as for an object that the file neither imports nor defines.
@@ -152,7 +152,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _modules(call: ast.Call, known: dict[str, set[str]]) -> set[str]:
-    """Return the last name of each module to which a call's first argument may refer; empty if unknown."""
+    """Return the last name of each module to which a call's first argument may refer; an empty set if unknown."""
     target = call.args[0] if call.args else next((one.value for one in call.keywords if one.arg == "target"), None)
     match target:
         case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):

@@ -40,7 +40,7 @@ class WordIndex:
     def paths_containing(self, *words: str) -> Iterator[str]:
         """Return the paths of the files that contain one of ``words``, in the order of ``texts``.
 
-        In files that have changed since the index was made, a part of a word counts as well.
+        In files that have changed since the index was made, a part of a word also counts.
         """
         numbers = {number for word in words for number in self._places.get(word, ())}
         if self._first:

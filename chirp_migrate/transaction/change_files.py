@@ -3,8 +3,8 @@
 :func:`perform_changes` changes all files, or raises an error midway. After an error, :func:`complete_changes` brings
 all files to one version, from any state. Both functions need only data in the journal, so another process can continue
 if this process is killed. New bytes are first written to a temporary file next to the old file. Then the temporary file
-replaces the old file. The bytes of a file show whether the file has been replaced. Files are added before the code that
-needs them, and removed after this code, so that the project can be imported at every moment.
+replaces the old file. The bytes of a file show whether the file has been replaced. New files are written before the
+code that needs these files, and removed after this code. So the project can be imported at every moment.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class CommitResult:
     Attributes:
         applied: files that were written, in the order of the plan.
         skipped: files that were skipped because this user may not write them.
-        run: number of the run, such as ``0001``; empty if no file had to be written.
+        run: number of the run, such as ``0001``; an empty string if no file had to be written.
         linked: paths of written files that had further hard links. The other hard links keep the old bytes, and are now
             separate files.
         found: one sentence on an interrupted run that was recovered first; None without an interrupted run.
@@ -167,7 +167,7 @@ def _can_create_file(root: Path, path: str) -> bool:
 def _why_not_writable(place: Path) -> str | None:
     """Return why this user should not write to ``place``; None if this user may write.
 
-    For the user root, a file with a read-only mode counts as not writable, too.
+    For the user root, a file with a read-only mode also counts as not writable.
     """
     if place.exists() and not (place.stat().st_mode & stat.S_IWUSR and os.access(place, os.W_OK)):
         return "it is read-only; make it writable and run apply again"

@@ -324,7 +324,7 @@ def remove_record(run: JournalRun) -> None:
 
 
 def remove_leftovers(root: Path) -> None:
-    """Remove incomplete records of interrupted runs. If no run is recorded, remove the journal's ``.gitignore``, too.
+    """Remove incomplete records of interrupted runs. If no run is recorded, also remove the journal's ``.gitignore``.
 
     Raises:
         OSError: a file or folder cannot be removed.

@@ -118,7 +118,7 @@ def rollback(
 
 
 def nothing_applied_error(root: Path) -> UsageProblem:
-    """Return the error that a rollback in ``root`` raises if no run is applied there."""
+    """Return the error that a rollback raises if no run is applied in ``root``."""
     return UsageProblem(f"nothing was applied in {root}: there is nothing to roll back.")
 
 

@@ -42,7 +42,7 @@ class TuneConfig:
     Attributes:
         file: path of the file as the user typed it, for messages.
         location: absolute path of the file.
-        data, training, system: sections of these names; empty if the file lacks the section.
+        data, training, system: sections of these names; an empty mapping if the file lacks the section.
         batch_size, num_workers, prefetch_factor: values of these keys; None if the file lacks the key.
     """
 

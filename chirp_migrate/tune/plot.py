@@ -134,7 +134,7 @@ def _draw_panel(axes: Any, loader: LoaderReport) -> None:
 
 
 def _group_by_line(ways: Sequence[CandidateSettings]) -> dict[str, list[CandidateSettings]]:
-    """Group configurations by the line or point of the plot that shows them: label → configurations.
+    """Return a dictionary: label of a line or point of the plot → the configurations that the line or point shows.
 
     Each prefetch factor has a line that begins at zero workers. Each number of threads has a point.
     """

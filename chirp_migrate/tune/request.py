@@ -46,7 +46,8 @@ class TuneTask:
         config: the configuration file of the training; None without such a file.
         discovery: the entry points of the training whose loaders are measured; None without a training.
         sizes: numbers of samples and epochs of the training.
-        lost: label of an entry point that crashed or hung in an earlier process, and does not run again → description.
+        lost: dictionary, label of an entry point that crashed or hung in an earlier process, and does not run again →
+            description.
         profile: file to which the picks are saved; empty to save none.
         ends_at: end of the time budget on the clock of ``time.time``; None means ``grid.seconds`` after the start.
         uses_runtime: whether the code in ``tree`` uses ``chirpid_patch``, so that a dataset without a loader is

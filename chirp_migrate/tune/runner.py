@@ -24,12 +24,12 @@ from chirp_migrate.training.watch.samples import augmented_positions, unaugmente
 from chirp_migrate.training.workload.calls import data_for_entry_points, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.entry_points import TrainingSource
 from chirp_migrate.training.workload.hook import training_call_names
+from chirp_migrate.tune.measured_dataset import MeasuredDataset
 from chirp_migrate.tune.plateau import pick_smallest_best
 from chirp_migrate.tune.recommend import add_recommendations
 from chirp_migrate.tune.request import TuneTask
 from chirp_migrate.tune.saving import save_pick
-from chirp_migrate.tune.sources import subject_from_config, subject_from_reference
-from chirp_migrate.tune.subject import TuneSubject
+from chirp_migrate.tune.sources import build_dataset_from_config, build_dataset_from_reference
 from chirp_migrate.tune.sweep import SettingsSweep, measure_settings, setting_combinations
 from chirp_migrate.tune.tune_report import (
     CandidateMeasurement,
@@ -85,7 +85,7 @@ def run(
         progress(ProgressStep("measuring", most_s=left_s))
         try:
             with wrap_user_code_errors(f"reading a batch of {subject.report.name}"):
-                report = _measure_subject(subject, request, left_s / (len(subjects) - number), progress)
+                report = _measure_dataset(subject, request, left_s / (len(subjects) - number), progress)
         except UserCodeError as raised:
             if not loaders and number == len(subjects) - 1:
                 raise
@@ -108,13 +108,15 @@ def run(
 
 def _find_subjects(
     request: TuneTask, show: Progress, begin: Callable[[str, int], None], seconds: float
-) -> tuple[list[TuneSubject], TrainingRun | None, list[str]]:
+) -> tuple[list[MeasuredDataset], TrainingRun | None, list[str]]:
     """Return the datasets to measure, the data of the training (None without a training), and notes for the report."""
     if request.dataset:
-        subject = subject_from_reference(request.dataset, request.unaugmented, request.config, request.uses_runtime)
+        subject = build_dataset_from_reference(
+            request.dataset, request.unaugmented, request.config, request.uses_runtime
+        )
         return [subject], None, []
     if request.config is not None:
-        return [subject_from_config(Path(request.tree), request.config, request.uses_runtime)], None, []
+        return [build_dataset_from_config(Path(request.tree), request.config, request.uses_runtime)], None, []
     assert request.discovery is not None, "one of the three is given"
     entries = request.discovery.entry_points
     with wrap_user_code_errors("the training"):
@@ -136,7 +138,7 @@ def _find_subjects(
     return subjects, training, lost + notes
 
 
-def _measure_subject(subject: TuneSubject, request: TuneTask, seconds: float, show: Progress) -> LoaderReport:
+def _measure_dataset(subject: MeasuredDataset, request: TuneTask, seconds: float, show: Progress) -> LoaderReport:
     wanted = request.grid
     report, batch_size = subject.report, subject.report.batch_size
     if wanted.migrated is not None:
@@ -165,7 +167,7 @@ def _measure_subject(subject: TuneSubject, request: TuneTask, seconds: float, sh
     return report
 
 
-def _measure_augmentation(subject: TuneSubject, seconds: float) -> tuple[list[float], list[float], str | None]:
+def _measure_augmentation(subject: MeasuredDataset, seconds: float) -> tuple[list[float], list[float], str | None]:
     """Return the seconds per batch with and without augmentation for each round, and None.
 
     If augmentation cannot be measured, the result is two empty lists and the reason. The function measures five rounds;
@@ -183,7 +185,7 @@ def _measure_augmentation(subject: TuneSubject, seconds: float) -> tuple[list[fl
         return [], [], why
     way = CandidateSettings(0, batch_size=subject.report.batch_size)
 
-    def batch_s(side: TuneSubject) -> float:
+    def batch_s(side: MeasuredDataset) -> float:
         _, rate = measure_settings(side, way, _AUGMENTATION_SLICE_S)
         return rate.seconds / rate.batches
 
@@ -194,7 +196,7 @@ def _measure_augmentation(subject: TuneSubject, seconds: float) -> tuple[list[fl
 
 
 def _measure_batch_sizes(
-    subject: TuneSubject, chosen: CandidateSettings, sizes: list[int], seconds: float, show: Progress
+    subject: MeasuredDataset, chosen: CandidateSettings, sizes: list[int], seconds: float, show: Progress
 ) -> list[CandidateMeasurement]:
     """Measure the picked settings with the batch size of the training and with ``sizes``, in turns."""
     ways = [replace(chosen, batch_size=size) for size in (subject.report.batch_size, *sizes)]
@@ -202,7 +204,7 @@ def _measure_batch_sizes(
     return SettingsSweep(subject, ways, seconds, show).run()
 
 
-def _thread_counts(subject: TuneSubject, thread_safe: bool) -> tuple[int, ...]:
+def _thread_counts(subject: MeasuredDataset, thread_safe: bool) -> tuple[int, ...]:
     """Return the numbers of prefetching threads to measure; empty if the user's code may not be safe for threads."""
     if not thread_safe and not (is_in_memory(subject.dataset) and stacks_samples(subject.collate)):
         return ()

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from chirp_migrate.tune.measured_dataset import MeasuredDataset
 from chirp_migrate.tune.plateau import mean_rate, pick_smallest_best
-from chirp_migrate.tune.subject import TuneSubject
 from chirp_migrate.tune.tune_report import CandidateMeasurement
 from chirpid_patch.loader_speed.profiles import choice_key, load_choice, save_choice
 from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
@@ -21,7 +21,7 @@ _WIDEST = 10.0
 
 
 def save_pick(
-    subject: TuneSubject, measured: Sequence[CandidateMeasurement], profile: Path, thread_safe: bool
+    subject: MeasuredDataset, measured: Sequence[CandidateMeasurement], profile: Path, thread_safe: bool
 ) -> str | None:
     """Save the picked settings for this loader; return None, or one sentence if they cannot be saved.
 
@@ -49,7 +49,7 @@ def save_pick(
     return None
 
 
-def factory_arguments(subject: TuneSubject, thread_safe: bool) -> list[dict[str, Any]]:
+def factory_arguments(subject: MeasuredDataset, thread_safe: bool) -> list[dict[str, Any]]:
     """Return the arguments of factory calls that build this loader: without ``num_workers``, and with the original."""
     options = {**subject.options, "batch_size": subject.report.batch_size, "thread_safe": thread_safe}
     if options.get("batch_sampler") is not None:

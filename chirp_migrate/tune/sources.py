@@ -14,10 +14,14 @@ from torch.utils.data import DataLoader
 from chirp_migrate.training.errors import TaskNotPossible, wrap_user_code_errors
 from chirp_migrate.training.process.imports import import_object, project_modules
 from chirp_migrate.tune.config import TuneConfig
-from chirp_migrate.tune.subject import TuneSubject, subject_of_dataset, subject_of_loader
+from chirp_migrate.tune.measured_dataset import (
+    MeasuredDataset,
+    make_measured_dataset,
+    make_measured_dataset_from_loader,
+)
 from chirp_migrate.tune.tune_report import CandidateSettings
 
-__all__ = ["DEFAULT_BATCH_SIZE", "subject_from_config", "subject_from_reference"]
+__all__ = ["DEFAULT_BATCH_SIZE", "build_dataset_from_config", "build_dataset_from_reference"]
 
 DEFAULT_BATCH_SIZE = 32
 """Default batch size."""
@@ -26,7 +30,9 @@ _TRAIN_TRANSFORMS, _PLAIN_TRANSFORMS = "get_train_transforms", "get_val_transfor
 _TRANSFORM = "transform"
 
 
-def subject_from_reference(reference: str, unaugmented: str, config: TuneConfig | None, migrated: bool) -> TuneSubject:
+def build_dataset_from_reference(
+    reference: str, unaugmented: str, config: TuneConfig | None, migrated: bool
+) -> MeasuredDataset:
     """Build the dataset or loader that ``reference`` names.
 
     Args:
@@ -43,9 +49,9 @@ def subject_from_reference(reference: str, unaugmented: str, config: TuneConfig 
     made = _build_dataset(reference, config)
     size = config.batch_size if config is not None else None
     if isinstance(made, DataLoader):
-        subject = subject_of_loader(made, "training")
+        subject = make_measured_dataset_from_loader(made, "training")
     elif hasattr(made, "__getitem__") or hasattr(made, "__iter__"):
-        subject = subject_of_dataset(made, size or DEFAULT_BATCH_SIZE, migrated)
+        subject = make_measured_dataset(made, size or DEFAULT_BATCH_SIZE, migrated)
     else:
         raise TaskNotPossible(f"{reference} returned {type(made).__name__}: it must return a dataset or a DataLoader")
     if unaugmented:
@@ -54,7 +60,7 @@ def subject_from_reference(reference: str, unaugmented: str, config: TuneConfig 
     return _with_settings(subject, config)
 
 
-def subject_from_config(tree: Path, config: TuneConfig, migrated: bool) -> TuneSubject:
+def build_dataset_from_config(tree: Path, config: TuneConfig, migrated: bool) -> MeasuredDataset:
     """Build the training dataset that a configuration file describes.
 
     The function looks for a module with a function ``get_train_transforms`` and a dataset class. The constructor of the
@@ -85,13 +91,13 @@ def subject_from_config(tree: Path, config: TuneConfig, migrated: bool) -> TuneS
         with wrap_user_code_errors(f"{kind} of {module_name}"):
             return dataset_class(**arguments, transform=function(**parameters))
 
-    subject = subject_of_dataset(built(_TRAIN_TRANSFORMS), config.batch_size or DEFAULT_BATCH_SIZE, migrated)
+    subject = make_measured_dataset(built(_TRAIN_TRANSFORMS), config.batch_size or DEFAULT_BATCH_SIZE, migrated)
     if hasattr(module, _PLAIN_TRANSFORMS):
         subject.unaugmented = built(_PLAIN_TRANSFORMS)
     return _with_settings(subject, config)
 
 
-def _with_settings(subject: TuneSubject, config: TuneConfig | None) -> TuneSubject:
+def _with_settings(subject: MeasuredDataset, config: TuneConfig | None) -> MeasuredDataset:
     """Add the loader settings of the configuration file to ``subject``, with the names of the keys for messages."""
     if config is None:
         return subject

@@ -18,8 +18,8 @@ from statistics import median
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.training.errors import first_message_line
 from chirp_migrate.training.process.background_load import BackgroundLoadWatch
+from chirp_migrate.tune.measured_dataset import MeasuredDataset, make_loader
 from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
-from chirp_migrate.tune.subject import TuneSubject, make_loader
 from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsOutcome
 from chirpid_patch.loader_speed.measure import LoadingRate, measure_rate
 from chirpid_patch.loader_speed.search import EndlessIndices
@@ -60,7 +60,9 @@ def setting_combinations(
     return sorted(ways, key=lambda way: way.size)
 
 
-def measure_settings(subject: TuneSubject, candidate: CandidateSettings, seconds: float) -> tuple[float, LoadingRate]:
+def measure_settings(
+    subject: MeasuredDataset, candidate: CandidateSettings, seconds: float
+) -> tuple[float, LoadingRate]:
     """Load batches for about ``seconds``. Every worker loads at least one batch.
 
     Returns:
@@ -111,7 +113,7 @@ class SettingsSweep:
         is_limited: whether to end at the time limit, even in the first round.
     """
 
-    subject: TuneSubject
+    subject: MeasuredDataset
     candidates: Sequence[CandidateSettings]
     seconds: float
     show: Progress

@@ -146,7 +146,8 @@ class LoaderReport:
         samples: number of samples in the dataset.
         migrated: whether the loader of ``chirpid_patch`` was measured; False for PyTorch's loader.
         now: present loader settings of the training; None if they are not known.
-        setting: argument of the loader → name of the user's setting, such as ``data.num_workers in config.yaml``.
+        setting: dictionary, argument of the loader → name of the user's setting, such as ``data.num_workers in
+            config.yaml``.
         measured: measurements of all combinations of settings.
         batch_sizes: measurements of the picked settings with other batch sizes.
         rounds: number of rounds.

@@ -19,7 +19,7 @@ from chirp_migrate.training.watch.epoch_detector import EpochDetector
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.lightning import validate_after
 from chirp_migrate.training.watch.samples import nested_class_names
-from chirp_migrate.tune.subject import TuneSubject, subject_of_loader
+from chirp_migrate.tune.measured_dataset import MeasuredDataset, make_measured_dataset_from_loader
 from chirp_migrate.tune.tune_report import TrainingRun
 from chirpid_patch import DataLoaderPerformanceMonitor
 from chirpid_patch.loader_speed.measure import shut_down_workers
@@ -126,11 +126,11 @@ def watch_loaders(
     progress: Progress,
     seconds: float = math.inf,
     begin: Callable[[str], None] = lambda _label: None,
-) -> tuple[list[TuneSubject], TrainingRun, list[str]]:
+) -> tuple[list[MeasuredDataset], TrainingRun, list[str]]:
     """Run training calls until their loaders have yielded some batches, and return the loaders to measure.
 
     Args:
-        calls: label of an entry point → function that returns its training call.
+        calls: dictionary, label of an entry point → function that returns its training call.
         progress: called with the progress.
         seconds: time limit for this function and the later measurement together.
         begin: called with the label of each entry point before it runs.
@@ -173,15 +173,15 @@ def watch_loaders(
     return subjects, training, notes + more
 
 
-def _choose_loaders(watching: _LoaderWatch, seconds: float) -> tuple[list[TuneSubject], list[str]]:
+def _choose_loaders(watching: _LoaderWatch, seconds: float) -> tuple[list[MeasuredDataset], list[str]]:
     slowest_first = sorted(watching.loaders.values(), key=lambda kind: kind.waited_s, reverse=True)
     most = max(1, int(min(seconds / _LEAST_S, len(slowest_first))))
-    subjects: list[TuneSubject] = []
+    subjects: list[MeasuredDataset] = []
     notes: list[str] = []
     for kind in slowest_first:
         name = f"{nested_class_names(kind.loader.dataset)} ({kind.role})"
         try:
-            subject = subject_of_loader(kind.loader, kind.role)
+            subject = make_measured_dataset_from_loader(kind.loader, kind.role)
         except TaskNotPossible as problem:
             notes.append(f"{name} was not measured: {problem}")
             continue

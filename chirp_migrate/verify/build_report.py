@@ -25,7 +25,7 @@ from chirp_migrate.verify.measures.figures import (
 from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.measures.targets import judge_targets
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryTiming, LoaderPassTrace
+from chirp_migrate.verify.spec import EntryPointTiming, LoaderPassTrace
 from chirp_migrate.verify.timing.rounds import SIDES, Rounds, StopReason
 from chirp_migrate.verify.verdict import Verdict, judge_rounds
 from chirp_migrate.verify.verify_report import (
@@ -51,8 +51,8 @@ class VerificationResults:
         watched: the recorded small runs of both versions.
         equivalence: the differences between the trainings of both versions.
         rounds: the timed rounds; empty if the trainings differ, because then nothing is timed.
-        measured: name of the version → waits, memory and GPU use of its measured run.
-        spent_s: name of an activity of ``verify`` → seconds of the activity.
+        measured: dictionary, name of the version → waits, memory and GPU use of its measured run.
+        spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
     """
 
     watched: WatchedRuns
@@ -261,7 +261,7 @@ def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptio
     model = (
         "one small layer replaces the model in every run"
         if discovery.source is TrainingSource.FOUND
-        else "the model stays, and its own work runs within the step"
+        else "the user's own model computes during the step"
     )
     text = (
         f"SIMULATED: each training batch is followed by a device step of {step_ms:g} ms that uses no CPU; {model}. "
@@ -282,5 +282,5 @@ def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptio
     return SimulatedDevice(step_ms=step_ms, what=f"{text}.", device_busy=busy, steps=steps)
 
 
-def _timed_seconds(visit: EntryTiming) -> float:
+def _timed_seconds(visit: EntryPointTiming) -> float:
     return math.fsum([visit.start_s, *visit.epochs_s, *visit.cached_s, visit.rest_s])

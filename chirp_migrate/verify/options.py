@@ -58,7 +58,8 @@ class VerifyOptions:
         own_epochs: epochs of the user's own run; None for the defaults of the entry points.
         select: expression that selects entry points by their labels, as with ``pytest -k``; None for all.
         simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for no step.
-        worker_counts: numbers of worker processes with which ``verify`` reads the migrated datasets; empty for none.
+        worker_counts: numbers of worker processes with which ``verify`` reads the migrated datasets; an empty tuple for
+            none.
         extra_s: seconds that each version may spend on measurements of its datasets, in addition to training.
         may_halve: whether ``verify`` times half as many samples on a very busy machine; False if the user chose the
             number of samples.
@@ -118,8 +119,8 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
 
     Args:
         root: folder of the project.
-        given: name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The field
-            ``entry`` is defined by ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with
+        given: dictionary, name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The
+            field ``entry`` is defined by ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with
             ``result``. Missing options have their defaults.
 
     Raises:

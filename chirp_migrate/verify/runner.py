@@ -39,7 +39,7 @@ from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, compared_aspects
 from chirp_migrate.verify.equivalence.loader_recorder import AtMostTwoWorkers, LoaderRecorder
 from chirp_migrate.verify.measures.measuring import TrainingMeasurement
-from chirp_migrate.verify.spec import REPEATED, EntryResult, EntryTiming, JobKind, RunResult, RunSpec
+from chirp_migrate.verify.spec import REPEATED, EntryPointTiming, EntryResult, JobKind, RunResult, RunSpec
 from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
 from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, EpochTimer
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
@@ -172,7 +172,7 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
                     visit = epochs.time(call, FOR_ALL_S * entry.own.all_epochs / own_epochs)
                 del call
             except UserCodeError as raised:
-                visit = EntryTiming()
+                visit = EntryPointTiming()
                 visit.error, visit.printed = _describe_error(spec, raised)
             visit.steps = steps.take() if steps is not None else None
             _wait_for_workers_to_end()

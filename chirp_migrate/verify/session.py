@@ -55,7 +55,7 @@ def verify_versions(
     Args:
         root: folder of the migrated project.
         before: the version before the migration.
-        files: path → SHA-256 of each verified file, for the report.
+        files: dictionary, path → SHA-256 of each verified file, for the report.
         options: the options of the verification.
         progress: called with the present and the finished steps.
         began: start of the time budget, on the clock of ``time.monotonic``; None for the present time.
@@ -93,7 +93,7 @@ def run_all_processes(
     """Run all processes of a verification, and return the report.
 
     Args:
-        trees: version (``before`` or ``after``) → folder with its copy.
+        trees: dictionary, version (``before`` or ``after``) → folder with its copy.
         discovery: entry points of the version before the migration.
         settings: the options of the verification.
         progress: called with the present and the finished steps.

@@ -10,7 +10,16 @@ from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.options import VerifyOptions
 
-__all__ = ["REPEATED", "EntryResult", "EntryTiming", "JobKind", "LoaderPassTrace", "RunResult", "RunSpec", "StepCount"]
+__all__ = [
+    "REPEATED",
+    "EntryPointTiming",
+    "EntryResult",
+    "JobKind",
+    "LoaderPassTrace",
+    "RunResult",
+    "RunSpec",
+    "StepCount",
+]
 
 REPEATED = "results of watched runs that were repeated"
 """Name of the message with the results of repeated runs: label of the entry point → fingerprint of its result."""
@@ -39,7 +48,7 @@ class RunSpec:
         discovery: the entry points to train.
         options: the options of the verification; ``worker_counts`` is empty for the version before the migration.
         job: the task.
-        api_names: module → public names whose signatures the child reads; empty to read none.
+        api_names: dictionary, module → public names whose signatures the child reads; empty to read none.
         twice: whether the child records each entry point twice, because two runs on a GPU may differ.
         repeats: for the job TIME: labels of the entry points that the child records once more before it times them.
         whole: for TIME: labels of the entry points without epochs, whose whole call the child times.
@@ -110,19 +119,19 @@ class LoaderPassTrace:
         contents: hash over all samples of the pass, equal for the same samples in any order.
         plain_contents: hash over all samples without augmentation, in any order; "" if samples are not augmented, or if
             the samples without augmentation cannot be read.
-        indices: dataset indices of the samples, in the order of the sampler; empty if they are not known.
+        indices: dataset indices of the samples, in the order of the sampler; an empty list if they are not known.
         base: text that identifies the innermost dataset of the loader, equal for equal datasets.
         base_indices: indices of the same samples in the innermost dataset.
-        labels: label as text → number of samples with this label.
+        labels: dictionary, label as text → number of samples with this label.
         losses: losses that loss modules returned during the pass, as hexadecimal floats.
-        sketches: some values of each batch as text (see ``first_difference.encode_sample_values``); empty if samples
-            are augmented.
-        statistics: one row of ``augmentation_statistics.STATISTICS`` for each sample; empty if samples are not
+        sketches: some values of each batch as text (see ``first_difference.encode_sample_values``); an empty list if
+            samples are augmented.
+        statistics: one row of ``augmentation_statistics.STATISTICS`` for each sample; an empty list if samples are not
             augmented.
-        paired: one row of ``augmentation_statistics.PAIRED`` for each sample; empty if the samples without augmentation
-            cannot be read.
-        repeats: key of ``augmentation_statistics.RELATIONS`` → number of pairs of samples, and number of pairs that
-            were augmented with the same random numbers.
+        paired: one row of ``augmentation_statistics.PAIRED`` for each sample; an empty list if the samples without
+            augmentation cannot be read.
+        repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → number of pairs of samples, and number of
+            pairs that were augmented with the same random numbers.
         unpicklable: why the loader cannot be pickled for worker processes; "" if it can.
         unseen: sorted type names of objects in batches whose contents ``verify`` does not compare.
     """
@@ -164,12 +173,12 @@ class EntryResult:
 
     Attributes:
         seconds: wall time of the training call.
-        fingerprint: path of each value in the return value of the call → exact text or hash of the value.
+        fingerprint: dictionary, path of each value in the return value of the call → exact text or hash of the value.
         traces: records of the loader passes.
         seeds: hashes of losses, batches and results, for this run and for a run with another seed.
-        again: records of the loader passes in another run with the same seed; empty without such a run.
-        error: the error of the entry point in one line, or how the process crashed or hung; empty if the entry point
-            trained. The text contains no memory address and no folder of a copy.
+        again: records of the loader passes in another run with the same seed; an empty list without such a run.
+        error: the error of the entry point in one line, or how the process crashed or hung; an empty string if the
+            entry point trained. The text contains no memory address and no folder of a copy.
         printed: the last lines of the traceback, or of the output of the process.
         lost: whether the process crashed during the entry point, or was ended because the entry point took too long.
         hung: whether the entry point took too long.
@@ -187,14 +196,14 @@ class EntryResult:
 
 
 @dataclass
-class EntryTiming:
+class EntryPointTiming:
     """The timing of one entry point in one process, epoch by epoch.
 
     Attributes:
         start_s: seconds from the training call to the end of the first epoch, with the start of datasets, models and
             workers.
-        epochs_s: seconds of each later epoch with its validation; empty if the training has only one epoch.
-        cached_s: seconds of each epoch with zero-cost loading; empty if no such epoch was timed.
+        epochs_s: seconds of each later epoch with its validation; an empty list if the training has only one epoch.
+        cached_s: seconds of each epoch with zero-cost loading; an empty list if no such epoch was timed.
         rest_s: seconds from the last timed epoch to the end of the training call; 0 if ``verify`` ended the call early.
         samples, batches: mean number of samples and batches that all loaders yielded in a later epoch.
         steps: counts of simulated device steps; None without a simulation.
@@ -218,9 +227,9 @@ class RunResult:
 
     Attributes:
         api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`).
-        names: names of the training calls of a workload function; empty except for the task NAMES.
+        names: names of the training calls of a workload function; an empty list except for the task NAMES.
         measured: the measurements; None except for the task MEASURE.
-        spent_s: name of an activity of the process → seconds of the activity.
+        spent_s: dictionary, name of an activity of the process → seconds of the activity.
     """
 
     api: Api = field(default_factory=dict)

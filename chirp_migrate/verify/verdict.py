@@ -102,7 +102,7 @@ class Judge:
 
     @property
     def entries(self) -> dict[str, CombinedTiming]:
-        """Return label of an entry point → timing, with the interval of its conclusion, or else the latest interval."""
+        """Return a dictionary: label of an entry point → timing, with its deciding or else latest interval."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
     def run_interim_analysis(
@@ -112,7 +112,7 @@ class Judge:
 
         Args:
             total: timing of all entry points together; None if no entry point was timed twice.
-            entries: label of an entry point → its timing.
+            entries: dictionary, label of an entry point → its timing.
             looks: all interim analyses so far.
 
         Returns:
@@ -147,7 +147,7 @@ class Judge:
         return [label for label in self.entries if label not in self._shown]
 
     def verdicts(self) -> dict[str, Verdict]:
-        """Return label of an entry point → its own verdict."""
+        """Return a dictionary: label of an entry point → its own verdict."""
         own = {label: self._verdict_if_not_slower(timing) for label, timing in self.entries.items()}
         own.update(dict.fromkeys(self.slower(), Verdict.SLOWER))
         own.update(dict.fromkeys(self.inconclusive(), Verdict.INCONCLUSIVE))
@@ -211,8 +211,8 @@ class Judge:
     def _is_verdict_final(self, timing: CombinedTiming) -> bool:
         """Return whether the verdict on the total time is final, although the total time is not shown to be shorter.
 
-        The verdict is final if the saving is clearly below the threshold, and if the saving of zero-cost loading is
-        either clearly below or clearly above the threshold.
+        The verdict is final if two conditions hold. The saving is clearly below the threshold, and the saving of
+        zero-cost loading is clearly below or clearly above the threshold.
         """
         return timing.ratio.wholly_above(self._wanted) and (
             timing.zero_cost_ratio is None

@@ -39,7 +39,7 @@ __all__ = [
 SCHEMA: Final = 1
 
 Seconds = dict[str, dict[str, list[float]]]
-"""Version (``before``, ``after``, ``cached``) → entry point → seconds of the entry point in each round."""
+"""Dictionary: version (``before``, ``after``, ``cached``) → entry point → seconds of the entry point in each round."""
 
 
 class EntryVerdict(msgspec.Struct, frozen=True):
@@ -63,9 +63,10 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
         epochs, folds: epochs and folds of the user's own run, from the defaults of the entry point. 0 epochs mean that
             ``verify`` times the whole call.
         assumed: whether the number of epochs is assumed, because the source does not contain it.
-        epoch_s: version → seconds of an epoch after the first; empty if the whole call is timed.
-        start_s: version → seconds of start-up in each fold: the time before the first epoch, plus the additional time
-            of the first epoch compared with a later epoch.
+        epoch_s: dictionary, version → seconds of an epoch after the first; an empty dictionary if the whole call is
+            timed.
+        start_s: dictionary, version → seconds of start-up in each fold: the time before the first epoch, plus the
+            additional time of the first epoch compared with a later epoch.
         timed_epochs: number of epochs from which ``epoch_s`` is computed.
     """
 
@@ -127,9 +128,9 @@ class ReportedMetrics(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         definitions: name, unit and method of each metric.
-        figures: version → metric → value; None if it was not measured.
-        memory_slope_mib: version → growth of memory per epoch, with its interval.
-        raw: version → raw measurements.
+        figures: dictionary, version → metric → value; None if it was not measured.
+        memory_slope_mib: dictionary, version → growth of memory per epoch, with its interval.
+        raw: dictionary, version → raw measurements.
     """
 
     definitions: list[Metric] = []
@@ -144,8 +145,8 @@ class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         step_ms: milliseconds of a step.
         what: description of the simulation in one sentence or two.
-        device_busy: version → share of the training time in which the simulated device was busy, 0 to 1.
-        steps: version → entry point → counts of its steps.
+        device_busy: dictionary, version → share of the training time in which the simulated device was busy, 0 to 1.
+        steps: dictionary, version → entry point → counts of its steps.
     """
 
     step_ms: float
@@ -159,10 +160,10 @@ class Workload(WorkloadSizes):
     """The training that ``verify`` ran, and its size.
 
     Attributes:
-        model: ``module:ClassName`` of the model; empty if the user's own code chooses the model.
+        model: ``module:ClassName`` of the model; an empty string if the user's own code chooses the model.
         entry_points: labels of the entry points, in the order in which they ran.
         left_out: functions that look like training but were not called, with the reason.
-        failing: label of an entry point that fails before the migration → its error.
+        failing: dictionary, label of an entry point that fails before the migration → its error.
         no_room: labels of the entry points that were not timed, because time was up.
         source: what defines the training: the source (``found``), a workload function (``hook``), a script, a command.
         hook: reference to the workload function; None without a workload function.
@@ -186,8 +187,8 @@ class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
         rounds: number of rounds, load of the machine, and reason why the rounds ended.
         workload: the training and its size.
         machine: processor, GPU and versions of packages.
-        compared: the part of the training that was compared; empty if ``verify`` compared all of it.
-        unseen: objects in batches that ``verify`` does not compare; empty without such objects.
+        compared: the part of the training that was compared; an empty string if ``verify`` compared all of it.
+        unseen: objects in batches that ``verify`` does not compare; an empty string without such objects.
     """
 
     rounds: str = ""
@@ -210,22 +211,25 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         ratio, zero_cost_ratio: time after / time before the migration, and time with zero-cost loading / time before
             the migration, over all entry points.
         ratios, verdicts: ratio and verdict of each entry point.
-        seconds: version → entry point → seconds of the user's own run, computed from each round.
-        total_seconds: version → seconds of the user's own runs of all entry points together.
-        own_runs: entry point → the numbers from which the time of the user's own run is computed.
-        spent_s: name of an activity of ``verify`` → seconds of the activity.
+        seconds: dictionary, version → entry point → seconds of the user's own run, computed from each round.
+        total_seconds: dictionary, version → seconds of the user's own runs of all entry points together.
+        own_runs: dictionary, entry point → the numbers from which the time of the user's own run is computed.
+        spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
         differences: the differences between the trainings.
         notes: sentences on values that could not be compared, and on problems that both versions have.
-        smallest_adjusted_p: augmented entry point → smallest adjusted p-value of the tests of its distribution.
-        noticed: entry point → statistic → the smallest difference that the test of the statistic would have found.
+        smallest_adjusted_p: dictionary, augmented entry point → smallest adjusted p-value of the tests of its
+            distribution.
+        noticed: dictionary, entry point → statistic → the smallest difference that the test of the statistic would have
+            found.
         unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
-        passes: version → entry point → loader passes of the recorded run, which is not timed.
+        passes: dictionary, version → entry point → loader passes of the recorded run, which is not timed.
         problems: loading problems that the loader passes of the migrated version prove.
         tool, before, copies: name and version of this program, description of the version before the migration, and
             sentences on files that the copies lack.
         side, output_tail: the version that failed (``before`` or ``after``), and the last lines that it printed.
         created: time at the end of the verification, ISO 8601 in UTC.
-        files: path of a file that ``apply`` changed → its SHA-256 during the verification; None if it did not exist.
+        files: dictionary, path of a file that ``apply`` changed → its SHA-256 during the verification; None if it did
+            not exist.
     """
 
     schema: Literal[1] = SCHEMA
@@ -283,7 +287,7 @@ def decode(data: bytes) -> VerifyReport:
     """
     found = read_json(data)
     if not {"verdict", "exit_code"} <= found.keys():
-        raise ValueError("verify did not write it")
+        raise ValueError("the field `verdict` or `exit_code` is missing")
     if found.get("schema") != SCHEMA:
         raise ValueError(f"its schema is {found.get('schema')!r}, and this version of chirp-migrate reads {SCHEMA}")
     return convert_json(found, VerifyReport)

@@ -27,7 +27,7 @@ from chirp_migrate.verify.timing.children import ChildStarter
 __all__ = ["WatchedRuns", "record_runs"]
 
 _MOST_DEATHS = 3
-"""Largest number of entry points that may crash or hang in one version. With one more, ``verify`` stops."""
+"""Largest number of entry points that may crash or hang in one version. After one more, ``verify`` stops."""
 _LOOK_S = 0.02
 
 
@@ -36,9 +36,9 @@ class WatchedRuns:
     """The recorded runs of both versions.
 
     Attributes:
-        sides: name of the version (``before`` or ``after``) → label of the entry point → its recorded run.
-        api: name of the version → its public names and signatures.
-        failing: label of an entry point that fails before the migration → its error.
+        sides: dictionary, name of the version (``before`` or ``after``) → label of the entry point → its recorded run.
+        api: dictionary, name of the version → its public names and signatures.
+        failing: dictionary, label of an entry point that fails before the migration → its error.
         difference: differences between an error before the migration and the result after it.
     """
 
@@ -56,7 +56,7 @@ class _WatchedVersion:
     """The recording of one version, which each call of :meth:`advance` continues for a short time.
 
     Attributes:
-        found: label of the entry point → its recorded run.
+        found: dictionary, label of the entry point → its recorded run.
         api: public names and signatures of the version.
         is_over: whether every entry point is recorded.
     """
@@ -129,7 +129,7 @@ def record_runs(
     Args:
         children: starts the processes.
         discovery: the entry points.
-        api_names: module → public names whose signatures are read.
+        api_names: dictionary, module → public names whose signatures are read.
         repeat_before: whether the version before the migration runs twice, because its runs may differ.
 
     Raises:
@@ -181,9 +181,10 @@ def _describe_failure(one: EntryResult) -> str:
 
 def _workload_failure(side: str, label: str, found: Mapping[str, EntryResult], others: bool = False) -> WorkloadFailed:
     one = found[label]
-    also = " (all other entry points failed, too)" if others else ""
+    also = " (all other entry points also failed)" if others else ""
     how = one.error if one.lost else f"raised {one.error}"
-    return workload_failure(f"The version {side} the migration failed: {label} {how}{also}.", one.printed, side)
+    message = f"The training failed in the version {side} the migration: {label} {how}{also}."
+    return workload_failure(message, one.printed, side)
 
 
 def _recording_progress(sides: Mapping[str, _WatchedVersion], of: int) -> ProgressStep:

@@ -103,7 +103,7 @@ class WorkerSafeArrayDataset(BatchedDataset):
             shapes = f"{tuple(self.x.shape)} and {tuple(self.y.shape)}"
             raise ValueError(f"x and y must have one row for each sample; they have the shapes {shapes}")
         if divisor is not None and not self._stored_as().is_floating_point:
-            raise ValueError(f"divisor needs floating-point samples, not {self._stored_as()}: pass a dtype, too")
+            raise ValueError(f"divisor needs floating-point samples, not {self._stored_as()}: also pass a dtype")
 
     def _stored_as(self) -> torch.dtype:
         return self.x.dtype if self.dtype is None else self.dtype

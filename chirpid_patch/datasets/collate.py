@@ -12,7 +12,7 @@ from torch.utils.data import default_collate
 
 from chirpid_patch.torch_private import collate_with, default_collate_is_unchanged
 
-__all__ = ["collate_as_workers", "collate_pairs", "stacks_samples", "worker_collate"]
+__all__ = ["collate_as_workers", "collate_pairs", "make_worker_like_collate", "stacks_samples"]
 
 
 def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
@@ -41,7 +41,7 @@ def stacks_samples(collate: Callable[[Any], Any] | None) -> bool:
 def collate_as_workers(samples: Sequence[Any]) -> Any:
     """Collate ``samples`` in this process as ``default_collate`` does in a worker process.
 
-    The batch has the dtype of the first sample. It shares no memory with the samples.
+    The batch has the dtype of the first sample. The batch shares no memory with the samples.
 
     Raises:
         RuntimeError, TypeError, AttributeError: a sample requires grad, or the dtype of the first sample cannot store
@@ -50,7 +50,7 @@ def collate_as_workers(samples: Sequence[Any]) -> Any:
     return collate_with(samples, _stack_like_worker, _copy_like_worker)
 
 
-def worker_collate(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def make_worker_like_collate(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function that collates in this process as ``collate`` does in a worker.
 
     For a function other than ``default_collate``, the result is ``collate`` itself.

@@ -20,8 +20,8 @@ _PLAIN = frozenset({type(None), bool, int, float, str})
 def describe_state(value: Any) -> Any:
     """Return a value that describes the state of a dataset.
 
-    The values of two calls differ if an attribute of the dataset or of its transforms was assigned in between. They
-    also differ if PyTorch changed a tensor in one of these attributes in place.
+    The values of two calls differ if an attribute of the dataset or of its transforms was assigned in between. The
+    values also differ if PyTorch changed a tensor in one of these attributes in place.
 
     The value does not show two kinds of changes. The first kind is a write to a long list of indices or samples. The
     second kind is a write to a tensor without PyTorch's knowledge, through ``Tensor.data`` or through a NumPy array

@@ -377,7 +377,7 @@ class _SubsetNode(_JointNode):
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         mapped = map_indices(self._indices, indices)
-        return None if mapped is None else read_batch_of_node(self.child_nodes[0], mapped, key)
+        return None if mapped is None else gather_batch(self.child_nodes[0], mapped, key)
 
 
 class _ConcatNode(_JointNode):
@@ -442,7 +442,7 @@ class _ConcatNode(_JointNode):
             return None
         batches = []
         for part in parts:
-            batch = read_batch_of_node(self.child_nodes[part.number], part.indices, part.key(key))
+            batch = gather_batch(self.child_nodes[part.number], part.indices, part.key(key))
             if batch is None or not all(isinstance(column, Tensor) for column in batch):
                 return None
             batches.append(batch)
@@ -521,8 +521,8 @@ def permits_batched_reading(dataset: Any) -> bool:
 def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None) -> Batch | None:
     """Return ``default_collate([dataset[i] for i in indices])``, read at once; None if that is not possible.
 
-    The batch is a list with a tensor for each part of a sample, in new memory. It is equal, bit for bit, to the batch
-    of single samples. With random transforms, the batch is equal for the same ``random_key``.
+    The batch is a list with a tensor for each part of a sample, in new memory. The batch is equal, bit for bit, to the
+    batch that collates single samples. With random transforms, the batch is equal for the same ``random_key``.
 
     The result is None for samples that are rows themselves (``GatherNode.samples_are_rows``).
     If ``dataset`` refuses an index, the result is None, so that the caller reads single samples and gets the error. In
@@ -536,10 +536,10 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
         random_key: key of the random numbers of the batch; None: new random numbers.
     """
     node = gather_node(dataset)
-    return None if node.samples_are_rows else read_batch_of_node(node, indices, random_key)
+    return None if node.samples_are_rows else gather_batch(node, indices, random_key)
 
 
-def read_batch_of_node(node: GatherNode, indices: Any, random_key: RandomKey | None) -> Batch | None:
+def gather_batch(node: GatherNode, indices: Any, random_key: RandomKey | None) -> Batch | None:
     """Return the parts of the batch at ``indices`` of the dataset that ``node`` describes, as ``fetch_batch`` does."""
     if type(indices) not in SEQUENCES or not len(indices) or is_forked_process() or has_operation_modes():
         return None

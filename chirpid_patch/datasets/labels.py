@@ -1,4 +1,4 @@
-"""Functions that read the labels of a dataset, and skip loading x if the labels are provably the same."""
+"""Functions that read the labels of samples (x, y), and skip loading x if this provably does not change the labels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
     * It does not compute x if the dataset is of this package and its inner dataset is of the first kind.
 
     The function reads every other dataset sample by sample, because ``__getitem__`` may log, count or draw random
-    numbers. It also reads sample by sample while a dataset augments its samples.
+    numbers. The function also reads sample by sample while a dataset augments its samples.
 
     Args:
         dataset: an object that can be indexed. Without ``indices``, an object that can be iterated over.

@@ -15,9 +15,9 @@ from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
 from chirpid_patch.datasets.gather import (
     Batch,
     fetch_batch,
+    gather_batch,
     gather_node,
     is_in_memory,
-    read_batch_of_node,
     reads_like_class,
     reads_with_code_of_this_package,
 )
@@ -84,7 +84,7 @@ def load_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | Non
     if node is not None and (random_key is not None or (type(indices) in SEQUENCES and node.gains(len(indices)))):
         as_pairs = collate is collate_pairs
         fits = not as_pairs or (node.gathers and not node.samples_are_rows)
-        batch = read_batch_of_node(node, indices, random_key) if fits else None
+        batch = gather_batch(node, indices, random_key) if fits else None
         if batch is not None and not as_pairs:
             return batch[0] if node.samples_are_rows else batch
         if batch is not None and len(batch) == 2 and all(isinstance(column, Tensor) for column in batch):
@@ -123,9 +123,9 @@ def fetch_pair_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey
 def read_samples_of_list(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
     """Return the batch [X, Y] of the samples (x, y) at ``indices`` of a list. X is a tensor in new memory.
 
-    The result is None if the batch is so small that PyTorch's own collation is as fast. It is also None if a worker
-    process could collate the samples in another way. The batch is the same in every process if all x are plain tensors
-    of one shape and dtype, and all y are such tensors, numbers or text.
+    The result is None if the batch is so small that PyTorch's own collation is as fast. The result is also None if a
+    worker process could collate the samples to a different batch. The batch is the same in every process if all x are
+    plain tensors of one shape and dtype, and all y are such tensors, numbers or text.
     """
     chosen = map_indices(samples, indices)
     if not chosen or not _is_pair(chosen[0]) or not is_large_batch(len(chosen) * dense_tensor_bytes(chosen[0][0])):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chirpid_patch.datasets.buffers import is_large_batch
-from chirpid_patch.datasets.gather import Batch, BatchedDataset, BatchPart, RowKinds, gather_node, read_batch_of_node
+from chirpid_patch.datasets.gather import Batch, BatchedDataset, BatchPart, RowKinds, gather_batch, gather_node
 from chirpid_patch.datasets.samples import dense_tensor_bytes, fetch_sample, read_samples_of_list
 from chirpid_patch.randomness.keyed_random import RandomKey
 
@@ -80,7 +80,7 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         if not self._has_list:
-            return read_batch_of_node(gather_node(self.data_list), indices, key)
+            return gather_batch(gather_node(self.data_list), indices, key)
         return read_samples_of_list(self.data_list, indices)
 
     def gains(self, count: int) -> bool:

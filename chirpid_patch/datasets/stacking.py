@@ -86,7 +86,7 @@ def standardized_samples(
             twice, as ``dataset[i][0]`` and then ``dataset[i][1]``.
 
     Returns:
-        List of pairs (x, y). Each x has its own memory. Each y is the object that ``dataset[i]`` returns.
+        List of pairs (x, y). Each x has separate memory. Each y is the object that ``dataset[i]`` returns.
 
     Raises:
         Exception: any error that reading or standardising a sample raises.

@@ -136,7 +136,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return self._broadcasts(batch) and self._stays_in_place(batch)
 
     def operands(self) -> tuple[Any, Any]:
-        """Return ``mean`` and ``std + eps``. Both are cached until ``mean`` or ``std`` changes, and never pickled."""
+        """Return ``mean`` and ``std + eps``, which are cached until ``mean`` or ``std`` changes and never pickled."""
         return self._state()[0]
 
     def _state(self) -> tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]]:
@@ -206,8 +206,9 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     def _broadcasts(self, batch: Tensor) -> bool:
         """Return whether mean and deviation broadcast to ``batch`` in the same way as to each sample.
 
-        The result is False for 0-dim samples, because type promotion differs between 0-dim and 1-dim tensors. It is
-        also False if a statistic has more axes than a sample, because it would broadcast along the batch axis.
+        The result is False for 0-dim samples, because type promotion differs between 0-dim and 1-dim tensors. The
+        result is also False if a statistic has more axes than a sample, because the statistic would broadcast along the
+        batch axis.
         """
         return batch.ndim > 1 and max(map(np.ndim, self.operands())) < batch.ndim
 

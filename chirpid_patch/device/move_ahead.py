@@ -34,7 +34,7 @@ class DevicePrefetcher:
     ``len`` and all other attributes (``dataset``, ``sampler``, …) come from the loader.
 
     Args:
-        loader: any iterable of batches. Each loop iterates over it again.
+        loader: any iterable of batches. Each loop iterates over ``loader`` again.
         device: the device to which the batches are moved.
         lookahead: whether to request each batch before the training uses the previous batch. The copy then finishes in
             time even if the training waits for the device in every step (``loss.item()``). None: request batches early

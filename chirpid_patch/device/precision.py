@@ -21,7 +21,8 @@ def amp_dtype_for(device: str | torch.device) -> torch.dtype | None:
     """Return the dtype in which mixed precision is faster than float32 on ``device``; None if float32 is the fastest.
 
     The result is bfloat16 on CUDA devices that compute bfloat16 in hardware (Ampere and later), and float16 on Volta
-    and Turing. It is None on older CUDA devices and on the CPU. On most CPUs, mixed precision is slower than float32.
+    and Turing. The result is None on older CUDA devices and on the CPU. On most CPUs, mixed precision is slower than
+    float32.
     """
     chosen = torch.device(device)
     if chosen.type != "cuda" or not torch.cuda.is_available():

@@ -15,7 +15,7 @@ from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
 from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.datasets.rows import can_select_rows_of
 from chirpid_patch.device.moving import move_batch, usable_device
-from chirpid_patch.device.resident_tensors import NotResidentError, TensorUpload, free_device_memory, readable_size
+from chirpid_patch.device.resident_tensors import NotResidentError, TensorUpload, available_device_memory, readable_size
 from chirpid_patch.device.resident_view import base_tensors, replace_tensors
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest
@@ -118,7 +118,7 @@ class ResidentPlacement(Placement):
         if any(not can_select_rows_of(tensor) or tensor.is_inference() for tensor in wanted.values()):
             raise NotResidentError("a tensor of the dataset is not a plain tensor in the CPU's memory")
         needed = sum(one.nbytes for place, one in wanted.items() if (place, self.device) not in _uploads)
-        free = free_device_memory(self.device) if needed else 0
+        free = available_device_memory(self.device) if needed else 0
         if needed > self._share * free:
             raise NotResidentError(
                 f"the samples take {readable_size(needed)}, more than {self._share:.0%} of the {readable_size(free)} "
@@ -168,7 +168,7 @@ class ResidentPlacement(Placement):
 
 
 class _ResidentReader(BatchReader):
-    """A reader that builds batches on the device if possible, and otherwise reads them on the CPU and moves them."""
+    """A reader that builds batches on the device if possible, and else reads batches on the CPU and moves them."""
 
     def __init__(self, dataset: Any, collate: Any, resident: ResidentPlacement) -> None:
         super().__init__(dataset, collate, batches=True)

@@ -55,7 +55,7 @@ class TensorUpload:
             self._write()
 
 
-def free_device_memory(device: torch.device) -> int:
+def available_device_memory(device: torch.device) -> int:
     """Return the free memory of ``device`` in bytes; on the CPU, the memory limit of this process also counts.
 
     Raises:

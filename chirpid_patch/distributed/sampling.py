@@ -62,7 +62,7 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
     if count == 1:
         return 0, 1
     if rank is None:
-        raise ValueError(f"world_size={count} was passed, but {known} ranks run: pass rank, too, or omit both")
+        raise ValueError(f"world_size={count} was passed, but {known} ranks run: also pass rank, or omit both")
     if not 0 <= rank < count:
         raise ValueError(f"rank={rank} is out of range for {count} ranks: pass a rank from 0 to {count - 1}")
     if known == 1:
@@ -105,7 +105,7 @@ def evaluation_sampler(dataset: Any, share: RankShare, *, shuffle: bool = False)
     """Return a ``DistributedSampler`` for evaluation: exactly one rank reads each sample, and no sample is repeated.
 
     Without shuffling, rank ``r`` of ``w`` ranks reads the samples ``r, r + w, r + 2w, …``. So some ranks read one
-    sample less than others, or no sample if there are fewer samples than ranks.
+    sample less than the remaining ranks, or no sample if there are fewer samples than ranks.
     """
     sampler: DistributedSampler[Any] = DistributedSampler(
         dataset, share.world_size, share.rank, shuffle=shuffle, seed=share.seed
@@ -141,7 +141,7 @@ def replace_rank_arguments(
     given = {name: options.pop(name) for name in _ABOUT_RANKS if name in options}
     if not distributed:
         if given:
-            raise TypeError(f"{' and '.join(given)} without distributed=True has no effect: pass distributed=True, too")
+            raise TypeError(f"{' and '.join(given)} without distributed=True has no effect: also pass distributed=True")
         return None
     _check_no_other_order(dataset, options)
     rank, world_size = find_rank(given.get("rank"), given.get("world_size"))

@@ -23,7 +23,7 @@ class TrainingStep:
 
     Attributes:
         batch_idx: number of the batch in the epoch.
-        dataloader_name: name of the loader; empty without names.
+        dataloader_name: name of the loader; an empty string without names.
         wait: seconds of the host's clock that the loop waited for the batch; None if the request was not recorded.
         begun: time at which the step began.
         before: begin and end of each transfer between the last step and this step.

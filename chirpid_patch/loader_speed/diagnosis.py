@@ -42,7 +42,7 @@ class LoaderDiagnosis:
 
     Attributes:
         times: the results of ``DataLoaderPerformanceMonitor.time_batch_loading``, with times in seconds.
-        findings: the settings to change; empty if no tried setting helps.
+        findings: the settings to change; an empty tuple if no tried setting helps.
         notes: sentences about settings that were not tried, with the reason.
     """
 
@@ -69,10 +69,10 @@ def diagnose_dataloader_speed(
 ) -> LoaderDiagnosis:
     """Measure how fast a loader is, and find settings that make it faster.
 
-    The function measures how long a loop waits for each batch after the first batch. Then it tries other numbers of
-    workers, and batched reading, on copies of the loader. It measures each copy in turns with a copy that has the
-    current settings, and reports only settings that were faster. It tries worker processes only if starting worker
-    processes is safe.
+    The function measures how long a loop waits for each batch after the first batch. Then the function tries other
+    numbers of workers, and batched reading, on copies of the loader. It measures each copy in turns with a copy that
+    has the current settings, and reports only settings that were faster. It tries worker processes only if starting
+    worker processes is safe.
 
     A PyTorch ``DataLoader`` is unchanged afterwards, including its random generators and samplers. Counters and open
     files of the dataset may have changed. Any other iterable is iterated over directly.
@@ -208,8 +208,8 @@ class _Diagnosis:
     def _speed_ratio(self, make: Callable[[], DataLoader[Any]]) -> float | None:
         """Return the speed of the loader that ``make`` builds, as a multiple of the current loader's speed.
 
-        The result is the smaller of two measured ratios. It is None if there is not enough time for the measurement, or
-        if an epoch is too short.
+        The result is the smaller of two measured ratios. The result is None if the time is too short for the
+        measurement, or if an epoch is too short.
         """
         mean, seconds = float(self._times["mean_batch_time"]), self._seconds / (4 * _CHANGES)
         batches = min(int(seconds / max(mean, 1e-9)), _MOST_BATCHES)

@@ -95,9 +95,9 @@ def choose_loading(
 ) -> LoaderChoice:
     """Try several loading modes of ``dataset``, and return the fastest.
 
-    The search first tries loading in this process without threads. Then it tries increasing numbers of threads and of
-    worker processes. The search omits worker processes if starting them is not safe, or takes much of the time. The
-    measurements read random samples, or samples that the caller's sampler yields. The search restores the state of
+    The search first tries loading in this process without threads. Then the search tries increasing numbers of threads
+    and of worker processes. The search omits worker processes if starting them is not safe, or takes much of the time.
+    The measurements read random samples, or samples that the caller's sampler yields. The search restores the state of
     every random generator.
 
     Args:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import torch
 from torch.utils.data import IterableDataset, MapDataPipe
 
-from chirpid_patch.datasets.collate import stacks_samples, worker_collate
+from chirpid_patch.datasets.collate import make_worker_like_collate, stacks_samples
 from chirpid_patch.datasets.gather import GatherNode, gather_node, is_in_memory, permits_batched_reading
 from chirpid_patch.datasets.sent_copy import copy_for_workers
 from chirpid_patch.loading.adjusting import LoadController, WorkerCountChooser
@@ -102,9 +102,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
     workers.
 
     If a worker dies, the loader replaces it once (see ``worker_iterator.WorkerIterator``). If the operating system
-    cannot start workers, the loader warns once and loads in this process, provided that the batches are the same. They
-    are the same for samples in memory with default collation, if ``worker_init_fn`` is None or the function of this
-    package. Otherwise the loader raises PyTorch's error.
+    cannot start workers, the loader warns once and loads in this process, provided that the batches are the same. The
+    batches are the same for samples in memory with default collation, if ``worker_init_fn`` is None or the function of
+    this package. Otherwise the loader raises PyTorch's error.
 
     Args:
         in_process: whether to read batches in this process, even if ``num_workers`` is above 0. ``num_workers``,
@@ -236,10 +236,11 @@ class BatchedDataLoader(DataLoader[_T_co]):
     )
     overlap = Overridable[LoadController](
         lambda loader: loader._controller,
-        "The object that chooses how many threads load ahead: ``threads`` is the number, ``why`` the reason.",
+        "The object that chooses the number of threads that load batches ahead. Its attribute ``threads`` is the "
+        "number, and its attribute ``why`` is the reason for the number.",
     )
     adjusting = Overridable[str](
-        _explain_worker_count, "The reason for the current number of workers, or why it is fixed."
+        _explain_worker_count, "The reason for the current number of workers, or the reason why the number is fixed."
     )
     worker_processes = Overridable[int](
         _workers, "The number of worker processes that read batches: ``num_workers``, or 0 if this process reads."
@@ -381,7 +382,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
         Args:
             is_sent: whether ``num_workers`` is above 0, so that batches are read from a copy of the dataset.
-            nodes: list with the ``GatherNode`` of the dataset; empty if the node does not exist yet.
+            nodes: list with the ``GatherNode`` of the dataset; an empty list if the node does not exist yet.
         """
         node = nodes[0] if nodes else gather_node(self.dataset)
         # PyTorch's own code reads batches that are so small that batched reading is not faster.
@@ -405,7 +406,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _worker_differences(self) -> dict[str, Any]:
         """Return the arguments with which this process collates samples as worker processes do."""
-        return {"timeout": 0, "collate_fn": worker_collate(self.collate_fn)}
+        return {"timeout": 0, "collate_fn": make_worker_like_collate(self.collate_fn)}
 
     def _reader(self, *, sent: bool) -> BatchReader:
         """Return the object that reads batches in this process.

@@ -21,8 +21,8 @@ from torch.utils.data import (
 def batches_to_request_early(loader: Any) -> int:
     """Return how many batches of indices the sampler can yield early without changing a random number.
 
-    The result is 0 for samplers that PyTorch does not define. It is also 0 for samplers that draw random numbers during
-    the epoch from a generator that the training may use, too.
+    The result is 0 for samplers that PyTorch does not define. The result is also 0 for samplers that draw random
+    numbers during the epoch from a generator that the training may also use.
     """
     if not uses_only_torch_generator(loader):
         return 0

@@ -339,7 +339,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
 
         Raises:
             RuntimeError: two workers died over the same batch, or a worker exited before its first request, so that a
-                new worker would exit, too. The error has PyTorch's message.
+                new worker would also exit. The error has PyTorch's message.
         """
         dead = {place for place, worker in enumerate(self._workers) if not worker.is_alive()}
         for place in sorted(dead):
@@ -428,7 +428,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         """Send the request of another batch to a worker.
 
         After the death of a worker, first send the requests of its unfinished batches, one at a time. Then send all
-        other requests whose batches have not arrived.
+        earlier requests whose batches have not arrived.
         """
         if self._suspects and self._tasks_outstanding:
             return

@@ -106,7 +106,7 @@ class GpuProbe:
         self._open = True
 
     def read(self) -> GpuStatus:
-        """Read each visible GPU once, and return the readings, or the reason why there are none."""
+        """Read each visible GPU once, and return the readings, or the reason why no reading is possible."""
         if not self._open:
             return GpuStatus(reason=self.reason)
         try:
@@ -140,7 +140,7 @@ class GpuProbe:
 
 
 def gpu_status(nvml: Any | None = None) -> GpuStatus:
-    """Read each visible GPU once, and return the readings, or the reason why there are none.
+    """Read each visible GPU once, and return the readings, or the reason why no reading is possible.
 
     The argument `nvml` has the same meaning as for `GpuProbe`.
     """

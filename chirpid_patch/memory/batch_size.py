@@ -37,8 +37,8 @@ def largest_batch_size(
 ) -> int:
     """Return the largest batch size up to ``max_batch_size`` with which ``step`` fits in memory.
 
-    The search doubles the batch size, starting at 2, until a size does not fit. Then it halves the gap between the
-    largest size that fits and the smallest size that does not fit. The search runs two steps with each size.
+    The search doubles the batch size, starting at 2, until a size does not fit. Then the search halves the gap between
+    the largest size that fits and the smallest size that does not fit. The search runs two steps with each size.
 
     On CUDA, a size does not fit if the device runs out of memory. On the CPU, the search tries only sizes that should
     fit, so that the process does not run out of memory (see ``memory.trials``). Any other error of a step is raised.

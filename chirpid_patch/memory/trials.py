@@ -2,8 +2,8 @@
 
 On CUDA, a trial may run out of memory. On the CPU, a trial must not run out of memory, because a step cannot be stopped
 halfway, and a machine that swaps is almost unusable. So the CPU trials measure the largest resident memory of this
-process during a step. They predict the memory of a larger batch from smaller batches, and try the larger batch only if
-it should fit.
+process during a step. The trials predict the memory of a larger batch from smaller batches, and try the larger batch
+only if it should fit.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class MemoryTrials(ABC):
 
     @abstractmethod
     def measure_peak(self, size: int, run: Callable[[], object]) -> int:
-        """Call ``run``, a step with batch size ``size``, and return the largest memory in use meanwhile, in bytes."""
+        """Call ``run``, a step with batch size ``size``, and return its largest memory use in bytes."""
 
     def clear(self) -> None:
         """Free unused memory between two trials."""
@@ -192,7 +192,7 @@ def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     differ clearly, because noise would hide the growth between similar sizes.
 
     Args:
-        peaks: maps batch sizes to the largest memory during a step, in bytes. One of the sizes must be 0.
+        peaks: maps batch sizes to the largest memory during a step, in bytes. At least one of the sizes must be 0.
         size: batch size for which to predict.
     """
     last, nothing = max(peaks), peaks[0]

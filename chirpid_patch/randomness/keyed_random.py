@@ -1,9 +1,9 @@
 """Random numbers that depend on the sample, and not on the worker that reads the sample.
 
-Every random number is a hash of these values: the base seed of the loader, the epoch, the rank, the sample index, how
-often the index occurred before in the epoch, the transform, and the number of the random call. So the augmentation of a
-sample in an epoch is the same for any number of workers, in any batch, and in a repeated run. The hash function is the
-finaliser of SplitMix64 (Steele, Lea & Flood 2014).
+Every random number is a hash of these values: the base seed of the loader, the epoch, the rank, the sample index, the
+number of earlier occurrences of the index in the epoch, the transform, and the number of the random call. So the
+augmentation of a sample in an epoch is the same for any number of workers, in any batch, and in a repeated run. The
+hash function is the finaliser of SplitMix64 (Steele, Lea & Flood 2014).
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ class GlobalGeneratorStates:
 def restored_generators(*owners: Any) -> Iterator[None]:
     """Restore all random generators at the end of the ``with`` block, so that the block may use them.
 
-    The context restores the global CPU generators of Python, NumPy and PyTorch. It also restores each generator among
-    ``owners``, among the objects to which they refer, and among the globals of their modules.
+    The context restores the global CPU generators of Python, NumPy and PyTorch. The context also restores each
+    generator among ``owners``, among the objects to which they refer, and among the globals of their modules.
 
     Args:
         *owners: loaders, samplers, datasets, transforms or functions.

@@ -26,9 +26,9 @@ _MOST_VISITED = 20_000
 def reachable_objects(owners: Iterable[Any]) -> Iterator[Any]:
     """Yield ``owners`` and all objects to which they refer, directly or indirectly, without duplicates.
 
-    The function does not search arrays, tensors, long sequences, data frames and images. It also searches the modules
-    that define the functions and the classes of the objects found. Among the globals of these modules, it yields only
-    random generators.
+    The function does not search arrays, tensors, long sequences, data frames and images. The function also searches the
+    modules that define the functions and the classes of the objects found. Among the globals of these modules, it
+    yields only random generators.
 
     Args:
         owners: loaders, samplers, datasets, transforms or functions.

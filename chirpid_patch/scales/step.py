@@ -27,7 +27,8 @@ class ScaleLosses:
     Attributes:
         loss: the weighted sum of the losses of all scales, 0-dim.
         losses: maps each scale to its loss, 0-dim.
-        outputs: maps each scale to the model's outputs (B, …); empty for models that do not return a tensor.
+        outputs: maps each scale to the model's outputs (B, …); an empty dictionary for models that do not return a
+            tensor.
     """
 
     loss: Tensor
@@ -56,11 +57,11 @@ class MultiScaleStep:
         scales: sizes of the images, in pixels.
         weights: maps each scale to the weight of its loss; None: all weights are equal, with the sum 1.
         memory_budget: number of bytes for forward and backward pass, in addition to model, gradients and optimiser.
-            None: no limit. If a scale needs more bytes, the step runs parts of the batch one after the other, whose
-            gradients add up to the same sum. The first step measures a forward pass of one sample to choose the size of
-            the parts. In two cases, the step warns and runs the whole batch at once: the model has batch norm in
-            training mode, or the loss may not be a mean or sum over samples. With dropout, a batch that is run in parts
-            gets other random numbers than the whole batch.
+            None: no limit. If a scale needs more bytes, the step runs parts of the batch one after the other. The
+            gradients of the parts add up to the same sum. The first step measures a forward pass of one sample to
+            choose the size of the parts. In two cases, the step warns and runs the whole batch at once: the model has
+            batch norm in training mode, or the loss may not be a mean or sum over samples. With dropout, a batch that
+            is run in parts gets other random numbers than the whole batch.
         reduction: how your own ``criterion`` combines the losses of samples, see ``LossParts``.
         backward: function that is called with a loss instead of ``loss.backward()``, such as ``lambda loss:
             grad_scaler.scale(loss).backward()``.

@@ -20,7 +20,7 @@ class ImageMasks(BatchTransform):
     """Convert samples (1, F, T) to 8-bit images, mask the images, and convert them back to float32.
 
     The image of a sample is ``((x - min) / (max - min + eps) * 255)``, truncated to integers. A sample that is not
-    masked is converted, too. A sample whose values are all equal, or not all finite, raises an error.
+    masked is also converted. A sample whose values are all equal, or not all finite, raises an error.
 
     Args:
         masks: the transform that masks the images.
@@ -61,7 +61,7 @@ class ImageMasks(BatchTransform):
             batch[row] = self.transform_batch(batch[row : row + 1], keys[row : row + 1])[0]
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
-        """Return the transformed sample; ``keys`` has the shape (1,). A sample that is not masked is converted, too."""
+        """Return the transformed sample; ``keys`` has the shape (1,). A sample that is not masked is also converted."""
         return self.transform_batch(sample.unsqueeze(0), keys)[0]
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:

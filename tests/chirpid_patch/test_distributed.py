@@ -332,7 +332,7 @@ class TestWhichRank:
 
     @pytest.mark.parametrize(
         ("options", "message"),
-        [({"world_size": 4}, "pass rank, too"), ({"world_size": 4, "rank": 4}, "out of range for 4 ranks")],
+        [({"world_size": 4}, "also pass rank"), ({"world_size": 4, "rank": 4}, "out of range for 4 ranks")],
     )
     def test_ranks_that_cannot_be_are_refused(self, options: dict[str, int], message: str) -> None:
         with pytest.raises(ValueError, match=message):

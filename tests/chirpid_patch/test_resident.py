@@ -214,7 +214,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """Sets how much memory the device has free, in bytes."""
 
     def set_to(count: int) -> None:
-        monkeypatch.setattr(resident_loading, "free_device_memory", lambda device: count)
+        monkeypatch.setattr(resident_loading, "available_device_memory", lambda device: count)
 
     yield set_to
 

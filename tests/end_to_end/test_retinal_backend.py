@@ -13,7 +13,7 @@ import pytest
 from support import copy_of, run
 
 from chirp_migrate.tune.config import read_config
-from chirp_migrate.tune.sources import subject_from_config
+from chirp_migrate.tune.sources import build_dataset_from_config
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_tune_finds_the_dataset_of_its_configuration(
     _forget()
     config = read_config(root / "configs" / "retinal.yaml")
     importlib.import_module("scripts.make_data").make_data(config.data["data_csv"], config.data["data_img_dir"], 6)
-    subject = subject_from_config(root, config, migrated=False)
+    subject = build_dataset_from_config(root, config, migrated=False)
     assert (subject.report.name, len(subject.dataset), subject.report.batch_size) == ("RetinalDataset", 6, 32)
     assert len(subject.dataset.transform.transforms) > len(subject.unaugmented.transform.transforms)
     assert subject.report.now is not None and subject.report.now.num_workers == 2

@@ -585,7 +585,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "`k` is assigned again, and an object that it creates may read the new value",
+        "`k` is assigned again, and an object that the function creates may read the new value",
         "def run(data):\n    for k in data:\n"
         "        list(DataLoader(data, collate_fn=lambda batch: (x * k for x in batch)))\n",
         ("(x * k for x in batch)", "list(x * k for x in batch)"),

@@ -139,7 +139,7 @@ def test_a_list_of_the_package_goes_before_requirements_files(tmp_path: Path) ->
     assert found == {"setup.py": f"{SETUP}setup(install_requires=['torch', 'tqdm', '{WANTED}'])\n"}
     assert note == (
         "requirements.txt names torch besides setup.py: "
-        f"if you install from requirements.txt, add {WANTED} to that file, too."
+        f"if you install from requirements.txt, also add {WANTED} to that file."
     )
 
     write_files(tmp_path, {"pyproject.toml": '[project]\nname = "b"\ndependencies = ["torch", "rich"]\n'})

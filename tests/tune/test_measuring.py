@@ -16,10 +16,10 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import UserCodeError
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
+from chirp_migrate.tune.measured_dataset import make_measured_dataset, make_measured_dataset_from_loader
 from chirp_migrate.tune.request import SettingsToMeasure, TuneTask
 from chirp_migrate.tune.runner import run
 from chirp_migrate.tune.saving import factory_arguments, save_pick
-from chirp_migrate.tune.subject import subject_of_dataset, subject_of_loader
 from chirp_migrate.tune.sweep import MIN_ROUNDS, SettingsSweep, expected_seconds, measure_settings, setting_combinations
 from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, TuneReport
 from chirp_migrate.tune.watching import watch_loaders
@@ -55,8 +55,8 @@ class Waiting(Dataset[Any]):
 
 
 def fork(dataset: Any, migrated: bool) -> Any:
-    """A subject whose workers are forked."""
-    subject = subject_of_dataset(dataset, 4, migrated)
+    """A measured dataset whose workers are forked."""
+    subject = make_measured_dataset(dataset, 4, migrated)
     subject.options["multiprocessing_context"] = "fork"
     return subject
 
@@ -69,7 +69,7 @@ def test_the_rate_counts_what_came_and_leaves_the_start_out() -> None:
     dataset = Waiting(seconds=0.001)
     began = time.perf_counter()
     samples_per_s, rate = measure_settings(
-        subject_of_dataset(dataset, 4, migrated=False), CandidateSettings(0, batch_size=4), seconds=0.1
+        make_measured_dataset(dataset, 4, migrated=False), CandidateSettings(0, batch_size=4), seconds=0.1
     )
     took = time.perf_counter() - began
     assert len(dataset.read) == 4 * (rate.batches + 1)  # the first batch is start-up and in no rate
@@ -106,7 +106,7 @@ def test_a_way_that_fails_is_reported_and_the_others_go_on(in_worker: str, migra
 def test_a_dataset_that_cannot_be_sent_to_spawned_workers_is_said_so() -> None:
     dataset = Waiting()
     dataset.transform = lambda value: value  # type: ignore[attr-defined]
-    subject = subject_of_dataset(dataset, 4, migrated=False)
+    subject = make_measured_dataset(dataset, 4, migrated=False)
     subject.options["multiprocessing_context"] = "spawn"
     for migrated in (True, False):
         subject.report.migrated = migrated
@@ -130,7 +130,7 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "measure_settings", noted)
     ways = setting_combinations((), (2,), (1, 2), 4, None)
     said: list[str | ProgressStep] = []
-    SettingsSweep(subject_of_dataset(Waiting(seconds=0), 4, migrated=True), ways, 0.01, said.append).run()
+    SettingsSweep(make_measured_dataset(Waiting(seconds=0), 4, migrated=True), ways, 0.01, said.append).run()
     rounds = [asked[number : number + 3] for number in range(0, 3 * MIN_ROUNDS, 3)]
     assert rounds[0] == [0, 1, 2] and all(sorted(one) == [0, 1, 2] for one in rounds)
     assert rounds[0] != rounds[1] != rounds[2]
@@ -310,7 +310,7 @@ def test_a_migrated_dataset_is_kept_in_the_profile_or_it_says_why_not(tmp_path: 
 def test_the_factory_loads_as_the_profile_says(tmp_path: Path, measured: Callable[..., CandidateMeasurement]) -> None:
     profile, dataset = tmp_path / "profile.json", TensorDataset(torch.arange(40.0).reshape(20, 2), torch.arange(20))
     kept = save_pick(
-        subject_of_dataset(dataset, 32, migrated=True), [measured(0, [1000.0, 1010.0, 990.0])], profile, False
+        make_measured_dataset(dataset, 32, migrated=True), [measured(0, [1000.0, 1010.0, 990.0])], profile, False
     )
     assert kept is None
     make: Any = OptimalDataLoaderFactory.create_training_loader
@@ -327,7 +327,7 @@ def test_nothing_is_kept_of_pytorch_s_loader(tmp_path: Path, sets: str) -> None:
 
 
 def test_a_rate_that_is_hardly_known_is_not_kept(tmp_path: Path, measured: Callable[..., CandidateMeasurement]) -> None:
-    subject = subject_of_dataset(Waiting(seconds=0), 32, migrated=True)
+    subject = make_measured_dataset(Waiting(seconds=0), 32, migrated=True)
     profile = tmp_path / "profile.json"
     problem = save_pick(subject, [measured(0, [10.0, 4000.0, 90.0])], profile, False)
     assert problem is not None and "this range is too wide" in problem and not profile.exists()
@@ -336,7 +336,7 @@ def test_a_rate_that_is_hardly_known_is_not_kept(tmp_path: Path, measured: Calla
 def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:
     dataset = TensorDataset(torch.arange(8.0))
     before = DataLoader(dataset, batch_size=4, shuffle=True, num_workers=2, drop_last=True)
-    plain, migrated = factory_arguments(subject_of_loader(before, "training"), thread_safe=False)
+    plain, migrated = factory_arguments(make_measured_dataset_from_loader(before, "training"), thread_safe=False)
     as_called = {
         "pin_memory": False, "batch_size": 4, "shuffle": True, "drop_last": True, "prefetch_factor": None,
         "thread_safe": False, "num_workers": 2,
@@ -349,7 +349,9 @@ def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:
 def test_a_migrated_call_is_given_the_best_within_its_bound(
     tmp_path: Path, measured: Callable[..., CandidateMeasurement]
 ) -> None:
-    subject = subject_of_loader(DataLoader(TensorDataset(torch.arange(8.0)), batch_size=4, num_workers=2), "training")
+    subject = make_measured_dataset_from_loader(
+        DataLoader(TensorDataset(torch.arange(8.0)), batch_size=4, num_workers=2), "training"
+    )
     sweep = [measured(0, [100] * 3), measured(2, [200] * 3), measured(8, [400] * 3)]
     profile = tmp_path / "profile.json"
     assert save_pick(subject, sweep, profile, thread_safe=False) is None

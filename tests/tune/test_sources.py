@@ -11,7 +11,7 @@ import pytest
 
 from chirp_migrate.training.errors import TaskNotPossible, UserCodeError
 from chirp_migrate.tune.config import TuneConfig
-from chirp_migrate.tune.sources import subject_from_config, subject_from_reference
+from chirp_migrate.tune.sources import build_dataset_from_config, build_dataset_from_reference
 
 SETS = """
 import torch
@@ -96,10 +96,10 @@ def config(**data: Any) -> TuneConfig:
 
 def test_a_class_a_function_an_object_and_a_file(tree: Callable[..., Path]) -> None:
     tree(tune_sets=SETS)
-    assert len(subject_from_reference("tune_sets:Numbers", "", None, False).dataset) == 10
-    assert subject_from_reference("tune_sets.py:Numbers", "", None, False).report.batch_size == 32
-    assert len(subject_from_reference("tune_sets:ready", "", None, False).dataset) == 7
-    subject = subject_from_reference(
+    assert len(build_dataset_from_reference("tune_sets:Numbers", "", None, False).dataset) == 10
+    assert build_dataset_from_reference("tune_sets.py:Numbers", "", None, False).report.batch_size == 32
+    assert len(build_dataset_from_reference("tune_sets:ready", "", None, False).dataset) == 7
+    subject = build_dataset_from_reference(
         "tune_sets:given_the_configuration", "tune_sets:Numbers", config(num_workers=3), False
     )
     assert len(subject.dataset) == len("/somewhere/c.yaml") and subject.report.batch_size == 24
@@ -109,7 +109,7 @@ def test_a_class_a_function_an_object_and_a_file(tree: Callable[..., Path]) -> N
 
 def test_of_a_loader_everything_about_batches_is_kept(tree: Callable[..., Path]) -> None:
     tree(tune_sets=SETS)
-    subject = subject_from_reference("tune_sets:loader", "", None, False)
+    subject = build_dataset_from_reference("tune_sets:loader", "", None, False)
     assert subject.report.batch_size == 5 and subject.options["shuffle"] and subject.options["drop_last"]
     assert subject.collate.__name__ == "doubled" and not subject.report.migrated
     assert subject.report.now is not None and subject.report.now.size == (2, 0, 4) and subject.asked_workers == 2
@@ -134,23 +134,23 @@ def test_of_a_loader_everything_about_batches_is_kept(tree: Callable[..., Path])
 def test_no_dataset_is_said_in_one_sentence(tree: Callable[..., Path], reference: str, problem: str) -> None:
     tree(tune_sets=SETS)
     with pytest.raises(TaskNotPossible, match=problem) as raised:
-        subject_from_reference(reference, "", None, False)
+        build_dataset_from_reference(reference, "", None, False)
     assert "\n" not in str(raised.value)
 
 
 def test_code_that_raises_is_the_user_s(tree: Callable[..., Path]) -> None:
     tree(tune_sets=SETS, tune_broken="import no_such_dependency\n")
     with pytest.raises(UserCodeError, match=r"tune_sets:broken.* KeyError: 'label'"):
-        subject_from_reference("tune_sets:broken", "", None, False)
+        build_dataset_from_reference("tune_sets:broken", "", None, False)
     with pytest.raises(UserCodeError, match=r"^tune_sets:broken_at_length raised ValueError: no label:$"):
-        subject_from_reference("tune_sets:broken_at_length", "", None, False)
+        build_dataset_from_reference("tune_sets:broken_at_length", "", None, False)
     with pytest.raises(UserCodeError, match=r"tune_broken.* ModuleNotFoundError"):
-        subject_from_reference("tune_broken:x", "", None, False)
+        build_dataset_from_reference("tune_broken:x", "", None, False)
 
 
 def test_the_dataset_of_a_configuration_is_built_as_the_document_s_script_builds_it(tree: Callable[..., Path]) -> None:
     root = tree(scripts__retinal=RETINAL, other="def get_train_transforms(): ...")
-    subject = subject_from_config(
+    subject = build_dataset_from_config(
         root, config(data_csv="grades.csv", data_img_dir="images", strength=3, num_workers=4), False
     )
     assert subject.dataset.has == ("grades.csv", "images", "train 3", 8)
@@ -161,9 +161,9 @@ def test_the_dataset_of_a_configuration_is_built_as_the_document_s_script_builds
 def test_a_configuration_that_does_not_fit_says_what_is_missing(tree: Callable[..., Path]) -> None:
     root = tree(scripts__retinal=RETINAL)
     with pytest.raises(TaskNotPossible, match=r"img_dir.* c\.yaml .*data\.img_dir"):
-        subject_from_config(root, config(csv_file="grades.csv"), False)
+        build_dataset_from_config(root, config(csv_file="grades.csv"), False)
     tree(scripts__second=RETINAL)
     with pytest.raises(TaskNotPossible, match=r"found: scripts\.retinal:RetinalDataset, scripts\.second"):
-        subject_from_config(root, config(), False)
+        build_dataset_from_config(root, config(), False)
     with pytest.raises(TaskNotPossible, match="found: none"):
-        subject_from_config(root / "scripts" / "nowhere", config(), False)
+        build_dataset_from_config(root / "scripts" / "nowhere", config(), False)

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from chirp_migrate.training.workload.entry_points import OwnRun
-from chirp_migrate.verify.spec import EntryTiming
+from chirp_migrate.verify.spec import EntryPointTiming
 from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
 from chirp_migrate.verify.timing.epochs import LONGEST_VISIT, EnoughEpochsTimed, EpochTimer
 from chirp_migrate.verify.timing.rounds import own_run_seconds, zero_cost_run_seconds
@@ -120,7 +120,9 @@ def paired(log: Log) -> None:
             train_step()
 
 
-def timed(training: Training, cached: RepeatedBatchLoading | None = None, least: int = 1) -> tuple[EntryTiming, Log]:
+def timed(
+    training: Training, cached: RepeatedBatchLoading | None = None, least: int = 1
+) -> tuple[EntryPointTiming, Log]:
     """The visit, and what the training did, with the turns that it took between."""
     log: Log = []
     epochs = EpochTimer(lambda: log.append("turn"), least, cached)
@@ -263,11 +265,11 @@ def test_an_error_of_the_training_is_raised() -> None:
 
 
 def test_the_own_run_has_start_up_once_a_fold() -> None:
-    visit = EntryTiming(start_s=3.0, epochs_s=[0.9, 1.0, 9.0], cached_s=[0.4])
+    visit = EntryPointTiming(start_s=3.0, epochs_s=[0.9, 1.0, 9.0], cached_s=[0.4])
     assert own_run_seconds(visit, OwnRun(epochs=11, folds=2)) == pytest.approx(2 * (3.0 + 10 * 1.0))
     assert zero_cost_run_seconds(visit, OwnRun(epochs=11, folds=2)) == pytest.approx(2 * (3.0 + 10 * 1.0 - 11 * 0.6))
-    assert own_run_seconds(EntryTiming(start_s=3.0, rest_s=1.0), OwnRun(epochs=11)) == 4.0
-    assert zero_cost_run_seconds(EntryTiming(start_s=3.0), OwnRun()) is None
+    assert own_run_seconds(EntryPointTiming(start_s=3.0, rest_s=1.0), OwnRun(epochs=11)) == 4.0
+    assert zero_cost_run_seconds(EntryPointTiming(start_s=3.0), OwnRun()) is None
 
 
 @pytest.mark.parametrize(("enough_s", "timed_epochs"), [(0.0, 2), (0.45, 4), (9.0, 6)])

@@ -28,7 +28,7 @@ from chirp_migrate.verify.measures.metric_data import (
     WorkerCheck,
 )
 from chirp_migrate.verify.measures.targets import MET, NOT_MEASURABLE, NOT_MET, TargetVerdict, judge_targets
-from chirp_migrate.verify.spec import EntryTiming
+from chirp_migrate.verify.spec import EntryPointTiming
 
 AUGMENTED = "Augmented > Subset"
 
@@ -57,7 +57,7 @@ def side(memory: tuple[int, ...] = (100, 110, 112, 114)) -> VersionMeasures:
     )
 
 
-TIMED = EntryTiming(start_s=9.0, epochs_s=[2.0], cached_s=[1.5], samples=600.0, batches=30.0)
+TIMED = EntryPointTiming(start_s=9.0, epochs_s=[2.0], cached_s=[1.5], samples=600.0, batches=30.0)
 
 
 def test_every_figure_is_defined_once_and_every_definition_has_a_figure() -> None:
@@ -81,7 +81,7 @@ def test_figures_are_what_their_definitions_say() -> None:
     assert (found["gpu_percent"], found["gpu_memory_mib"]) == (80.0, 3.0)
     assert (found["memory_mib"], found["resident_mib"]) == (120.0, 310.0)
     assert found["memory_slope_mib"] == pytest.approx(2.0), "the first epoch is left out"
-    before = EntryTiming(start_s=9.0, epochs_s=[3.0, 4.0, 2.0], samples=600.0, batches=30.0)
+    before = EntryPointTiming(start_s=9.0, epochs_s=[3.0, 4.0, 2.0], samples=600.0, batches=30.0)
     assert metrics_of_timed_rounds(750.0, [(before, TIMED)]) == {
         "training_s": 750.0,
         "samples_per_s": 200.0,
@@ -95,7 +95,9 @@ def test_nothing_measured_gives_no_figures_and_no_errors() -> None:
     found = metrics_of_measured_run(empty)
     assert {name for name, value in found.items() if value is not None} == {"waiting_percent", "lost_workers"}
     assert epoch_seconds(empty.entries["one"]) == []
-    assert metrics_of_timed_rounds(1.0, [(EntryTiming(start_s=1.0), EntryTiming(start_s=1.0))]) == {"training_s": 1.0}
+    assert metrics_of_timed_rounds(1.0, [(EntryPointTiming(start_s=1.0), EntryPointTiming(start_s=1.0))]) == {
+        "training_s": 1.0
+    }
 
 
 def test_the_slope_has_an_interval_that_holds_it_or_is_not_given() -> None:

@@ -24,9 +24,9 @@ def early_binding_problem(
 ) -> str | None:
     """Return why a rewrite must not store the values of captured names when ``node`` creates an object.
 
-    With stored values, the object may read other values than with captured names. The result is ``None`` if the values
-    are the same. Then each captured name has its value when the program reaches ``node``, and is not rebound before the
-    last use of the object.
+    With stored values, the object may read other values than with captured names. The result is ``None`` if the stored
+    values are equal to the values of the names. In this case, each captured name has its value when the program reaches
+    ``node``, and is not rebound before the last use of the object.
 
     Args:
         module: the module.
@@ -77,7 +77,8 @@ def _why_used_after(
     if scope is not captured.scope:
         return f"{rebound} by an enclosing function"
     if may_read_captured_name_later(module, project, node, captured):
-        return f"{rebound}, and an object that it creates may read the new value"
+        kind = "class" if isinstance(node, cst.ClassDef) else "function"
+        return f"{rebound}, and an object that the {kind} creates may read the new value"
     try:
         end = offset_after_last_use(module, project, node)
     except UntraceableLifetime as use:

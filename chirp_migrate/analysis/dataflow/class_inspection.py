@@ -6,12 +6,12 @@ import ast
 import re
 from functools import lru_cache
 
-from chirp_migrate.analysis.dataflow.function_flow import find_class_change_on_lines, object_of_class_expression
+from chirp_migrate.analysis.dataflow.function_flow import find_class_mutation_on_lines, object_of_class_expression
 from chirp_migrate.syntax.module import UnparsableModule
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["find_class_change", "find_class_used_as_value"]
+__all__ = ["find_class_mutation", "find_class_used_as_value"]
 
 _CLASS_OF = re.compile(r"\btype\b|\b__class__\b|\b__func__\b")
 _CLASS_WORDS = ("type", "__class__", "__func__")
@@ -26,7 +26,7 @@ _EQUAL = frozenset({"__name__", "__module__", "__doc__"})
 def find_class_used_as_value(project: Project) -> str | None:
     """Return the first place (``path:line``) that uses the class of an object as a value, such as a key; else None.
 
-    A comparison with the class of another object counts, too. These uses do not count: a call of a method of the class,
+    A comparison with the class of another object also counts. These uses do not count: a call of a method of the class,
     code that reads or prints the name of the class, and a comparison with a class that the code names.
     """
     return project.once(_place_of_class_value)
@@ -39,7 +39,7 @@ def _place_of_class_value(project: Project) -> str | None:
     return None
 
 
-def find_class_change(project: Project) -> str | None:
+def find_class_mutation(project: Project) -> str | None:
     """Return a place (``path:line``) that may set an attribute on the class of an object, or read its ``__qualname__``.
 
     The result is None if there is no such place.
@@ -55,7 +55,7 @@ def _place_of_class_change(project: Project) -> str | None:
             if not is_known:
                 return f"{path}:{line}"
         lines[path] = {line for line, _ in found}
-    return find_class_change_on_lines(project, lines)
+    return find_class_mutation_on_lines(project, lines)
 
 
 @lru_cache(maxsize=1024)

@@ -22,10 +22,10 @@ from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import last_name
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["FunctionUse", "find_class_change_on_lines", "find_function_uses", "object_of_class_expression"]
+__all__ = ["FunctionUseKind", "find_class_mutation_on_lines", "find_function_uses", "object_of_class_expression"]
 
 
-class FunctionUse(Enum):
+class FunctionUseKind(Enum):
     """A kind of use of a function, other than a call."""
 
     KEY = "code uses the function as a key, or reads its identity"
@@ -78,12 +78,14 @@ _CALLERS = frozenset({"map", "filter", "sorted", "reduce", "starmap", "submit", 
 _MAKERS = frozenset({"make_dataclass", "new_class", "MethodType"})
 
 
-def find_function_uses(module: Module, project: Project, node: cst.FunctionDef | cst.Lambda) -> dict[FunctionUse, str]:
+def find_function_uses(
+    module: Module, project: Project, node: cst.FunctionDef | cst.Lambda
+) -> dict[FunctionUseKind, str]:
     """Return the uses that code of the project may make of a function, each with a place (``path:line``)."""
     return _Search(project, _file(module.path, module.text)).run(module, node)
 
 
-def find_class_change_on_lines(project: Project, lines: Mapping[str, Collection[int]]) -> str | None:
+def find_class_mutation_on_lines(project: Project, lines: Mapping[str, Collection[int]]) -> str | None:
     """Return a place (``path:line``) where code may set attributes on a class or read its ``__qualname__``.
 
     Args:
@@ -225,7 +227,7 @@ def _file(path: str, text: str) -> _File:
 class _Search:
     def __init__(self, project: Project, own: _File | None = None) -> None:
         self._project, self._own = project, own
-        self._found: dict[FunctionUse, str] = {}
+        self._found: dict[FunctionUseKind, str] = {}
         self._seen: set[_Holder] = set()
         self._pending: list[_Holder] = []
         self._followed: set[ast.AST] = set()
@@ -242,13 +244,13 @@ class _Search:
         return next(
             (
                 self._found[use]
-                for use in (FunctionUse.ATTRIBUTE, FunctionUse.PLACE, FunctionUse.LOST)
+                for use in (FunctionUseKind.ATTRIBUTE, FunctionUseKind.PLACE, FunctionUseKind.LOST)
                 if use in self._found
             ),
             None,
         )
 
-    def run(self, module: Module, node: cst.FunctionDef | cst.Lambda) -> dict[FunctionUse, str]:
+    def run(self, module: Module, node: cst.FunctionDef | cst.Lambda) -> dict[FunctionUseKind, str]:
         file = self._file(module.path)
         if isinstance(node, cst.Lambda):
             start = module.span(node)[0]
@@ -257,7 +259,7 @@ class _Search:
             place = min((one for one in places if one >= start), default=start)
             if _BRACKETS.fullmatch(module.text, start, place) is None or place not in places:
                 # The lambda is in an f-string, where older versions of Python report a wrong position.
-                self._record_use(FunctionUse.LOST, file, file.tree)
+                self._record_use(FunctionUseKind.LOST, file, file.tree)
             else:
                 self._follow_expression(file, places[place])
         else:
@@ -272,7 +274,7 @@ class _Search:
         while self._pending:
             holder = self._pending.pop()
             if len(self._seen) > _MOST:
-                self._found.setdefault(FunctionUse.LOST, holder[0] or holder[-1])
+                self._found.setdefault(FunctionUseKind.LOST, holder[0] or holder[-1])
                 break
             self._follow(holder)
 
@@ -285,7 +287,7 @@ class _Search:
             return self._own
         return _file(path, self._project.text(path))
 
-    def _record_use(self, use: FunctionUse, file: _File, node: ast.AST) -> None:
+    def _record_use(self, use: FunctionUseKind, file: _File, node: ast.AST) -> None:
         self._found.setdefault(use, f"{file.path}:{getattr(node, 'lineno', 1)}")
 
     def _hold(self, *holders: _Holder) -> None:
@@ -329,7 +331,7 @@ class _Search:
                 if isinstance(call, ast.Call):
                     self._follow_argument(file, call, node, parent.arg or "**")
                 else:
-                    self._record_use(FunctionUse.LOST, file, node)  # a keyword in the header of a class
+                    self._record_use(FunctionUseKind.LOST, file, node)  # a keyword in the header of a class
             case ast.Starred():
                 call = file.parents[parent]
                 if isinstance(call, ast.Call):
@@ -337,17 +339,17 @@ class _Search:
                 else:
                     self._follow_expression(file, parent)
             case ast.Set() | ast.SetComp(elt=_):
-                self._record_use(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUseKind.KEY, file, node)
             case ast.Dict(keys=keys) if node in keys:
-                self._record_use(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUseKind.KEY, file, node)
             case ast.DictComp(key=key) if key is node:
-                self._record_use(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUseKind.KEY, file, node)
             case ast.Subscript(slice=key) if key is node:
-                self._record_use(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUseKind.KEY, file, node)
             case ast.Compare(ops=operators, comparators=others) if node is not others[-1] and any(
                 isinstance(one, ast.In | ast.NotIn) for one in operators
             ):
-                self._record_use(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUseKind.KEY, file, node)
             case ast.IfExp(test=test) if test is node:
                 return
             case ast.Tuple(elts=elements) if isinstance(around := file.parents[parent], ast.Assign):
@@ -382,29 +384,29 @@ class _Search:
             case ast.Match(cases=cases):
                 for pattern in (one for case in cases for one in ast.walk(case.pattern)):
                     if isinstance(pattern, ast.MatchClass):
-                        self._record_use(FunctionUse.CLASS, file, pattern.cls)
+                        self._record_use(FunctionUseKind.CLASS, file, pattern.cls)
                     elif isinstance(pattern, ast.MatchAs | ast.MatchStar) and pattern.name:
                         self._hold(file.holder(pattern.name, pattern))
             case _ if not isinstance(parent, _HARMLESS):
-                self._record_use(FunctionUse.LOST, file, node)
+                self._record_use(FunctionUseKind.LOST, file, node)
 
     def _read_attribute(self, file: _File, read: ast.Attribute, name: str) -> None:
         around = file.parents.get(read, file.tree)
         is_called = isinstance(around, ast.Call) and around.func is read
         if name == "__dict__" or not isinstance(read.ctx, ast.Load):
-            self._record_use(FunctionUse.ATTRIBUTE, file, read)
+            self._record_use(FunctionUseKind.ATTRIBUTE, file, read)
         elif name == "__class__":
-            self._record_use(FunctionUse.CLASS, file, read)
+            self._record_use(FunctionUseKind.CLASS, file, read)
         elif name in ("__mro__", "__base__", "__bases__"):
             self._follow_expression(file, read)
         elif name == "mro" and is_called:
             self._follow_expression(file, around)
         elif name == "__qualname__":
-            self._record_use(FunctionUse.PLACE, file, read)
+            self._record_use(FunctionUseKind.PLACE, file, read)
         elif name == "__get__":
-            self._record_use(FunctionUse.METHOD, file, read)
+            self._record_use(FunctionUseKind.METHOD, file, read)
         elif name == "__hash__":
-            self._record_use(FunctionUse.KEY, file, read)
+            self._record_use(FunctionUseKind.KEY, file, read)
         elif is_called and name in _GIVING:
             self._follow_expression(file, around)
 
@@ -417,11 +419,11 @@ class _Search:
                 self._assign(file, inner, value)
             case ast.Name(id=name):
                 if isinstance(file.scopes[target], ast.ClassDef):
-                    self._record_use(FunctionUse.METHOD, file, target)
+                    self._record_use(FunctionUseKind.METHOD, file, target)
                 self._hold(file.holder(name, target))
             case ast.Attribute(value=owner, attr=name):
                 if self._may_be_class(file, owner):
-                    self._record_use(FunctionUse.METHOD, file, target)
+                    self._record_use(FunctionUseKind.METHOD, file, target)
                 self._hold(("", name))
                 self._hold_assigned("__set__", "__setattr__")
                 self._hold(*(holder for found in self._definitions(name) for holder in found.positional[:1]))  # setters
@@ -444,16 +446,16 @@ class _Search:
             case ast.Attribute(attr=name):
                 self._hold(("", name))
                 if name == "__dict__" and self._may_be_class(file, container.value):
-                    self._record_use(FunctionUse.METHOD, file, container)
+                    self._record_use(FunctionUseKind.METHOD, file, container)
             case ast.Call(func=called) if last_name(called) in ("vars", "globals", "locals"):
-                self._record_use(FunctionUse.LOST, file, container)
+                self._record_use(FunctionUseKind.LOST, file, container)
 
     def _return(self, file: _File, statement: ast.AST) -> None:
         scope = file.scopes[statement]
         if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
             self._hold(("()", scope.name))
             if scope.name in ("__iter__", "__next__", "__enter__"):  # loops and `with` statements call this method
-                self._record_use(FunctionUse.LOST, file, statement)
+                self._record_use(FunctionUseKind.LOST, file, statement)
             if scope.decorator_list:  # it may be a property, or a function that the decorator calls
                 self._hold(("", scope.name))
 
@@ -473,22 +475,22 @@ class _Search:
         place = call.args.index(node) if node in call.args else 0
         is_first = not keyword and place == 0
         if _is_type_call(call.func) and not isinstance(call.func.args[0], ast.Name):
-            self._record_use(FunctionUse.METHOD, file, call)  # a call such as `type(self.run)(function, self)`
+            self._record_use(FunctionUseKind.METHOD, file, call)  # a call such as `type(self.run)(function, self)`
         if name in _KEYS or (name in _KEYED and is_first):
-            self._record_use(FunctionUse.KEY, file, call)
+            self._record_use(FunctionUseKind.KEY, file, call)
         if (name == "type" and len(call.args) == 3) or name in _MAKERS:
-            self._record_use(FunctionUse.METHOD, file, call)
+            self._record_use(FunctionUseKind.METHOD, file, call)
         elif name in ("type", *_INSPECTING) or (
             name == "isinstance" and is_first and not self._are_known_classes(file, call.args[-1])
         ):
             if not file.is_in_error(call):
-                self._record_use(FunctionUse.CLASS, file, call)
+                self._record_use(FunctionUseKind.CLASS, file, call)
         elif name in ("getattr", "hasattr") and is_first:
             asked = call.args[1] if len(call.args) > 1 else None
             if not isinstance(asked, ast.Constant) or str(asked.value) in ("__get__", "__class__", "__hash__"):
-                self._record_use(FunctionUse.CLASS, file, call)
+                self._record_use(FunctionUseKind.CLASS, file, call)
         elif (name in ("setattr", "delattr", "__setattr__", "update_wrapper") and is_first) or name == "vars":
-            self._record_use(FunctionUse.ATTRIBUTE, file, call)
+            self._record_use(FunctionUseKind.ATTRIBUTE, file, call)
         elif name in ("setattr", "__setattr__", "object") and place >= 1:
             self._set(file, call)
         for one in call.keywords:
@@ -511,20 +513,20 @@ class _Search:
         if owner is name:
             owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
         if self._may_be_class(file, owner) or any(part[:1].isupper() for part in path.split(".")[:-1]):
-            self._record_use(FunctionUse.METHOD, file, call)
+            self._record_use(FunctionUseKind.METHOD, file, call)
         if not path:
-            self._record_use(FunctionUse.LOST, file, call)
+            self._record_use(FunctionUseKind.LOST, file, call)
         self._hold(("", path.rpartition(".")[2]))
 
     def _pass_to_callee(self, file: _File, call: ast.Call, called: ast.expr, place: int) -> None:
         """Follow the function from an argument of ``call`` that ``call`` passes on to its argument ``called``."""
         callee = last_name(called)
         if callee in _KEYS or callee in _KEYED:
-            self._record_use(FunctionUse.KEY, file, call)
+            self._record_use(FunctionUseKind.KEY, file, call)
         elif callee == "type":
-            self._record_use(FunctionUse.CLASS, file, call)
+            self._record_use(FunctionUseKind.CLASS, file, call)
         elif callee in ("setattr", "__setattr__"):
-            self._record_use(FunctionUse.ATTRIBUTE, file, call)
+            self._record_use(FunctionUseKind.ATTRIBUTE, file, call)
         for one in self._callees(file, called):
             self._hold(*(one.positional[place : place + 1] or one.rest))
 
@@ -552,9 +554,9 @@ class _Search:
         owned = isinstance(call.func, ast.Attribute) and not self._may_be_class(file, call.func.value)
         for one in found:
             if one.is_cached:
-                self._record_use(FunctionUse.KEY, file, call)
+                self._record_use(FunctionUseKind.KEY, file, call)
             if one.dispatches:
-                self._record_use(FunctionUse.CLASS, file, call)
+                self._record_use(FunctionUseKind.CLASS, file, call)
             if keyword in ("*", "**"):
                 self._hold(*one.positional, *one.named.values(), *one.rest)
             elif keyword:

@@ -12,7 +12,7 @@ from chirp_migrate.analysis.dataflow.closures import CapturedName, variable_read
 from chirp_migrate.analysis.known_names import DATASET, base_names, is_call_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import find_in_scope, is_name, methods_of
+from chirp_migrate.syntax.queries import find_nodes_in_scope, is_name, methods_of
 
 _LAZY = (cst.FunctionDef, cst.Lambda, cst.GeneratorExp)
 #: Calls that evaluate all their arguments, and call the function passed as ``key``.
@@ -49,7 +49,7 @@ def _delays_body(function: cst.CSTNode) -> bool:
     """Return whether a call of a function only creates a generator or coroutine, and does not yet run the body."""
     is_iter = isinstance(function, cst.FunctionDef) and function.name.value == "__iter__"
     is_async = isinstance(function, cst.FunctionDef) and function.asynchronous is not None
-    return is_async or (bool(find_in_scope(function, cst.Yield)) and not is_iter)
+    return is_async or (bool(find_nodes_in_scope(function, cst.Yield)) and not is_iter)
 
 
 def _is_consumed_at_once(module: Module, project: Project, node: cst.CSTNode) -> bool:

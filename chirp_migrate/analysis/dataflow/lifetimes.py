@@ -38,7 +38,7 @@ from chirp_migrate.analysis.known_names import (
 )
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import contains_node, find_in_scope, one_line_source
+from chirp_migrate.syntax.queries import contains_node, find_nodes_in_scope, one_line_source
 from chirp_migrate.syntax.scopes import Scope
 
 #: Calls whose result refers to the arguments. No other object stores the arguments.
@@ -202,7 +202,7 @@ class _UseAnalysis:
     def last_use_of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
         """Return the end of the last use of the value that ``made``, an assignment or definition, gives to a variable.
 
-        Each use must be in a later statement of the same block, so that no other path leads to the use.
+        Each use must be in a later statement of the same block, so that every path to the use runs the creation.
         """
         module, scope = self._module, self._module.scopes.scope_of(name)
         line = enclosing_statement(module, made)
@@ -257,7 +257,7 @@ class _UseAnalysis:
         once = len(home.scopes.module.bindings.get(title, ())) == 1 and not may_be_patched_elsewhere(
             home, self._project, title
         )
-        suspends = function.asynchronous is not None or bool(find_in_scope(function, cst.Yield))
+        suspends = function.asynchronous is not None or bool(find_nodes_in_scope(function, cst.Yield))
         parameter = _parameter(function, call, argument)
         if not is_plain or not once or suspends or parameter is None:
             return False
@@ -303,7 +303,7 @@ def enclosing_statement(module: Module, node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> cst.Name | None:
-    """Return the parameter that receives an argument of a call; ``None`` if it is unclear, such as after ``*``."""
+    """Return the parameter that receives an argument of a call; ``None`` if it is unknown, as after ``*``."""
     given = function.params
     if argument.keyword is not None:
         named = (*given.params, *given.kwonly_params)

@@ -12,8 +12,8 @@ from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.queries import (
     binding_scope,
     dotted_source,
-    find_in_scope,
-    parameters_by_name,
+    find_nodes_in_scope,
+    function_parameters,
     target_value_pairs,
 )
 
@@ -39,13 +39,13 @@ def assigned_values_and_annotations(
 ) -> tuple[list[AssignedValue], list[cst.BaseExpression]]:
     """Return the values that assignments and ``with`` in ``scope`` give to ``name``, and the name's annotations."""
     given = module.once(_values_by_name, scope).get(name) or _AssignedValues()
-    parameter = parameters_by_name(scope).get(name)
+    parameter = function_parameters(scope).get(name)
     written = None if parameter is None else parameter.annotation
     return list(given.values), given.annotations + ([] if written is None else [written.annotation])
 
 
 def assigned_values(module: Module, node: cst.CSTNode) -> list[AssignedValue]:
-    """Return the values assigned to a name or attribute; empty for other expressions."""
+    """Return the values assigned to a name or attribute; an empty list for other expressions."""
     name = dotted_source(node)
     return [] if name is None else assigned_values_and_annotations(module, assigning_scope(module, node, name), name)[0]
 
@@ -68,7 +68,7 @@ def _values_by_name(module: Module, scope: cst.CSTNode) -> dict[str, _AssignedVa
     """Return the values that a scope assigns to names. For a class, include the values that its methods assign."""
     found: dict[str, _AssignedValues] = defaultdict(_AssignedValues)
     giving = (cst.AnnAssign, cst.Assign, cst.NamedExpr, cst.WithItem)
-    for node in find_nodes(scope, *giving) if isinstance(scope, cst.ClassDef) else find_in_scope(scope, *giving):
+    for node in find_nodes(scope, *giving) if isinstance(scope, cst.ClassDef) else find_nodes_in_scope(scope, *giving):
         if isinstance(node, cst.AnnAssign):
             given = found[dotted_source(node.target) or ""]
             given.annotations.append(node.annotation.annotation)

@@ -9,9 +9,9 @@ from chirp_migrate.syntax.queries import (
     NameRole,
     contains_node,
     find_names,
+    function_parameters,
     name_inspecting_builtin,
     name_role,
-    parameters_by_name,
 )
 
 _USED = (NameRole.READ, NameRole.CHANGED, NameRole.DELETED, NameRole.SHARED)
@@ -65,7 +65,7 @@ def _assignments(module: Module, name: str) -> dict[cst.CSTNode, list[cst.CSTNod
 def _gets_value_from(module: Module, binder: cst.CSTNode, read: cst.CSTNode, name: str) -> bool:
     """Return whether ``read`` gets its value from ``binder``, a loop, comprehension or function around it."""
     if isinstance(binder, cst.FunctionDef | cst.Lambda):
-        return name in parameters_by_name(binder)
+        return name in function_parameters(binder)
     if isinstance(binder, cst.For):
         return bool(find_names(binder.target, name)) and contains_node(module, binder.body, read)
     if isinstance(binder, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):

@@ -255,7 +255,7 @@ class Evaluator:
         env: Mapping[str, Value],
         result: cst.BaseExpression | None = None,
     ) -> list[CodePath]:
-        """Return every path through ``statements``, with its value.
+        """Return every path through ``statements``, each with the value of its ``return`` statement or of ``result``.
 
         Args:
             statements: the statements to evaluate.

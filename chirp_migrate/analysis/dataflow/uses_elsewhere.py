@@ -116,8 +116,8 @@ def may_set_computed_attributes(module: Module, project: Project, class_definiti
     """Return whether any file of the project may set attributes with computed names on objects of a class.
 
     Code that sets such attributes on ``self`` counts if it is in the class itself. If the class has bases or subclasses
-    in the project, such code counts in every class. Code that sets such attributes on any other object counts, too. The
-    exception is an object whose name is typical of arguments, settings or models.
+    in the project, such code counts in every class. Code also counts if it sets such attributes on an object other than
+    ``self``. The exception is an object whose name is typical of arguments, settings or models.
     """
     title = None if has_bases_or_subclasses(module, project, class_definition) else class_definition.name.value
     return any(
@@ -136,7 +136,7 @@ def has_bases_or_subclasses(module: Module, project: Project, class_definition: 
     return has_subclass(project, class_definition.name.value)
 
 
-def may_call_method_on_other_objects(
+def may_call_method_with_foreign_self(
     module: Module, project: Project, class_definition: cst.ClassDef, method: str
 ) -> bool:
     """Return whether code may read ``method`` from the class, and call it with an object of another type.
@@ -473,7 +473,7 @@ def may_list_attributes_of_any_object(project: Project) -> bool:
 def new_name_may_clash(module: Module, project: Project, name: str) -> bool:
     """Return whether other code may set or look up ``name`` in ``module``, where a rewrite would add this name.
 
-    An ``import *`` that may bind the name counts as well, and a submodule with the same name, too.
+    An ``import *`` that may bind the name also counts, and so does a submodule with the same name.
     """
     if may_be_patched_elsewhere(module, project, name) or project.search(
         rf"""["'.]{re.escape(name)}["'](?!\s*:)""", name
@@ -484,7 +484,9 @@ def new_name_may_clash(module: Module, project: Project, name: str) -> bool:
     return bool(project.meanings_from_elsewhere(module, name))
 
 
-def is_bound_once(module: Module, project: Project, dotted_name: str, bindings: Sequence[Binding], offset: int) -> bool:
+def is_dotted_name_bound_once(
+    module: Module, project: Project, dotted_name: str, bindings: Sequence[Binding], offset: int
+) -> bool:
     """Return whether the dotted name ``dotted_name`` always refers to the same object.
 
     The result is True if a statement at the top level of the module, above ``offset``, gives the first name of

@@ -154,7 +154,7 @@ class WorkerFunctionPurposes:
     def _is_about_data(self, call: cst.Call, called: set[str]) -> bool:
         """Return whether the names of a called function show that the function is about data.
 
-        Functions for other purposes may have a parameter ``transform``, too.
+        Functions that pass nothing to workers may also have a parameter ``transform``.
         """
         names = {*called, self._module.source(call.func)}
         return any(_DATA.search(name) or inherits_from(self._project, name, DATASET) for name in names)
@@ -265,7 +265,7 @@ class WorkerFunctionPurposes:
         )
 
     def _purpose_of_captured(self, node: cst.CSTNode) -> str | None:
-        """Return the purpose of a name that an escaping function captures. The name's value escapes as well."""
+        """Return the purpose of a name that an escaping function captures. The value of the name also escapes."""
         if not isinstance(node, cst.Name):
             return None
         owner = self._module.scopes.lookup(node.value, node)

@@ -170,7 +170,7 @@ class _MaskGrammar:
         return False
 
     def _trace_assignment(self, statement: ast.stmt, names: _Names) -> None:
-        """Trace an assignment of a size. Outside loops, trace arrays, and tests of the number of axes, too."""
+        """Trace an assignment of a size. Outside loops, also trace arrays, and tests of the number of axes."""
         for target, value in target_value_pairs(statement):
             if isinstance(target, ast.Tuple):
                 self._trace_unpacking(target, value, statement, names)

@@ -12,7 +12,7 @@ from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotati
 from chirp_migrate.analysis.dataflow.symbolic import block_statements, else_statements
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
-from chirp_migrate.syntax.queries import dotted_source, find_in_scope, parameters_by_name
+from chirp_migrate.syntax.queries import dotted_source, find_nodes_in_scope, function_parameters
 
 _FRESH = re.compile(
     r"builtins\.(list|dict|set|int|float|bytearray)|collections\.(Counter|defaultdict|OrderedDict|deque)"
@@ -108,9 +108,9 @@ def _target_problem(
 
 def _has_only_new_values(module: Module, scope: cst.CSTNode, name: str) -> bool:
     """Return whether the function gives ``name`` only new containers or numbers as values."""
-    if name in parameters_by_name(scope):
+    if name in function_parameters(scope):
         return False
-    shared: list[cst.Global | cst.Nonlocal] = find_in_scope(scope, cst.Global, cst.Nonlocal)
+    shared: list[cst.Global | cst.Nonlocal] = find_nodes_in_scope(scope, cst.Global, cst.Nonlocal)
     if any(item.name.value == name for one in shared for item in one.names):
         return False
     values = assigned_values_and_annotations(module, scope, name)[0]

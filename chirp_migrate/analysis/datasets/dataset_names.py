@@ -27,7 +27,7 @@ from chirp_migrate.analysis.known_names import (
 from chirp_migrate.syntax.module import Module, walk_code
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import binding_scope, contains_node, dotted_source, parameters_by_name
+from chirp_migrate.syntax.queries import binding_scope, contains_node, dotted_source, function_parameters
 
 #: Names that are typical of datasets.
 DATASET_NAME = re.compile(
@@ -56,7 +56,7 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
         return False
     if (
         values
-        and name not in parameters_by_name(scope)
+        and name not in function_parameters(scope)
         and all(_is_non_dataset_value(module, project, value) for value in values)
     ):
         return False
@@ -130,7 +130,7 @@ def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
     return calls
 
 
-def cached_dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
+def make_cached_dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
     """Return a function that tests whether a name in ``module`` is a dataset, and caches the result for each name."""
     known: dict[tuple[cst.CSTNode, str], bool] = {}
 

@@ -18,7 +18,7 @@ from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
 from chirp_migrate.analysis.known_names import ITERABLE_DATASET, base_names
 from chirp_migrate.syntax.module import Module, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_name, is_super_call, nodes_in_scope, parameters_by_name
+from chirp_migrate.syntax.queries import function_parameters, is_name, is_super_call, nodes_in_scope
 
 _PICKLING = ("__getstate__", "__reduce__", "__reduce_ex__")
 _ACCESS = ("__getitem__", "__getitems__", "__iter__", "__next__")
@@ -146,9 +146,9 @@ class DatasetClass:
     ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
         """Yield attribute, value and kind for each attribute in which the constructor stores a value of interest.
 
-        ``kind`` returns the kind of an expression, or None if its value is not of interest. A value in a container
-        counts as well. Attributes that the constructor resets are omitted. Attributes that code outside the class sets,
-        such as the code of a ``worker_init_fn``, are omitted as well.
+        ``kind`` returns the kind of an expression, or None if its value is not of interest. A value in a container also
+        counts. Attributes that the constructor resets are omitted. The result also omits attributes that code outside
+        the class sets, such as a ``worker_init_fn``.
         """
         constructing = [one for one in self.constructor_methods if one.owner is self.node]
         for attribute, uses in self._uses.items():
@@ -199,7 +199,7 @@ def pickled_attribute_values(
 
 def self_parameter_name(method: DatasetMethod) -> str:
     """Return the name of a method's first parameter; "" for functions, and for methods without parameters."""
-    return "" if isinstance(method.owner, cst.Module) else next(iter(parameters_by_name(method.function)), "")
+    return "" if isinstance(method.owner, cst.Module) else next(iter(function_parameters(method.function)), "")
 
 
 def value_assigned_to(module: Module, node: cst.CSTNode) -> cst.BaseExpression | None:

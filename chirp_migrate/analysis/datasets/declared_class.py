@@ -1,4 +1,4 @@
-"""Find the runtime's decorator that declares a dataset class, from ``__getitem__`` and the methods that it calls."""
+"""Find the runtime's decorator that fits a dataset class, from ``__getitem__`` and the methods that it calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,13 @@ from chirp_migrate.analysis.datasets.image_dataset_meaning import CLEAR as IMAGE
 from chirp_migrate.analysis.datasets.image_dataset_meaning import AugmentedImages, match_image_pattern
 from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import NameRole, is_self_attribute, methods_if_nothing_else, name_role, plain_source
+from chirp_migrate.syntax.queries import (
+    NameRole,
+    is_self_attribute,
+    methods_if_nothing_else,
+    name_role,
+    normalized_source,
+)
 
 _PATHS = re.compile(r"(?:.*_)?(?:(?:file|image|img|f)?(?:paths?|names?)|files?|urls?|uris?)")
 _LISTS_FILES = re.compile(r"\b(?:r?glob|iglob|listdir|scandir|iterdir)\(")
@@ -237,7 +243,7 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
 def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
     """Return attributes to which ``__init__`` assigns a method, as in ``self.scale = self._scale``, with the method."""
     assigns = find_nodes(methods["__init__"], cst.Assign) if "__init__" in methods else []
-    stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", plain_source(module, assign)) for assign in assigns)
+    stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", normalized_source(module, assign)) for assign in assigns)
     return {store[1]: store[2] for store in stores if store is not None and store[2] in methods}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import is_docstring, is_name, methods_if_nothing_else, plain_source
+from chirp_migrate.syntax.queries import is_docstring, is_name, methods_if_nothing_else, normalized_source
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ def read_delegation(module: Module, definition: cst.ClassDef) -> DelegatingTrans
     if call is None or names is None:
         return None
     owner, value = names
-    text = "\n".join(plain_source(module, statement) for statement in call.body.body if not is_docstring(statement))
+    text = "\n".join(
+        normalized_source(module, statement) for statement in call.body.body if not is_docstring(statement)
+    )
     if (applied := re.fullmatch(rf"return {owner}\.(\w+)\({value}\)", text)) is not None:
         return None if applied[1] in methods else DelegatingTransform(False, applied[1])
     chain = rf"for (\w+) in {owner}\.(\w+):\n    {value} = \1\({value}\)\nreturn {value}"

@@ -17,12 +17,12 @@ from chirp_migrate.analysis.dataflow.symbolic import (
 )
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     getattr_may_read_any_of,
-    is_bound_once,
+    is_dotted_name_bound_once,
     is_passed_as_keyword,
 )
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import NameRole, dotted_source, name_role, plain_source
+from chirp_migrate.syntax.queries import NameRole, dotted_source, name_role, normalized_source
 
 _SAMPLE = Name("<sample>")
 _STACKS = frozenset({"torch.stack"})
@@ -44,7 +44,7 @@ class RuntimeReplacement:
 
 
 def replacement_for_lambda(module: Module, project: Project, node: cst.Lambda) -> RuntimeReplacement | None:
-    """Return the object of the runtime that replaces a lambda; None if no object does the same.
+    """Return the object of the runtime that replaces a lambda; None if no object has the same effect as the lambda.
 
     Each name in the lambda must refer to the same object when the lambda is defined and when it is called.
     """
@@ -75,7 +75,7 @@ def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str
         return owner is not None or module.scopes.is_builtin(name)
     around = module.parents[use]
     path = (dotted_source(around) if isinstance(around, cst.Attribute) else None) or name
-    return is_bound_once(module, project, path, owner[1], module.span(node)[0])
+    return is_dotted_name_bound_once(module, project, path, owner[1], module.span(node)[0])
 
 
 def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> RuntimeReplacement | None:
@@ -128,5 +128,5 @@ def _stacks_pairs(module: Module, project: Project, body: cst.BaseExpression, pa
     if len(called) != 2 or any(project.resolved_names(module, one) != _STACKS for one in called):
         return False
     stacked = rf"[\w.]+\(\[(\w+)\[{{}}\] for \{{}} in {parameter}\]\)"
-    pair = re.fullmatch(rf"\({stacked.format(0, 1)}, {stacked.format(1, 2)}\)", plain_source(module, body))
+    pair = re.fullmatch(rf"\({stacked.format(0, 1)}, {stacked.format(1, 2)}\)", normalized_source(module, body))
     return pair is not None and parameter not in pair.groups()

@@ -24,7 +24,7 @@ from chirp_migrate.analysis.dataflow.with_blocks import swallows_no_exceptions
 from chirp_migrate.analysis.datasets.dataset_meaning import is_part_of_value, match_standardized_pair
 from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import contains_node, find_in_scope, is_in_fstring, plain_source
+from chirp_migrate.syntax.queries import contains_node, find_nodes_in_scope, is_in_fstring, normalized_source
 
 _SAMPLE = Name("<sample>")
 _LEAVES = (cst.Return, cst.Raise, cst.Break, cst.Continue, cst.Yield, cst.Await)
@@ -163,9 +163,9 @@ def empty_list_line(module: Module, loop: cst.For, name: str) -> cst.SimpleState
     statements: Sequence[cst.CSTNode] = getattr(module.parents[loop], "body", ())
     before = list(takewhile(lambda one: one is not loop, statements))
     for one in reversed(before):
-        if isinstance(one, cst.SimpleStatementLine) and plain_source(module, one) == f"{name} = []":
+        if isinstance(one, cst.SimpleStatementLine) and normalized_source(module, one) == f"{name} = []":
             return one
-        if name in names_in_code(one) or find_in_scope(one, *_LEAVES):
+        if name in names_in_code(one) or find_nodes_in_scope(one, *_LEAVES):
             return None
     return None
 

@@ -62,7 +62,7 @@ def may_name_device(module: Module, node: cst.BaseExpression) -> bool:
 def moves_to_cuda(module: Module, call: cst.Call) -> bool:
     """Return whether a call puts an object on a CUDA device: ``x.cuda()``, ``x.to("cuda")``, ``device="cuda"``.
 
-    ``"cuda" if … else "cpu"`` counts as well.
+    ``"cuda" if … else "cpu"`` also counts.
     """
     method = called_method_name(call)
     if method == "cuda":

@@ -11,7 +11,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations, assigning_scope
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import dotted_source, parameters_by_name
+from chirp_migrate.syntax.queries import dotted_source, function_parameters
 
 #: Device types other than the CPU.
 ACCELERATOR = re.compile(r"(cuda|xpu|mps|hpu|npu|mtia|xla)\b")
@@ -82,7 +82,7 @@ def _device_by_name(module: Module, node: cst.Name | cst.Attribute, depth: int) 
     if not found or not all(_is_literal(module, value) for value in values):
         last = name.rpartition(".")[2]
         whole = replace(whole, spelled=frozenset(), is_called=_NAME.fullmatch(last) is not None)
-    parameter = parameters_by_name(scope).get(name)
+    parameter = function_parameters(scope).get(name)
     if parameter is not None and parameter.default is not None and depth < _DEPTH:
         whole = replace(whole, kinds=whole.kinds | device_value(module, parameter.default, depth + 1).kinds)
     return whole

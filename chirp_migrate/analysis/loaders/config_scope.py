@@ -11,9 +11,9 @@ from chirp_migrate.syntax.queries import (
     bound_target,
     called_method_name,
     dotted_source,
+    function_parameters,
     is_name,
     methods_of,
-    parameters_by_name,
 )
 
 _CONFIG_NAMES = ("config", "cfg")
@@ -48,7 +48,7 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
     if function is None or _has_own_get(project):
         return None
     end = module.span(node)[1]
-    owner = module.enclosing_class(node) if next(iter(parameters_by_name(function)), "") == "self" else None
+    owner = module.enclosing_class(node) if next(iter(function_parameters(function)), "") == "self" else None
     for name in _CONFIG_NAMES:
         attribute = f"self.{name}"
         if owner is not None and (

@@ -24,9 +24,9 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     called_method_name,
     dotted_source,
+    function_parameters,
     keyword_arguments,
     nodes_in_scope,
-    parameters_by_name,
 )
 
 WORKERS, THREADS, STREAMS = "workers", "threads", "streams"
@@ -236,7 +236,7 @@ class _LoadingUnit(DataReadingFinder):
         """Yield the function that passes its parameter to a call, and the class that passes its attribute to a call."""
         function, owner = self._module.enclosing_function(call), self._module.enclosing_class(call)
         given = {dotted_source(argument.value) or "" for argument in call.args}
-        if function is not None and given & parameters_by_name(function).keys():
+        if function is not None and given & function_parameters(function).keys():
             yield function
         if owner is not None and any(name.startswith("self.") for name in given):
             yield owner

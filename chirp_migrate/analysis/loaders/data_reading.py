@@ -14,7 +14,7 @@ from chirp_migrate.analysis.loaders.loader_loops import iterated_loaders
 from chirp_migrate.analysis.loaders.loader_values import LoaderExpressions
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted_source, is_self_attribute, parameters_by_name
+from chirp_migrate.syntax.queries import dotted_source, function_parameters, is_self_attribute
 
 Unit = cst.ClassDef | cst.FunctionDef | cst.Module
 Function = cst.FunctionDef | cst.Lambda
@@ -130,7 +130,7 @@ class DataReadingFinder:
                 elif isinstance(node, cst.Call):
                     for function in self._definitions(node.func):
                         if id(function) in known:
-                            names = [name for name in parameters_by_name(function) if name != "self"]
+                            names = [name for name in function_parameters(function) if name != "self"]
                             given = zip(names, node.args, strict=False)
                             found |= {name for name, one in given if self.has_samples(one.value, found)}
             if len(found) == before:

@@ -18,7 +18,7 @@ from chirp_migrate.syntax.queries import (
     called_method_name,
     contains_node,
     dotted_source,
-    find_in_scope,
+    find_nodes_in_scope,
     is_name,
 )
 from chirp_migrate.syntax.scopes import BindingKind
@@ -111,5 +111,5 @@ def has_set_epoch_call(
         if here or (isinstance(call.func, cst.Attribute) and dotted_source(call.func.value) in receivers):
             return True
     names = module.once(LoaderExpressions, project)
-    definitions = (one for call in find_in_scope(loop.body, cst.Call) for one in names.functions(call))
+    definitions = (one for call in find_nodes_in_scope(loop.body, cst.Call) for one in names.functions(call))
     return any(re.search(_SET, owner.source(definition)) for owner, definition in definitions)

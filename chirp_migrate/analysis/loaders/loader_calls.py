@@ -36,7 +36,8 @@ class LoaderCall:
     """A call that builds a loader.
 
     Attributes:
-        role: ``DataLoader``, or the factory's ``training``, ``validation`` or ``test``; empty for ``create_loader``.
+        role: ``DataLoader``, or the factory's ``training``, ``validation`` or ``test``; an empty string for
+            ``create_loader``.
         arguments: the arguments of the call, by the name of the parameter.
         open: whether the call also has ``*`` or ``**`` arguments, whose values are known only at run time.
     """

@@ -133,7 +133,8 @@ def _use_of_attribute(module: Module, project: Project, attribute: str) -> Loade
 def _use_of_stored_class(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> LoaderMentionUse:
     """Return the use of ``DataLoader`` as the value of a variable or attribute.
 
-    ``reads`` contains the places that read the variable. ``shared`` is True if other files may read it, too.
+    ``reads`` contains the places that read the variable. ``shared`` is True if files other than this module may read
+    the name.
     """
     is_called = bool(reads) and all(isinstance(module.parents[read], cst.Call) for read in reads)
     return _CALLED_LATER if is_called and not shared else LoaderMentionUse("used-as-value", where)

@@ -31,9 +31,9 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     called_method_name,
     dotted_source,
-    find_in_scope,
+    find_nodes_in_scope,
+    function_parameters,
     is_self_attribute,
-    parameters_by_name,
 )
 
 #: Patterns for the quick check of a text that comes before the analysis.
@@ -152,7 +152,7 @@ class LoaderExpressions:
         if call.args and not call.args[0].star and is_call_of(module, call, WRAPPER, self._project):
             return self._value(module, call.args[0].value, depth + 1, part, inside)
         for owner, function in self.functions(call, module):
-            returned = [n.value for n in find_in_scope(function, cst.Return) if n.value is not None]
+            returned = [n.value for n in find_nodes_in_scope(function, cst.Return) if n.value is not None]
             found = _unite_loaders(self._value(owner, value, depth + 1, part, inside) for value in returned)
             if found is not None:
                 return found
@@ -175,7 +175,7 @@ class LoaderExpressions:
         values, annotations = assigned_values_and_annotations(module, scope, name)
         made = _unite_loaders(self._value(module, one.value, depth + 1, one.part, inside) for one in values)
         if made is not None and made.calls:
-            return replace(made, complete=made.complete and name not in parameters_by_name(scope))
+            return replace(made, complete=made.complete and name not in function_parameters(scope))
         if any(self._is_loader_annotation(module, one, inside) for one in annotations):
             return LoaderValue()
         last = name.rpartition(".")[2]
@@ -183,7 +183,7 @@ class LoaderExpressions:
             return None
         if (
             values
-            and name not in parameters_by_name(scope)
+            and name not in function_parameters(scope)
             and all(self._is_known_non_loader(module, o.value, inside) for o in values)
         ):
             return None

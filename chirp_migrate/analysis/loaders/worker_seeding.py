@@ -10,7 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import value_assigned_to
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
-from chirp_migrate.syntax.queries import bound_target, is_name, nodes_in_scope, parameters_by_name
+from chirp_migrate.syntax.queries import bound_target, function_parameters, is_name, nodes_in_scope
 
 _SEEDING = frozenset({"random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed"})
 #: The function that returns the state of NumPy's generator. PyTorch seeds this generator with an array, so the first
@@ -55,7 +55,7 @@ def repeated_seeds(module: Module, worker_init_fn: cst.BaseExpression | cst.Func
         return
     by_keyword = {one.keyword.value for one in bound if one.keyword is not None}
     by_position = sum(one.keyword is None for one in bound)
-    free = [name for name in parameters_by_name(function) if name not in by_keyword]
+    free = [name for name in function_parameters(function) if name not in by_keyword]
     yield from _repeated_seeds_in(module, function, set(free[by_position : by_position + 1]), 0)
 
 
@@ -124,7 +124,7 @@ def _called_helper(
     called = _unique_function(module, call.func)
     if called is None or any(argument.star for argument in call.args):
         return None
-    names = list(parameters_by_name(called))
+    names = list(function_parameters(called))
     seeds: set[str] = set()
     for position, argument in enumerate(call.args):
         used = _names_in_seed(module, function, argument.value)

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import contains_node, find_in_scope, target_value_pairs
+from chirp_migrate.syntax.queries import contains_node, find_nodes_in_scope, target_value_pairs
 
 _BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.AsName, cst.Call)
 _Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement
@@ -62,7 +62,7 @@ class LoopNames(ABC, Generic[T]):
 
     def _read_body(self) -> None:
         """Record all bindings of names in the body."""
-        for node in sorted(find_in_scope(self._loop.body, *_BINDING), key=lambda one: self._module.span(one)[0]):
+        for node in sorted(find_nodes_in_scope(self._loop.body, *_BINDING), key=lambda one: self._module.span(one)[0]):
             self._read(node)
 
     def _read(self, node: cst.CSTNode) -> None:

@@ -19,7 +19,7 @@ from chirp_migrate.analysis.loops.batch_names import BatchExpressions
 from chirp_migrate.analysis.loops.loop_names import LoopNames, innermost_statement
 from chirp_migrate.syntax.module import Module, code_children, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import NameRole, called_method_name, find_in_scope, first_name_of, name_role
+from chirp_migrate.syntax.queries import NameRole, called_method_name, find_nodes_in_scope, first_name_of, name_role
 
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy"})
 #: Methods that may follow a wait and count as a part of it, as in ``.cpu().numpy().tolist()``.
@@ -106,7 +106,7 @@ class DeviceLoop(LoopNames[bool]):
 
     def _device_moves(self, batch: BatchExpressions) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
         """Yield the calls that move a part of the batch to a device, each with the device."""
-        for call in find_in_scope(self.loop.body, cst.Call):
+        for call in find_nodes_in_scope(self.loop.body, cst.Call):
             device = target_device(self._module, call)
             parts: list[cst.CSTNode] = [call.func]
             if device is None:  # to_device(batch, device)
@@ -140,7 +140,7 @@ class DeviceLoop(LoopNames[bool]):
     def waits(self) -> list[DeviceWait]:
         """Return the expressions that wait for the device in every step, in order of the text."""
         found: dict[cst.CSTNode, DeviceWait] = {}
-        for call in find_in_scope(self.loop.body, cst.Call):
+        for call in find_nodes_in_scope(self.loop.body, cst.Call):
             value = self._waited_for(call)
             if value is not None and runs_in_every_iteration(self._module, self.loop, call):
                 whole, methods = self._chain_of_waits(call)

@@ -271,13 +271,13 @@ class UnpicklableKind(Enum):
     )
     LOCK = (
         "an object of `threading`",
-        "cannot be pickled, and each forked worker has its own",
-        "create it there, drop it in `__getstate__`, or use `multiprocessing`",
+        "cannot be pickled, and forked workers copy it",
+        "create it in the worker and drop it in `__getstate__`, or use `multiprocessing`",
     )
     QUEUE = (
         "a queue for threads",
-        "cannot be pickled, and each forked worker has its own",
-        "create it there, drop it in `__getstate__`, or use `multiprocessing`",
+        "cannot be pickled, and forked workers copy it",
+        "create it in the worker and drop it in `__getstate__`, or use `multiprocessing`",
     )
     THREADS = (
         "threads",

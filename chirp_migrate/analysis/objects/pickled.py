@@ -1,7 +1,7 @@
 """Find objects of a project that a loader would pickle for worker processes, but that cannot be pickled.
 
 The analysis runs every file about loading on abstract values: its top level, the code behind its ``__main__`` guard,
-and functions that no code calls. Then it visits the objects in each loader with workers as ``pickle`` would.
+and functions that no code calls. Then the analysis visits the objects in each loader with workers as ``pickle`` would.
 """
 
 from __future__ import annotations

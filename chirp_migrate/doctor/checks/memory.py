@@ -53,7 +53,7 @@ def _growing_container_problem(loader: LoaderInfo, runs: list[FetcherRun]) -> Pr
             return Problem.at(
                 loader.dataset_place if loader.dataset_place.file else loader.place,
                 "memory",
-                f"{path} grows in every epoch, so the memory grows, too.",
+                f"{path} grows in every epoch, so the memory also grows.",
                 f"{path} had {pluralize(entries, 'entry')} for {loader.samples} samples, "
                 f"the last epoch added {entries - began} of the entries ({loader}).",
                 f"Empty {path} before each epoch, or do not store data for each sample.",

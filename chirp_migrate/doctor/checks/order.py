@@ -49,7 +49,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def _indices_by_worker(runs: list[FetcherRun]) -> dict[int, list[int]]:
-    """Return worker number → indices in the order in which the worker read them."""
+    """Return a dictionary: worker number → indices in the order in which the worker read them."""
     return {run.worker: [index for task in run.tasks for index in task.indices] for run in runs}
 
 

@@ -67,7 +67,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def _samples(seen: Recording, one: LoaderPass) -> set[str]:
-    """Return the hashes of the samples of a pass; empty if the samples are small, or if many are equal."""
+    """Return the hashes of the samples of a pass; an empty set for small samples, or if many hashes are the same."""
     tasks = [task for run in seen.runs_of(one) for task in run.tasks]
     samples = [sample for task in tasks for sample in task.names or task.samples]
     unique = set(samples)

@@ -68,7 +68,7 @@ def _find_varying_samples(seen: Recording, passes: list[tuple[LoaderInfo, Loader
 
 
 def _hashes_by_indices(seen: Recording, one: LoaderPass) -> dict[tuple[int, ...], list[str]]:
-    """Return indices of a batch → hashes of its samples, or the hash of the whole batch for each sample."""
+    """Return a dictionary: indices of a batch → hashes of its samples, or copies of the hash of the whole batch."""
     return {
         tuple(task.indices): task.samples or [task.whole] * len(task.indices)
         for run in seen.runs_of(one)

@@ -31,7 +31,7 @@ __all__ = [
     "is_library_class",
     "large_containers",
     "open_files",
-    "plain_values",
+    "read_plain_attributes",
 ]
 
 _DEEPEST, _MOST_OBJECTS, _MOST_ITEMS = 5, 300, 32
@@ -74,7 +74,7 @@ def inner_datasets(dataset: Any) -> list[Any]:
 
 
 def generator_states(dataset: Any) -> dict[str, str]:
-    """Return name of a random generator → text of its state, for global generators and generators in the dataset."""
+    """Return a dictionary: name of a random generator → text of its state; includes global generators."""
     numpy_state: Any = np.random.get_state(legacy=False)
     states = {
         "random": str(hash(random.getstate()[1])),
@@ -92,7 +92,7 @@ def generator_states(dataset: Any) -> dict[str, str]:
 
 
 def container_lengths(dataset: Any) -> dict[str, int]:
-    """Return attribute path → length of each container in the dataset, and of each ``lru_cache`` of its methods.
+    """Return a dictionary: attribute path → length of a container of the dataset, or of an ``lru_cache`` of a method.
 
     The length of a short list does not include its None entries. The result omits queues of limited length. The result
     also omits containers of open files, archives and connections, because each process must open its own files.
@@ -120,7 +120,7 @@ def _holds_handles(container: Any) -> bool:
 
 
 def large_containers(dataset: Any) -> dict[str, int]:
-    """Return attribute path → number of Python objects, for each large container of the dataset.
+    """Return a dictionary: attribute path → number of Python objects, for each large container of the dataset.
 
     A container is large if it has at least 10,000 entries that are Python objects, not tensors or arrays, and that take
     about 8 MiB or more.
@@ -166,7 +166,7 @@ def _parts_of_sample(sample: Any) -> tuple[Any, ...]:
 
 
 def open_files(dataset: Any) -> dict[str, int]:
-    """Return attribute path → file descriptor, for each regular file that the dataset has opened for reading."""
+    """Return a dictionary: attribute path → file descriptor of a regular file that the dataset opened for reading."""
     found = {}
     for path, value in attributes_with_paths(dataset):
         if isinstance(value, io.IOBase) and not value.closed:
@@ -176,8 +176,8 @@ def open_files(dataset: Any) -> dict[str, int]:
     return found
 
 
-def plain_values(dataset: Any) -> dict[str, str]:
-    """Return attribute path → text of the value, for the plain values that the dataset stores and that its code reads.
+def read_plain_attributes(dataset: Any) -> dict[str, str]:
+    """Return a dictionary: attribute path → text of a plain value that the dataset stores and that its code reads.
 
     Plain values are numbers, bools and short strings. For small lists, arrays and tensors, the text is the length and a
     hash. An attribute counts as read if code of the dataset, or of an object in the dataset, loads an attribute of this

@@ -20,7 +20,12 @@ from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils import worker
 
 from chirp_migrate.doctor.recording import BatchRecord, FetcherRun
-from chirp_migrate.doctor.watch.objects import container_lengths, generator_states, large_containers, plain_values
+from chirp_migrate.doctor.watch.objects import (
+    container_lengths,
+    generator_states,
+    large_containers,
+    read_plain_attributes,
+)
 from chirp_migrate.doctor.watch.results import FunctionResultRecorder
 from chirp_migrate.doctor.watch.samples import describe_batch
 
@@ -84,7 +89,7 @@ class _Fetcher:
                 run.generators, run.sizes, run.values = (
                     generator_states(dataset),
                     container_lengths(dataset),
-                    plain_values(dataset),
+                    read_plain_attributes(dataset),
                 )
                 if run.worker >= 0 and large_containers(dataset):
                     self._memory = _MemoryMeter()
@@ -233,7 +238,7 @@ def _append(path: Path, record: Any) -> None:
 
 
 def _native_thread_times() -> dict[int, float]:
-    """Return the CPU seconds of each thread that Python did not start: thread id → seconds.
+    """Return a dictionary: id of a thread that Python did not start → CPU seconds of the thread.
 
     The result is empty if the system does not list threads.
     """

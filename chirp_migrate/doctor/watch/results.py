@@ -35,7 +35,7 @@ _of_thread = threading.local()
 
 
 def functions_by_code(dataset: Any) -> dict[CodeType, FunctionType]:
-    """Return code object → function, for the functions and methods in a dataset, except the outer ``__getitem__``."""
+    """Return a dictionary: code object → function or method of a dataset, except the outer ``__getitem__``."""
     found: dict[CodeType, FunctionType] = {}
     for _, value in attributes_with_paths(dataset):
         members = [value]
@@ -78,7 +78,7 @@ class FunctionResultRecorder:
             _of_thread.watch = None
 
     def last_calls(self) -> dict[str, DatasetFunctionCalls]:
-        """Return name of a function → its calls in the last context of :meth:`watching`."""
+        """Return a dictionary: name of a function → its calls in the last context of :meth:`watching`."""
         return self._taken
 
     def is_quick(self, code: CodeType) -> bool:

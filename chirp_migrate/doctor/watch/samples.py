@@ -75,7 +75,7 @@ def _moments(tensor: torch.Tensor) -> ValueSums | None:
 
 
 def bytes_of_doubles(batch: Any) -> dict[str, int]:
-    """Return position in the batch → bytes, for each float64 tensor."""
+    """Return a dictionary: position in the batch → bytes, for each float64 tensor."""
     return {
         place: leaf.nbytes
         for place, leaf in leaves_by_position(batch).items()
@@ -84,7 +84,7 @@ def bytes_of_doubles(batch: Any) -> dict[str, int]:
 
 
 def bytes_to_move(batch: Any) -> dict[str, int]:
-    """Return position in the batch → bytes, for each tensor of 1 MiB or more in CPU memory."""
+    """Return a dictionary: position in the batch → bytes, for each tensor of 1 MiB or more in CPU memory."""
     return {place: leaf.nbytes for place, leaf in _large_cpu_tensors(batch).items()}
 
 

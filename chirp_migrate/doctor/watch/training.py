@@ -42,7 +42,7 @@ from chirp_migrate.doctor.watch.objects import (
     inner_datasets,
     large_containers,
     open_files,
-    plain_values,
+    read_plain_attributes,
 )
 from chirp_migrate.doctor.watch.pickling import pickled_bytes, unpicklable_parts
 from chirp_migrate.doctor.watch.places import LineFinder
@@ -179,7 +179,7 @@ class _TrainingWatch(Interception):
         one = LoaderPass(len(self._recording.passes), info.number)
         files = open_files(loader.dataset) if info.num_workers > 1 and info.start_method == "fork" else {}
         if info.persistent_workers:
-            one.values = plain_values(loader.dataset)
+            one.values = read_plain_attributes(loader.dataset)
         self._recording.passes.append(one)
         pass_s = self._pass_s * (_LONGER if info.num_workers and info.start_method == "fork" and info.objects else 1)
         began = time.perf_counter()

@@ -128,7 +128,7 @@ class _Run:
         return place
 
     def _fixes(self) -> Mapping[tuple[str, int | None], _Json]:
-        """Return (path, number of the hunk) → fix, for every hunk."""
+        """Return a dictionary: (path, number of the hunk) → fix, for every hunk."""
         members: dict[tuple[str, int | None], list[Finding]] = {}
         for finding in self._findings:
             members.setdefault((finding.path, finding.hunk), []).append(finding)

@@ -19,7 +19,7 @@ from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["SIDES", "Plot", "plots_of_measurements", "time_bars", "times_plot"]
 
-#: Version in the document → its name on the page.
+#: Dictionary: version in the document → its name on the page.
 SIDES = {"before": "before", "after": "after", "cached": "model only"}
 
 _BAR, _GAP = 7, 2
@@ -55,7 +55,7 @@ def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
     """Draw a bar for each version of one entry point: the median time, with a line from the shortest to the longest.
 
     Args:
-        seconds: version → seconds of every round.
+        seconds: dictionary, version → seconds of every round.
         longest: seconds of a bar that fills the width, equal for all bars that users compare.
     """
     shapes = []
@@ -152,7 +152,7 @@ def _draw_curves(
     """Draw one curve for each version that has at least two points. The y axis begins at 0.
 
     Args:
-        curves: version → points (x, y).
+        curves: dictionary, version → points (x, y).
         x_title: title of the x axis.
         x_text: function that formats an x value.
         y_text: format string for y values.

@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from chirp_migrate.report.hunks import ChangeRow, ChangeSection, differing_words, group_rows, side_by_side
+from chirp_migrate.report.hunks import ChangeRow, ChangeSection, differing_words, group_changed_rows, side_by_side
 
 __all__ = ["LARGEST_INDENT", "escape_invisible", "line_numbers_of_section", "section_html", "source_line_html"]
 
@@ -58,7 +58,7 @@ def section_html(section: ChangeSection) -> Markup:
         margin=len(commonprefix([_indent(row.text) for row in section.rows if row.text.strip()])),  # noqa: RUF071
     )
     parts = [f'<div class="at">{html.escape(escape_invisible(where))}</div>']
-    for changed, rows in group_rows(section.rows):
+    for changed, rows in group_changed_rows(section.rows):
         strong = _differing_parts(rows) if changed else {}
         lines = "".join(_row_html(row, shape, strong.get(id(row), (0, 0))) for row in rows)
         parts.append(f'<div class="g">{lines}</div>' if changed else lines)
@@ -74,7 +74,7 @@ class _SectionLayout:
 
 
 def _differing_parts(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
-    """Return ``id`` of a row → start and end of the part in which it differs from the row next to it."""
+    """Return a dictionary: ``id`` of a row → start and end of the part in which it differs from the row next to it."""
     found: dict[int, tuple[int, int]] = {}
     for old, new in side_by_side(rows):
         places = differing_words(old.text, new.text) if old is not None and new is not None else None

@@ -42,7 +42,7 @@ __all__ = ["jinja_environment", "render_page", "style_sheet"]
 
 #: Characters that would look like ASCII characters in this source file.
 _DASH, _MINUS, _TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
-#: Outcome of a loader → class of the style sheet.
+#: Dictionary: outcome of a loader → class of the style sheet.
 _SWATCHES = {
     FindingStatus.REWRITE: "migrated",
     FindingStatus.FINE: "fine",

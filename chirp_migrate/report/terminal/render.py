@@ -12,7 +12,7 @@ from chirp_migrate.report.verdict_rows import measured_metrics
 
 __all__ = ["show_report"]
 
-#: Term of a report → its meaning, for new readers.
+#: Dictionary: term of a report → its meaning, for new readers.
 _OF_CHANGES = {
     "sample, batch": (
         "A sample is one item of the training data with its label. A batch is the samples of one training step."
@@ -21,7 +21,7 @@ _OF_CHANGES = {
     "worker": "A separate process that loads batches for the training.",
     "factory": "`OptimalDataLoaderFactory`, which builds a loader that suits the data and the machine.",
     "runtime": "`chirpid_patch`: the package that migrated code imports.",
-    "rule": "A check for one habit of the code; `chirp-migrate explain CODE` shows it with an example.",
+    "rule": "A check for one habit of training code. `chirp-migrate explain CODE` describes the rule with an example.",
     "safe": "A change after which training sees the same samples, in the same order, with the same values, or random "
     "augmentation with the same distribution.",
     "behaviour-changing": "A change after which training learns something else; applied only with --unsafe.",
@@ -44,7 +44,7 @@ _OF_VERDICTS = {
     "threshold. `not shown`: its saving is uncertain. `model-bound`: even zero-cost loading saves less. `slower`: it "
     "takes longer.",
     "adjusted p": "A p-value, adjusted for the number of tests. A value near 0 means that the augmentation differs.",
-    "R-000, R-004": "Numbers of the requirements that define a target for a value.",
+    "R-000, R-004": "Numbers of requirements. Each requirement defines a target for a measured value.",
 }
 
 

@@ -15,7 +15,7 @@ __all__ = ["show_verify"]
 
 _INDENT = 14
 _LINES = {"inconclusive": 3, "own run": 2, "differs": 4, "left out": 2, "the same": 3, "not seen": 4}
-"""Name of a fact → largest number of lines that it may take; all other facts take one line."""
+"""Dictionary: name of a fact → largest number of lines that it may take; all other facts take one line."""
 
 
 def show_verify(report: VerifyReport, screen: Screen) -> None:

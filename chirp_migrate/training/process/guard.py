@@ -43,7 +43,7 @@ def guard_processes(mark: str, folder: Path) -> Iterator[None]:
     remove the folder after the context.
 
     Args:
-        mark: value of the environment variable ``MARKER`` of the processes; empty without processes.
+        mark: value of the environment variable ``MARKER`` of the processes; an empty string without processes.
         folder: folder to remove.
     """
     guard = subprocess.Popen(

@@ -39,7 +39,7 @@ _DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
     "yaml": "PyYAML",
 }
-"""Name of a module → name of the package to install, for well-known packages with different names."""
+"""Dictionary: name of a module → name of the package to install, for well-known packages with different names."""
 
 _LEFT_OUT = ("tests", "test", "build", "dist", "site-packages", "node_modules")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
@@ -68,9 +68,9 @@ def check_imports(tree: Path, origin: str) -> None:
         own_environment = path.is_relative_to(sys.prefix) or "site-packages" in path.parts
         if path.is_relative_to(origin) and not path.is_relative_to(tree) and not own_environment:
             raise TaskNotPossible(
-                f"{name} was imported from {origin} and not from the copy that is measured: it is installed in "
-                "development mode from a folder that is neither PATH nor its src/; pass as PATH the folder from which "
-                f"{name} is imported"
+                f"Python imported {name} from {origin}, and not from the copy that is measured. The package is "
+                "installed in development mode from a folder other than PATH and PATH/src: pass the folder that "
+                f"contains {name} as PATH"
             )
 
 
@@ -103,7 +103,7 @@ def import_object(reference: str, what: str, fits: Callable[[Any], bool] = calla
 
 
 def project_modules(tree: Path) -> dict[str, Path]:
-    """Return the modules of a project without tests and builds: import name → file."""
+    """Return a dictionary: import name of a module of the project, without tests and builds → file of the module."""
     found = {}
     for path in sorted([*tree.glob("*.py"), *tree.glob("*/*.py"), *tree.glob("src/*/*.py")]):
         parts = path.relative_to(tree / "src" if (tree / "src") in path.parents else tree).with_suffix("").parts

@@ -67,7 +67,7 @@ class ChildLabels:
         name: subject of the message, such as ``The version before the migration``.
         failed: text in front of the error that a failed child reports.
         less: what the user can do if the child takes too long, such as ``use a longer --time-budget``.
-        side: the version that the child trains, ``before`` or ``after``; empty for other child processes.
+        side: the version that the child trains, ``before`` or ``after``; an empty string for other child processes.
     """
 
     name: str

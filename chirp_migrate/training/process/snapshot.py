@@ -62,7 +62,7 @@ def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
 
 
 def write_originals(tree: Path, originals: Mapping[str, bytes | None]) -> None:
-    """Write files to the copy of a project: path relative to ``tree`` → bytes, or None to remove the file.
+    """Write files to the copy of a project. ``originals`` maps a path in ``tree`` to bytes, or to None for no file.
 
     Raises:
         ValueError: a path leads out of ``tree``.
@@ -126,7 +126,7 @@ def _pristine_copy(tree: Path) -> Path:
 
 
 def _list_entries(tree: Path) -> dict[str, tuple[int, ...]]:
-    """Return the files and folders below ``tree``: path → type and, for a file, size and time of the last change."""
+    """Return a dictionary: path of a file or folder below ``tree`` → its type; for a file, also size and change."""
     listing: dict[str, tuple[int, ...]] = {}
     for folder, folders, names in os.walk(tree):
         for name in (*folders, *names):

@@ -35,7 +35,7 @@ def read_samples(dataset: Any, indices: Sequence[int]) -> list[Any]:
 
 
 def leaves_by_position(value: Any, place: str = "") -> dict[str, Any]:
-    """Return the leaves of a batch (tensors, arrays, numbers): position in the batch, such as ``[0]['x']`` → leaf."""
+    """Return a dictionary: position in the batch, such as ``[0]['x']`` → tensor, array or number at this position."""
     if is_dataclass(value) and not isinstance(value, (Mapping, type)):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if not isinstance(value, (Mapping, list, tuple)):

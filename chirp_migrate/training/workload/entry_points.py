@@ -139,14 +139,15 @@ class EntryPoint:
     """A function, call, script or command that starts a training.
 
     Attributes:
-        module: import name of the function's module, such as ``utils.training_engine``; empty for other entry points.
+        module: import name of the function's module, such as ``utils.training_engine``; an empty string for other entry
+            points.
         name: name of the function or method, such as ``TrainingEngine.run_cross_validation``, or name of a training
             call that the workload function returns.
         parameters: names of the parameters of the function or method, without ``self``.
         hook: ``package.module:function`` or ``path.py:function``, the workload function, which returns training calls;
             empty without a workload function.
-        command: program and arguments of a command; empty without a command.
-        script: command line of a Python script; empty without a script.
+        command: program and arguments of a command; an empty tuple without a command.
+        script: command line of a Python script; an empty tuple without a script.
         result: file to which the command writes its results, relative to the project; may be empty.
         own: length of the user's own training.
     """
@@ -182,8 +183,8 @@ class DiscoveredEntryPoints:
 
     Attributes:
         entry_points: the entry points, in the order in which they run.
-        model: class of the model that all entry points train, such as ``utils.models:BirdCNN``; empty if the user's
-            workload function, script or command chooses the model.
+        model: class of the model that all entry points train, such as ``utils.models:BirdCNN``; an empty string if the
+            user's workload function, script or command chooses the model.
         left_out: public functions that look like training but do not have the documented parameters, with the reason.
         origin: folder of the user's project, from which no module may be imported while a copy trains; may be empty.
     """

@@ -61,7 +61,7 @@ def make_training_call(reference: str, name: str, sizes: WorkloadSizes) -> Calla
     """
     calls = _calls_of_hook(reference, sizes)
     if name not in calls:
-        raise TaskNotPossible(f"{reference} returns no call named {name!r} here, but {', '.join(calls)}")
+        raise TaskNotPossible(f"{reference} must return a call named {name!r}, but it returned only {', '.join(calls)}")
     return calls[name]
 
 

@@ -27,8 +27,8 @@ class Script(NamedTuple):
     """A script file, or a module to run with ``python -m``, and its arguments.
 
     Attributes:
-        file: path of the script; empty for a module.
-        module: import name of the module; empty for a file.
+        file: path of the script; an empty string for a module.
+        module: import name of the module; an empty string for a file.
         arguments: the arguments of the script: ``sys.argv`` without its first element.
     """
 

@@ -17,7 +17,7 @@ Signature = list[list[str]]
 """One ``[name, kind, default]`` for each parameter. The default is ``""`` if the parameter has none."""
 
 Api = dict[str, dict[str, Signature | str]]
-"""Module → public name → signature.
+"""Dictionary: module → public name → signature.
 
 A module that cannot be imported has the single key ``""`` with the reason as its value. Names that do not exist are
 omitted. For an object without a signature, the value is the name of its type.

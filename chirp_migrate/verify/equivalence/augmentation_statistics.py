@@ -36,7 +36,7 @@ STATISTICS = (
     "share of zeros",
     "share of constant time frames",
     "share of constant frequency bins",
-    "mean step between time frames",
+    "mean difference of neighbouring time frames",
 )
 """Statistics of one augmented sample, which depend on how often samples are augmented, mask widths, noise and clamping.
 """
@@ -109,7 +109,7 @@ class VisibleAugmentation:
 
     @property
     def is_comparable(self) -> bool:
-        """Return whether the sample has masks or noise that can be compared."""
+        """Return whether the sample has masks or noise to compare with another sample."""
         return bool(self.masked) or self.noisy
 
     def equals(self, other: VisibleAugmentation) -> bool:
@@ -195,7 +195,8 @@ def count_equally_augmented_pairs(
         before: the augmented samples of the previous pass over the same dataset; None for the first pass.
 
     Returns:
-        Key of :data:`RELATIONS` → number of comparable pairs, number of pairs with the same random numbers.
+        A dictionary: key of :data:`RELATIONS` → number of comparable pairs, and number of pairs with the same random
+        numbers.
     """
     found = {
         "batches": _count_equal_pairs(_pairs_at_same_position(batches[:-1], batches[1:])),

@@ -33,10 +33,11 @@ class Equivalence:
     """The result of a comparison.
 
     Attributes:
-        found: the differences; empty if the trainings of both versions are the same.
+        found: the differences; an empty list if ``verify`` finds no difference between the trainings of both versions.
         notes: sentences on values that could not be compared, and on problems that both versions have.
-        smallest_p: entry point with augmentation → smallest adjusted p-value of its tests.
-        noticed: entry point → statistic → the smallest difference that the test of the statistic would have found.
+        smallest_p: dictionary, entry point with augmentation → smallest adjusted p-value of its tests.
+        noticed: dictionary, entry point → statistic → the smallest difference that the test of the statistic would have
+            found.
         unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
     """
 

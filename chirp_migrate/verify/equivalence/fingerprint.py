@@ -61,7 +61,7 @@ def _leaves(value: Any, path: str, parents: tuple[int, ...]) -> Iterator[tuple[s
         for key, item in items:
             yield from _leaves(item, f"{path}[{key!r}]", parents)
     elif isinstance(value, (set, frozenset)):
-        yield path, f"set {sorted(map(repr, value))}"
+        yield path, f"set of {len(value)}: {', '.join(sorted(map(repr, value)))}"
     else:
         yield path, _type_name(value)
         for name, item in sorted(getattr(value, "__dict__", {}).items()):

@@ -190,7 +190,8 @@ def _value_difference(before: str, after: str) -> NamedDifference | None:
     if len(a) >= _LEAST and np.ptp(a) > 0:
         scale, shift = np.polyfit(a, b, 1)
         if scale > 0 and np.abs(scale * a + shift - b).max() <= _TOLERANCE * np.ptp(b):
-            changed = f"every value after is {scale:.6g} times the value before plus {shift:.3g}"
+            offset = f"{'-' if shift < 0 else '+'} {abs(shift):.3g}"
+            changed = f"value after the migration = {scale:.6g} * value before {offset}"
             return "statistics-differ", f"standardised with other statistics: {changed}; {size}"
     return "values-differ", f"other values; {size}"
 
@@ -261,7 +262,7 @@ def compared_aspects(passes: Sequence[LoaderPassTrace], result: Mapping[str, str
         result: fingerprint of the return value of the entry point.
 
     Returns:
-        Name of the aspect → text that is equal for two runs if the aspect is equal.
+        A dictionary: name of an aspect → a text. Two runs have the same text if the aspect is the same in both runs.
     """
     train = [record for record in passes if record.role == "train"]
     found = {

@@ -68,7 +68,8 @@ class PassRecorder:
 
         Args:
             number: number of the loader.
-            names: ``id`` of an innermost dataset → text that identifies it; the method adds the dataset of this pass.
+            names: dictionary, ``id`` of an innermost dataset → text that identifies it; the method adds the dataset of
+                this pass.
         """
         sampler = getattr(loader, "sampler", None)
         dataset = loader.dataset
@@ -142,7 +143,7 @@ class PassRecorder:
             record.repeats = count_equally_augmented_pairs(self.batches, earlier)
 
     def _indices_of(self, number: int, size: int) -> list[int]:
-        """Return the dataset indices of the samples in batch ``number``; empty if they are not known."""
+        """Return the dataset indices of the samples in batch ``number``; an empty list if they are not known."""
         drawn: list[Any] = next((one for one in reversed(self.drawn) if one), [])
         if number >= len(drawn) or not getattr(self.loader, "in_order", True):
             return []
@@ -174,7 +175,7 @@ class PassRecorder:
             sample.draw = draw
 
     def _unaugmented_batch(self, samples: list[LoadedSample]) -> list[torch.Tensor]:
-        """Return the tensors of the same batch without augmentation; empty if these samples cannot be read."""
+        """Return the tensors of the same batch without augmentation; an empty list if these samples cannot be read."""
         indices = [sample.index for sample in samples if sample.index is not None]
         if self.plain is None or len(indices) < len(samples):
             return []

@@ -21,7 +21,7 @@ from chirp_migrate.verify.measures.metric_data import (
     Metric,
     VersionMeasures,
 )
-from chirp_migrate.verify.spec import EntryTiming
+from chirp_migrate.verify.spec import EntryPointTiming
 
 __all__ = [
     "MEASURES",
@@ -67,7 +67,7 @@ MEASURES: tuple[Metric, ...] = (
     ),
     Metric(
         "wait_p50_ms", "ms", "wait for a batch, median",
-        "milliseconds from requesting the next training batch to having it; without the first batch of each pass, "
+        "milliseconds from the request of a training batch to its arrival; without the first batch of each pass, "
         "which is start-up",
         "R-000-3.1",
     ),
@@ -141,7 +141,9 @@ MEASURES: tuple[Metric, ...] = (
 )  # fmt: skip
 
 
-def metrics_of_timed_rounds(own_runs_s: float, timings: Sequence[tuple[EntryTiming, EntryTiming]]) -> dict[str, float]:
+def metrics_of_timed_rounds(
+    own_runs_s: float, timings: Sequence[tuple[EntryPointTiming, EntryPointTiming]]
+) -> dict[str, float]:
     """Return the metrics of one version that come from the timed rounds.
 
     Args:

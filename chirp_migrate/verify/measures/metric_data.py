@@ -90,8 +90,8 @@ class AugmentationCost:
 
     Attributes:
         dataset: class names of the dataset and of the datasets that it wraps, outermost first.
-        with_s, without_s: median seconds per batch with and without augmentation, one value for each round; empty if
-            the augmentation could not be measured.
+        with_s, without_s: median seconds per batch with and without augmentation, one value for each round; an empty
+            list if the augmentation could not be measured.
         reason: why the augmentation could not be measured; None if it was measured.
     """
 
@@ -164,14 +164,14 @@ class VersionMeasures:
     """The results of the measured run of one version.
 
     Attributes:
-        entries: label of an entry point → its measurements.
+        entries: dictionary, label of an entry point → its measurements.
         usage: readings of memory and GPU use during the training, in order.
         memory_kind: ``pss``, ``uss``, ``rss`` or ``peak-rss`` (see ``chirpid_patch.machine.process_memory``).
         gpu: description of the visible GPUs, or "no GPU" with the reason.
         augmentation: the time that augmentation takes, for each augmented dataset.
         workers: checks of datasets with worker processes; only for the migrated version.
         rates: rates of loading without training; only for the migrated version.
-        unread: name of a dataset that cannot be read by index → the error.
+        unread: dictionary, name of a dataset that cannot be read by index → the error.
     """
 
     entries: dict[str, EntryMeasures] = field(default_factory=dict)

@@ -66,7 +66,8 @@ def judge_targets(
 
     Args:
         after: measurements of the migrated version.
-        metrics: name of a metric → value (see :func:`chirp_migrate.verify.measures.figures.metrics_of_measured_run`).
+        metrics: dictionary, name of a metric → value (see
+            :func:`chirp_migrate.verify.measures.figures.metrics_of_measured_run`).
         batch_size: samples per batch of the training.
         simulated: whether device steps were simulated, so that GPU targets are not measurable.
     """
@@ -88,7 +89,11 @@ def _judge_throughput(after: VersionMeasures, batch_size: int) -> TargetVerdict:
         return _not_measurable("R-004", target, f"the batch size is {batch_size}: verify with --batch-size {BATCH}")
     rate = next((rate for rate in after.rates if rate.loader == "factory"), None)
     if rate is None or rate.samples_per_second is None:
-        why = "no dataset could be read without training" if rate is None else rate.problem or "not timed"
+        why = (
+            "`verify` found no dataset that it can read outside of the training"
+            if rate is None
+            else rate.problem or "not timed"
+        )
         return _not_measurable("R-004", target, why)
     value = rate.samples_per_second / BATCH
     why = f"{value:,.0f} batches/s from {rate.dataset}, the dataset that training waited for longest"

@@ -157,7 +157,7 @@ def _write_revision(root: Path, commit: str, files: Sequence[_RevisionFile], tar
 
 
 def _read_objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, bytes]:
-    """Return the contents of git objects: name of the object → its bytes."""
+    """Return a dictionary: name of a git object → its bytes."""
     answer = io.BytesIO(_git(root, ["cat-file", "--batch"], "".join(f"{name}\n" for name in names).encode()) or b"")
     contents = {}
     for name in names:

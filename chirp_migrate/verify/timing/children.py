@@ -34,7 +34,7 @@ from chirp_migrate.training.workload.entry_points import (
 )
 from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import REPEATED, EntryTiming, JobKind, RunResult, RunSpec
+from chirp_migrate.verify.spec import REPEATED, EntryPointTiming, JobKind, RunResult, RunSpec
 from chirp_migrate.verify.timing.rounds import TimedRound
 from chirpid_patch.machine.cpus import usable_cpus
 
@@ -59,7 +59,7 @@ def make_child(spec: RunSpec, version: str, progress: Progress = no_progress) ->
     restore_original_files(Path(spec.tree))
     role = ChildLabels(
         f"The version {version} the migration",
-        f"The version {version} the migration failed: ",
+        f"The training failed in the version {version} the migration: ",
         "raise --timeout, or reduce the work with --samples and --epochs",
         version,
     )
@@ -83,9 +83,10 @@ class ChildStarter:
 
     Attributes:
         progress: called with the present step.
-        spent_s: name of an activity → seconds of all processes; two processes that run at the same time count once.
-        failing: label of an entry point that failed before the migration, during the timing → its error.
-        repeated: version → label of the entry point → fingerprint of the result of its repeated run.
+        spent_s: dictionary, name of an activity → seconds of all processes; two processes that run at the same time
+            count once.
+        failing: dictionary, label of an entry point that failed before the migration, during the timing → its error.
+        repeated: dictionary, version → label of the entry point → fingerprint of the result of its repeated run.
         threads: number of compute threads that the next processes of each version use.
     """
 
@@ -165,7 +166,7 @@ class ChildStarter:
         """
         began = time.monotonic()
         entries = self._choose_entry_points(number, labels)
-        visits: dict[str, dict[str, EntryTiming]] = {side: {} for side in _SIDES}
+        visits: dict[str, dict[str, EntryPointTiming]] = {side: {} for side in _SIDES}
         watch = BackgroundLoadWatch()
         chance = random.Random(f"{self._settings.sizes.seed}-{number}-turns")
         with ExitStack() as stack:
@@ -213,7 +214,8 @@ class ChildStarter:
             whole: labels of the entry points without epochs.
 
         Returns:
-            Version → measurements. A version that takes much longer than ``seconds`` is ended and missing.
+            A dictionary: version → measurements. A version that takes much longer than ``seconds`` is ended, and the
+            dictionary does not have its measurements.
         """
         by_label = {entry.label: entry for entry in self._discovery.entry_points}
         entries = [by_label[label] for label in labels if label in by_label and label not in self.failing]
@@ -261,11 +263,11 @@ class ChildStarter:
 
     def _time_entry_point(
         self, pair: Mapping[str, Child[RunResult]], chance: random.Random, deadline: float
-    ) -> dict[str, EntryTiming] | None:
+    ) -> dict[str, EntryPointTiming] | None:
         """Time the next entry point in both versions, turn by turn.
 
         Returns:
-            Version → timing; None if the time ran out.
+            A dictionary: version → timing; None if the time ran out.
 
         Raises:
             _OutOfTime: the time ran out in a turn, and the process of the turn was ended.
@@ -275,7 +277,7 @@ class ChildStarter:
         while True:
             left = [side for side in _SIDES if not pair[side].found]
             if not left:
-                return {side: msgspec.convert(pair[side].found.pop().value, EntryTiming) for side in _SIDES}
+                return {side: msgspec.convert(pair[side].found.pop().value, EntryPointTiming) for side in _SIDES}
             if turn and time.monotonic() > deadline:
                 return None
             chance.shuffle(left)
@@ -310,11 +312,11 @@ class ChildStarter:
         child.found.clear()
 
     def _store_timing(
-        self, entry: EntryPoint, found: Mapping[str, EntryTiming], visits: dict[str, dict[str, EntryTiming]]
+        self, entry: EntryPoint, found: Mapping[str, EntryPointTiming], visits: dict[str, dict[str, EntryPointTiming]]
     ) -> None:
         before, after = found["before"], found["after"]
         if after.error and not before.error:
-            raised = f"The version after the migration failed: {entry.label} raised {after.error}."
+            raised = f"The training failed in the version after the migration: {entry.label} raised {after.error}."
             raise workload_failure(raised, after.printed, "after")
         if before.error:
             self.failing[entry.label] = before.error

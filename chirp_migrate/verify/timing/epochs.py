@@ -17,7 +17,7 @@ import torch
 
 from chirp_migrate.training.watch.epoch_detector import EpochDetector
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
-from chirp_migrate.verify.spec import EntryTiming
+from chirp_migrate.verify.spec import EntryPointTiming
 from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
 from chirpid_patch.loading.batch_timer import batch_samples
 
@@ -68,7 +68,7 @@ class EpochTimer(Interception):
         self._pacing = EpochDetector()
         self._reset()
 
-    def time(self, call: Callable[[], Any], enough_s: float = 0.0) -> EntryTiming:
+    def time(self, call: Callable[[], Any], enough_s: float = 0.0) -> EntryPointTiming:
         """Run a training call until enough epochs are timed, and return its timing.
 
         Args:
@@ -103,7 +103,7 @@ class EpochTimer(Interception):
         return visit
 
     def _reset(self) -> None:
-        self._visit = EntryTiming()
+        self._visit = EntryPointTiming()
         self._pacing = EpochDetector()
         self._over = False
         self._taken = [0, 0]

@@ -20,7 +20,7 @@ import msgspec
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, InterimAnalysis, planned_analyses
 from chirp_migrate.training.process.background_load import BUSY_ABOVE, why_not_measurable
 from chirp_migrate.training.workload.entry_points import OwnRun
-from chirp_migrate.verify.spec import EntryTiming
+from chirp_migrate.verify.spec import EntryPointTiming
 
 __all__ = ["SIDES", "Rounds", "StopReason", "TimedRound", "own_run_seconds", "run_rounds"]
 
@@ -29,7 +29,7 @@ SIDES = ("before", "after", "cached")
 loading."""
 
 
-def own_run_seconds(timing: EntryTiming, own_run: OwnRun) -> float:
+def own_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float:
     """Compute the seconds of the user's own run from a timing of its entry point.
 
     The time of a fold is the start-up time with the first epoch, plus the median time of a later epoch for each other
@@ -45,7 +45,7 @@ def own_run_seconds(timing: EntryTiming, own_run: OwnRun) -> float:
     return own_run.folds * (max(timing.start_s, epoch_s) + (own_run.epochs - 1) * epoch_s)
 
 
-def zero_cost_run_seconds(timing: EntryTiming, own_run: OwnRun) -> float | None:
+def zero_cost_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float | None:
     """Compute the seconds of the user's own run with zero-cost loading; None if zero-cost loading was not timed."""
     if not timing.cached_s or not timing.epochs_s:
         return None
@@ -58,9 +58,9 @@ class TimedRound:
     """The timings of one round.
 
     Attributes:
-        visits: version → label of the entry point → its timing.
-        seconds: version (``before``, ``after``, or ``cached`` for zero-cost loading) → label of the entry point →
-            seconds of the user's own run.
+        visits: dictionary, version → label of the entry point → its timing.
+        seconds: dictionary, version (``before``, ``after``, or ``cached`` for zero-cost loading) → label of the entry
+            point → seconds of the user's own run.
         others: share of the CPUs that other processes used during the round; None if it was not measured.
         duration_s: seconds of the whole round, including the start of the processes and warm-up.
     """
@@ -68,12 +68,12 @@ class TimedRound:
     seconds: Mapping[str, Mapping[str, float]]
     others: float | None = None
     duration_s: float = 0.0
-    visits: Mapping[str, Mapping[str, EntryTiming]] = field(default_factory=dict)
+    visits: Mapping[str, Mapping[str, EntryPointTiming]] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls,
-        visits: Mapping[str, Mapping[str, EntryTiming]],
+        visits: Mapping[str, Mapping[str, EntryPointTiming]],
         own: Mapping[str, OwnRun],
         others: float | None,
         duration_s: float,
@@ -87,8 +87,8 @@ class TimedRound:
         seconds["cached"] = {label: value for label, value in zero_cost_ratio.items() if value is not None}
         return cls(seconds, others, duration_s, visits)
 
-    def visits_of(self, side: str) -> Mapping[str, EntryTiming]:
-        """Return label of the entry point → its timing, for one version; empty if the version was not timed."""
+    def visits_of(self, side: str) -> Mapping[str, EntryPointTiming]:
+        """Return a dictionary: label of an entry point → its timing in one version; empty if none was timed."""
         return self.visits.get(side, {})
 
     @property
@@ -174,8 +174,9 @@ def run_rounds(
             question; empty if every question is answered.
         max_rounds: largest number of rounds.
         deadline: end of the time budget, on the clock of ``time.monotonic``.
-        own_epochs: entry point → number of epochs of the user's own run. If the entry points of the first round have
-            less than half of all these epochs, fewer rounds run, so that each round has time for more entry points.
+        own_epochs: dictionary, entry point → number of epochs of the user's own run. If the entry points of the first
+            round have less than half of all these epochs, fewer rounds run. Each round then has time for more entry
+            points.
 
     Raises:
         KeyboardInterrupt: the user interrupted before the first interim analysis. A later interruption ends the rounds

@@ -1,12 +1,12 @@
 """Simulate a GPU step that uses no CPU time, for machines without a GPU: ``--simulate-step-ms``.
 
 During a step on a GPU, the CPUs are free for loading. In a simulation, the time from the arrival of a training batch to
-the request of the next batch is at least the time of a step: the training sleeps until the step is over. Validation
+the request of the next batch is at least the time of a step. The training sleeps until the step is over. Validation
 batches have no step.
 
 The computation of a real model would use CPUs that are free during a step on a GPU. If ``verify`` finds the model in
-the project, :class:`StandInModel` replaces it. If the user's own code builds the model, the model stays, and the report
-counts the steps in which its work takes longer than the step (overruns).
+the project, :class:`StandInModel` replaces it. If the user's own code builds the model, the model stays. The report
+then counts overruns: steps in which the work of the model takes longer than the step.
 """
 
 from __future__ import annotations

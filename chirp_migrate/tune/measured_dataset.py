@@ -21,7 +21,7 @@ from chirpid_patch import BatchedDataLoader
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.machine.accelerator import pinning_device
 
-__all__ = ["TuneSubject", "make_loader", "subject_of_dataset", "subject_of_loader"]
+__all__ = ["MeasuredDataset", "make_loader", "make_measured_dataset", "make_measured_dataset_from_loader"]
 
 _MATTERING = ("collate_fn", "worker_init_fn", "multiprocessing_context")
 """Arguments of the user's loader that a measured loader gets, in addition to the sampling arguments."""
@@ -30,7 +30,7 @@ _KEPT = ("worker_init_fn", "multiprocessing_context", "generator", "drop_last", 
 
 
 @dataclass
-class TuneSubject:
+class MeasuredDataset:
     """A dataset to measure, the loader arguments that define its batches, and its report.
 
     Attributes:
@@ -53,19 +53,19 @@ class TuneSubject:
         return self.options.get("collate_fn") or default_collate
 
 
-def subject_of_dataset(dataset: Any, batch_size: int, migrated: bool) -> TuneSubject:
-    """Return the subject for a dataset without a loader, with shuffled samples as for training.
+def make_measured_dataset(dataset: Any, batch_size: int, migrated: bool) -> MeasuredDataset:
+    """Describe a dataset that has no loader, with shuffled samples as for training.
 
     Raises:
         TaskNotPossible: the dataset is not map-style, or is empty.
     """
     _check_is_measurable(dataset)
     report = LoaderReport(nested_class_names(dataset), "training", batch_size, len(dataset), migrated)
-    return TuneSubject(dataset, report, {"shuffle": True})
+    return MeasuredDataset(dataset, report, {"shuffle": True})
 
 
-def subject_of_loader(loader: Any, role: str) -> TuneSubject:
-    """Return the subject for a loader of the training.
+def make_measured_dataset_from_loader(loader: Any, role: str) -> MeasuredDataset:
+    """Describe the dataset and the arguments of a loader of the training.
 
     Raises:
         TaskNotPossible: the dataset of the loader is not map-style, or is empty.
@@ -89,10 +89,10 @@ def subject_of_loader(loader: Any, role: str) -> TuneSubject:
     threads = (loader.prefetch_threads or 0) if migrated and not workers else 0
     now = CandidateSettings(workers, ahead, threads, loader.batch_size)
     report = LoaderReport(nested_class_names(dataset), role, loader.batch_size, len(dataset), migrated, now)
-    return TuneSubject(dataset, report, options, loader.num_workers)
+    return MeasuredDataset(dataset, report, options, loader.num_workers)
 
 
-def make_loader(subject: TuneSubject, sampling: dict[str, Any], candidate: CandidateSettings) -> DataLoader[Any]:
+def make_loader(subject: MeasuredDataset, sampling: dict[str, Any], candidate: CandidateSettings) -> DataLoader[Any]:
     """Return a loader with the settings ``candidate``, whose workers run until they are shut down."""
     threads = candidate.prefetch_threads
     options: dict[str, Any] = {
