@@ -85,8 +85,8 @@ def declare_method(
 def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
     """Return the object of this package that computes the same results as ``declared``.
 
-    If there is no such object, the function returns ``declared`` itself. A returned object of this package has an
-    attribute ``declared`` with the original object, except with ``of_images=True``.
+    If there is no such object, the function returns ``declared`` itself. Otherwise the attribute ``declared`` of the
+    returned object is the original object. With ``of_images=True``, the returned object does not have this attribute.
 
     Args:
         declared: any object, such as a dataset, a transform or an augmenter.

@@ -123,8 +123,8 @@ class Screen:
             first: text in front of the first line; the other lines are indented by its width.
             hang: additional indentation of all lines but the first, in columns.
             most: largest number of lines; if the text is longer, a note on -v replaces the rest.
-            short: a shorter form of the text, or "". The shorter form with the note replaces a text that is too long.
-                If the shorter form is also too long, only its beginning is printed.
+            short: a shorter form of the text, or "". If the text is too long, the beginning of the shorter form, or
+                all of it, is printed with the note.
         """
         self._paragraph(
             Text(to_one_line(text), style), indent, Text(first), hang, most, Text(to_one_line(short), style)

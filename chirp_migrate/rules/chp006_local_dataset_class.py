@@ -46,10 +46,10 @@ _NAMES_OF_CLASSES = r"\.\s*__name__\b|[\"']__name__[\"'](?!\s*:)"
 
 
 class LocalDatasetClass(Rule):
-    """Moves a dataset class out of a function only if all of this holds:
+    """Moves a dataset class out of a function only if all these conditions hold:
 
     - `only-constructed`: outside of the class, the code only calls the class, without ``*`` and ``**``. At each call,
-      the class is provably defined, and the call can get further arguments.
+      the class is provably defined, and the rule can add arguments to the call.
     - `directly-in-function`: the definition of the class is directly in a function, not in the body of another class,
       and not alone in a block.
     - `no-decorator`: the class has no decorators and no class keywords.

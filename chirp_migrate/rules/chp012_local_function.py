@@ -64,11 +64,11 @@ class LocalFunction(Rule):
       the context managers are known not to swallow exceptions. An assignment with `:=` counts only if every path
       evaluates it.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The code
-      may pass the function, and the loader that holds it, to a loader call, iterate over them, measure them with `len`
-      and return them. The code may also store them in a variable for the following statements of the same block, or
-      pass them to a function of the project that uses them only in these ways. Each iteration of a comprehension binds
-      its variable again. If the function creates a generator or another function that reads the name, the surrounding
-      call consumes it.
+      may pass the function to the call that builds a loader. It may iterate over the loader that holds the function,
+      call `len` on this loader and return it. The code may also store function and loader in a variable for the
+      following statements of the same block, or pass them to a function of the project that uses them only in these
+      ways. Each iteration of a comprehension binds its variable again. If the function creates a generator or another
+      function that reads the name, the surrounding call consumes it.
     - `one-import`: if a captured name is imported, exactly one import statement binds it, and every path to the
       function runs it. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
@@ -91,8 +91,8 @@ class LocalFunction(Rule):
       `worker_init_fn`, no file reads these attributes, and the function has a second parameter.
     - `class-not-inspected`: a function that uses `self` becomes a method. Then neither the class nor a base in the
       project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
-      `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
-      `__getattribute__`.
+      `dir`, `globals`, `getmembers` or `__dict__`. The name of each base shows which class it is. No class of the
+      project has a `__getattribute__`.
     - `method-not-shared`: if the function becomes a method, no file reads the enclosing method from a class, as in
       `Class.method`. Otherwise the method could get any object as its `self`. A class may call a method of its base.
     - `no-computed-names`: if the function becomes a method, no code sets an attribute of the class under a computed

@@ -82,8 +82,8 @@ def standardized_samples(
         mean: value that is subtracted from x, for example a number or a 0-dim tensor.
         std: standard deviation, for example a number or a 0-dim tensor. x is divided by ``std + eps``.
         eps: number that is added to ``std``; 0 adds nothing.
-        reads: how often the function reads a sample that is not in a tensor. 1: once, as ``x, y = dataset[i]``. 2:
-            twice, as ``dataset[i][0]`` and then ``dataset[i][1]``.
+        reads: how often the function calls ``dataset[i]`` for a sample that is not in a tensor. 1: once, as
+            ``x, y = dataset[i]``. 2: twice, as ``dataset[i][0]`` and then ``dataset[i][1]``.
 
     Returns:
         List of pairs (x, y). Each x has separate memory. Each y is the object that ``dataset[i]`` returns.

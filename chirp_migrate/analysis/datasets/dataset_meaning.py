@@ -76,8 +76,8 @@ class InferredSamples:
     """The inferred results of a ``__getitem__``.
 
     Attributes:
-        conditions: the values that decide which result is returned. A test checks whether such a value is true, or
-            whether the value is None.
+        conditions: the values that decide which result is returned. An ``if`` checks whether one of these values is
+            true, or whether the value is None.
         outcomes: the result for each combination of conditions.
         complete: whether the method only computes its result. Then every assigned value is part of the result, every
             call occurs once, and every condition changes a result. No test compares a value with None if another test

@@ -67,7 +67,7 @@ class LoaderValue:
 
     Attributes:
         calls: the calls that may have built the loader, each with its module.
-        complete: whether no other code can have built the loader.
+        complete: whether ``calls`` contains every call that may have built the loader.
     """
 
     calls: tuple[tuple[Module, cst.Call], ...] = ()

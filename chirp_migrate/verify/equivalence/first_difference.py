@@ -218,7 +218,10 @@ def _samples_missing_in(a: LoaderPassTrace, b: LoaderPassTrace) -> Counter[int]:
 
 
 def _is_shuffled(record: LoaderPassTrace) -> bool:
-    """Return whether the indices of a pass are out of order; with too few indices, whether the sampler shuffles."""
+    """Return whether the indices of a pass are out of order.
+
+    A pass with fewer than three different indices is out of order if its sampler shuffles.
+    """
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in pairwise(record.indices))
     return record.shuffled

@@ -33,7 +33,7 @@ def own_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float:
     """Compute the seconds of the user's own run from a timing of its entry point.
 
     The time of a fold is the start-up time with the first epoch, plus the median time of a later epoch for each other
-    epoch. If no later epoch was timed, the result is the time of the whole call.
+    epoch. If only the first epoch was timed, the result is the time of the whole training call.
 
     Args:
         timing: timing of the entry point in one round.
