@@ -155,7 +155,9 @@ def test_a_tree_that_writes_into_its_folder_begins_each_process_with_the_files_i
     after = backend(tmp_path / "after", in_training="os._exit(7)")
     result = verified(after, before, monkeypatch, "--quiet")
     assert result.exit_code == 14
-    assert " ".join(result.output.split()).endswith("failed: train ended with exit code 7 and returned no result.")
+    assert " ".join(result.output.split()).endswith(
+        "failed in the version after the migration: train ended with exit code 7 and returned no result."
+    )
 
 
 def test_a_backend_without_anything_to_train(tmp_path: Path) -> None:

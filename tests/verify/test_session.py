@@ -167,7 +167,7 @@ def test_a_crash_is_a_failure_with_its_reason(
     write_backend: Callable[..., Path], tmp_path: Path, code: str, reason: str, tail: str
 ) -> None:
     broken = write_backend("broken", ("total = 0.0", f"total = 0.0\n        {code}"))
-    with pytest.raises(WorkloadFailed, match="The version before") as failed:
+    with pytest.raises(WorkloadFailed, match="in the version before the migration") as failed:
         verified(broken, broken)
     assert reason in str(failed.value)
     assert tail in failed.value.log_tail
