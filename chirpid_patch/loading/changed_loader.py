@@ -16,14 +16,30 @@ _IMPORTED: Callable[..., Any] = data.DataLoader
 #: Packages whose methods may replace methods of a loader. Methods of a framework record arguments or batches, and build
 #: and iterate over the loader as before.
 _KNOWN = frozenset({"chirp_migrate", "chirpid_patch", "lightning", "lightning_fabric", "pytorch_lightning", "torch"})
-#: The methods and classes with which a loader of PyTorch yields its batches.
-_ITERATION: tuple[tuple[object, str], ...] = (
-    (DataLoader, "__iter__"),
-    (DataLoader, "_get_iterator"),
-    *((kind, name) for kind in (SingleProcessIterator, MultiProcessingIterator) for name in ("__next__", "_next_data")),
-    *READER_PLACES,
-    (getattr(*READER_PLACES[-1], object), "fetch"),
-)
+#: The modules in which PyTorch looks up its iterators, and the class that fetches samples.
+_ITERATORS, _FETCHERS = READER_PLACES[0][0], READER_PLACES[-1][0]
+
+
+def _iteration() -> tuple[Any, ...]:
+    """Return the methods and classes with which a loader of PyTorch yields its batches.
+
+    The result is empty if PyTorch has no such method or class. The factory then returns loaders of PyTorch.
+    """
+    try:  # plain attributes, because this runs in each epoch, which may be short
+        return (
+            DataLoader.__iter__,
+            DataLoader._get_iterator,
+            SingleProcessIterator.__next__,
+            SingleProcessIterator._next_data,
+            MultiProcessingIterator.__next__,
+            MultiProcessingIterator._next_data,
+            _ITERATORS._SingleProcessDataLoaderIter,
+            _ITERATORS._MultiProcessingDataLoaderIter,
+            _FETCHERS._MapDatasetFetcher,
+            _FETCHERS._MapDatasetFetcher.fetch,
+        )
+    except AttributeError:
+        return ()
 
 
 def find_replaced_loader() -> Callable[..., Any] | None:
@@ -38,10 +54,12 @@ def is_class_changed(kind: type[DataLoader[Any]]) -> bool:
 
 def is_iteration_changed() -> bool:
     """Return whether other code has replaced a method or class with which PyTorch's loader yields its batches."""
-    for owner, name, value in _VALUES_AT_IMPORT:  # this runs in each epoch, which may be short
-        if getattr(owner, name, None) is not value:
-            return any(_is_changed_attribute(name, getattr(owner, name, None)) for owner, name in _ITERATION)
-    return _CHANGED_AT_IMPORT
+    found = _iteration()
+    return _CHANGED_AT_IMPORT if found == _AT_IMPORT else not found or _is_any_changed(found)
+
+
+def _is_any_changed(found: tuple[Any, ...]) -> bool:
+    return any(_is_changed_attribute("_", value) for value in found)
 
 
 def _is_changed_attribute(name: str, value: object) -> bool:
@@ -61,5 +79,5 @@ def _is_changed_attribute(name: str, value: object) -> bool:
     return callable(function) or not (name.startswith("_") or isinstance(function, Overridable))
 
 
-_VALUES_AT_IMPORT = tuple((owner, name, getattr(owner, name, None)) for owner, name in _ITERATION)
-_CHANGED_AT_IMPORT = any(_is_changed_attribute(name, value) for _, name, value in _VALUES_AT_IMPORT)
+_AT_IMPORT = _iteration()
+_CHANGED_AT_IMPORT = _is_any_changed(_AT_IMPORT)

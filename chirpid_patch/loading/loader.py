@@ -270,7 +270,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _iterates_as_pytorch(self) -> bool:
         """Return whether PyTorch's iterators read the dataset, for example because other code has changed them."""
-        return self._is_pytorchs or is_iteration_changed() or "_get_iterator" in vars(self)
+        return self._is_pytorchs or "_get_iterator" in self.__dict__ or is_iteration_changed()
 
     def _begin_epoch(self) -> Iterator[Any]:
         if self._iterates_as_pytorch():
