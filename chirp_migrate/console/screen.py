@@ -32,6 +32,8 @@ _GAP = 2
 _TAB = 4
 _NOTE = " (-v)"
 _MORE = f" …{_NOTE}"
+#: Smallest number of words, with a path in front, that a reader understands without the rest of a clause.
+_WORDS_OF_CLAUSE = 4
 _DIFF_STYLES = {"+++": "bold", "---": "bold", "+": "green", "-": "red", "@": "cyan", "#": "dim"}
 
 
@@ -123,8 +125,8 @@ class Screen:
             first: text in front of the first line; the other lines are indented by its width.
             hang: additional indentation of all lines but the first, in columns.
             most: largest number of lines; if the text is longer, a note on -v replaces the rest.
-            short: a shorter form of the text, or "". If the text is too long, the beginning of the shorter form, or
-                all of it, is printed with the note.
+            short: a shorter form of the text, or "". If the text is too long, the shorter form is printed with the
+                note. If the shorter form is also too long, only its beginning is printed, in one line if possible.
         """
         self._paragraph(
             Text(to_one_line(text), style), indent, Text(first), hang, most, Text(to_one_line(short), style)
@@ -231,7 +233,10 @@ class Screen:
             if short:
                 lines = list((short + _NOTE).wrap(self._console, room, overflow="fold", tab_size=_TAB))
             if len(lines) > most:
-                lines = [*lines[: most - 1], Text(_whole_words(lines[most - 1].plain, room - len(_MORE)) + _MORE)]
+                # One line is enough for a shorter form, but not if a long path leaves no room for a clause.
+                is_enough = short and len(_whole_words(lines[0].plain, room - len(_MORE)).split()) >= _WORDS_OF_CLAUSE
+                kept = 1 if is_enough else most
+                lines = [*lines[: kept - 1], Text(_whole_words(lines[kept - 1].plain, room - len(_MORE)) + _MORE)]
         for number, line in enumerate(lines):
             line.rstrip()
             front = Text(" " * indent) + first if number == 0 else Text(" " * (indent + hang))

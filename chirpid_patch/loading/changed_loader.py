@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from types import FunctionType, WrapperDescriptorType
 from typing import Any
@@ -55,7 +56,9 @@ def is_class_changed(kind: type[DataLoader[Any]]) -> bool:
 def is_iteration_changed() -> bool:
     """Return whether other code has replaced a method or class with which PyTorch's loader yields its batches."""
     found = _iteration()
-    return _CHANGED_AT_IMPORT if found == _AT_IMPORT else not found or _is_any_changed(found)
+    if len(found) == len(_AT_IMPORT) and all(map(operator.is_, found, _AT_IMPORT)):
+        return _CHANGED_AT_IMPORT
+    return not found or _is_any_changed(found)
 
 
 def _is_any_changed(found: tuple[Any, ...]) -> bool:

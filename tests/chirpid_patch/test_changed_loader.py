@@ -102,6 +102,28 @@ def test_an_iterator_that_is_replaced_later_is_used(name: str, monkeypatch: pyte
     assert list(loader) == ["other"]
 
 
+class NotComparable:
+    """A method of user code that raises an error if it is compared."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method = method
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("compared")
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return self if owner is None else partial(self.method, owner)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.method(*arguments)
+
+
+def test_a_method_of_other_code_is_never_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    method: Any = NotComparable(_SingleProcessDataLoaderIter._next_data)
+    monkeypatch.setattr(_SingleProcessDataLoaderIter, "_next_data", method)
+    assert [batch.tolist() for batch in Factory.create_loader([1, 2, 3], 2)] == [[1, 2], [3]]
+
+
 @pytest.mark.parametrize("name", ["__next__", "_next_data"])
 def test_a_method_of_an_iterator_that_is_replaced_is_called(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = count()

@@ -68,7 +68,7 @@ def test_a_table_that_is_too_wide_is_told_row_by_row() -> None:
         ("word " * 20, "", "word " * 20),
         ("word " * 60, "a clause", "a clause (-v)"),
         ("word " * 60, "clause " * 20, "clause " * 20 + "(-v)"),
-        ("word " * 60, "clause " * 60, "clause " * 21 + "… (-v)"),
+        ("word " * 60, "clause " * 60, "clause " * 10 + "… (-v)"),
         ("word " * 60, f"{'name' * 19}: clause " + "clause " * 60, f"{'name' * 19}: " + "clause " * 10 + "… (-v)"),
         ("word " * 60, "name" * 60, f"{'name' * 20} {'name' * 18}n … (-v)"),
     ],
