@@ -164,6 +164,7 @@ faults()
 alone = faults()
 keep_freed_memory()
 faults()
+faults()  # the heap may still grow by a tensor in the first steps
 print(alone, faults())
 """
 
@@ -179,12 +180,9 @@ def test_what_a_step_frees_is_there_for_the_next_one_unless_the_user_set_how_muc
         alone, kept = map(int, ran.stdout.split())
         return alone, kept
 
-    # A process where something small lies above what is freed keeps it without being taught, and shows nothing. A
-    # run on a loaded machine had 512 more faults, which is the number of pages in a huge page.
-    runs: list[tuple[int, int]] = []
-    while len(runs) < 8 and not any(alone > 10_000 and kept < 100 for alone, kept in runs):
-        runs.append(measured())
-    if all(alone <= 10_000 for alone, _ in runs):
+    # A process where something small lies above what is freed keeps it without being taught, and shows nothing.
+    alone, kept = next((found for _ in range(8) if (found := measured())[0] > 10_000), (0, 0))
+    if not alone:
         pytest.skip("this C library keeps what a step frees by itself")
-    assert min(kept for alone, kept in runs if alone > 10_000) < 100
+    assert kept < 100
     assert any(measured(MALLOC_TRIM_THRESHOLD_="1000000")[1] > 10_000 for _ in range(4))
