@@ -336,32 +336,30 @@ class _BareRows(_TensorRows):
     samples_are_rows = True
 
 
-class _JointNode(GatherNode):
-    """The ``GatherNode`` of a dataset of PyTorch that contains samples of other datasets.
-
-    Each call of ``gather_node`` creates a new object.
-    """
-
-    @cached_property
-    def child_nodes(self) -> Sequence[GatherNode]:
-        return super().child_nodes
-
-
-class _SubsetNode(_JointNode):
-    """The ``GatherNode`` of a ``Subset``."""
+class _SubsetNode(GatherNode):
+    """The ``GatherNode`` of a ``Subset``. Each call of ``gather_node`` creates a new object."""
 
     def __init__(self, dataset: Any) -> None:
         self._indices = dataset.indices
         self._child = dataset.dataset
         self.children = (self._child,)
+        self._child_node = gather_node(self._child)
+
+    @property
+    def child_nodes(self) -> Sequence[GatherNode]:
+        return (self._child_node,)
+
+    @property
+    def keyed(self) -> bool:
+        return self._child_node.keyed
 
     @property
     def row_kinds(self) -> RowKinds | None:
-        return self.child_nodes[0].row_kinds
+        return self._child_node.row_kinds
 
     @property
     def samples_are_rows(self) -> bool:
-        return self.child_nodes[0].samples_are_rows
+        return self._child_node.samples_are_rows
 
     @property
     def count(self) -> int | None:
@@ -369,7 +367,7 @@ class _SubsetNode(_JointNode):
 
     @property
     def reads_batches(self) -> bool:
-        return self.child_nodes[0].reads_batches
+        return self._child_node.reads_batches
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
         mapped = map_indices(self._indices, indices)
@@ -377,15 +375,19 @@ class _SubsetNode(_JointNode):
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         mapped = map_indices(self._indices, indices)
-        return None if mapped is None else gather_batch(self.child_nodes[0], mapped, key)
+        return None if mapped is None else gather_batch(self._child_node, mapped, key)
 
 
-class _ConcatNode(_JointNode):
-    """The ``GatherNode`` of a ``ConcatDataset``."""
+class _ConcatNode(GatherNode):
+    """The ``GatherNode`` of a ``ConcatDataset``. Each call of ``gather_node`` creates a new object."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
         self.children = dataset.datasets
+
+    @cached_property
+    def child_nodes(self) -> Sequence[GatherNode]:
+        return super().child_nodes
 
     @property
     def gathers(self) -> bool:

@@ -75,6 +75,7 @@ class _Progress:
         begun_from: state of the random generators from which the latest epoch began; None before the first epoch.
         resumed: state from which the next epoch continues, if the loader was restored within an epoch; else None.
         latest: reference to the iterator of the latest epoch; None before the first epoch.
+        is_own: whether ``_begin_epoch`` has just found that this loader itself reads the epoch it begins.
     """
 
     begun: int = 0
@@ -83,6 +84,7 @@ class _Progress:
     begun_from: _EpochStart | None = None
     resumed: _EpochStart | None = None
     latest: weakref.ref[Any] | None = None
+    is_own: bool = False
 
     def between_epochs(self) -> _Progress:
         """Return the state for a copy of the loader, in which no epoch is running."""
@@ -293,16 +295,21 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _make_iterator(self) -> Iterator[Any]:
         keep = self.keep_workers and self._workers() and not self.persistent_workers
-        batches = self._with_kept_workers() if keep else super().__iter__()
-        self._progress.latest = weakref.ref(batches)
+        progress = self._progress
+        progress.is_own = True
+        try:
+            batches = self._with_kept_workers() if keep else super().__iter__()
+        finally:
+            progress.is_own = False
+        progress.latest = weakref.ref(batches)
         return batches
 
     def _get_iterator(self) -> Any:
-        if self._iterates_as_pytorch():
+        progress = self._progress
+        if not progress.is_own and self._iterates_as_pytorch():
             return DataLoader._get_iterator(send_by_value(self) if self.num_workers else self)
         if self.num_workers and self._pytorch_refuses_workers():
             return super()._get_iterator()  # raises PyTorch's error, even if this loader would start no worker
-        progress = self._progress
         seed, progress.kept_seed = progress.kept_seed, None
         if self._workers():
             try:

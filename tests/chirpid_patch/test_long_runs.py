@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,17 @@ def held(pids: list[int]) -> int:
     return total
 
 
+@pytest.fixture
+def untracked_heap() -> Iterator[None]:
+    """Keep the collector of forked workers from writing to the objects of all tests before, which copies their pages."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("untracked_heap")
 @pytest.mark.parametrize("number", [0, 1], ids=["standardized", "subset"])
 def test_memory_is_flat_over_200_epochs(number: int) -> None:
     dataset = long_lists()[number]

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing.connection import wait
 from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
@@ -38,6 +39,9 @@ _BATCHES_AHEAD = 2
 
 _FETCHES_BEFORE_BLAME = 20
 _TIMEOUT_S = 60.0
+_SECONDS_TO_END = 5.0
+"""Seconds to wait for the end of a worker whose connection broke."""
+
 _START_S = {"fork": 0.03, "forkserver": 2.5, "spawn": 2.5}
 """Least number of seconds to start a worker, mostly for its imports."""
 
@@ -114,6 +118,11 @@ def _batch_problem(
             if wrong is not None:
                 return wrong
     except Exception as error:  # the error of a dataset or worker is the problem to report
+        if isinstance(error, ConnectionError | EOFError):  # a worker may be ending at this moment
+            ended = wait([worker.sentinel for worker in started], _SECONDS_TO_END)
+            for worker in started:
+                if worker.sentinel in ended:
+                    worker.join(_SECONDS_TO_END)  # a process closes its files shortly before it ends
         dead = [worker for worker in started if worker.exitcode]
         if dead:  # the exit of the worker caused the error
             return f"a worker exited unexpectedly, with exit code {dead[0].exitcode}"
