@@ -20,7 +20,7 @@ from chirp_migrate.doctor.request import MEASURED, NAMES, DoctorTask
 from chirp_migrate.doctor.watch.training import record_training
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import (
-    NamedObjectNotFound,
+    NoSuchObject,
     TaskNotPossible,
     describe_error,
     first_message_line,
@@ -82,7 +82,7 @@ def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
             loaders = _train(entry, model, data, sizes, (tree, records, seconds, recording))
             slowest = _choose_slowest(slowest, recording, loaders)
             del loaders
-        except NamedObjectNotFound:
+        except NoSuchObject:
             raise
         except SystemExit as ended:  # the script may print the reason
             has_text = isinstance(ended.code, str)

@@ -154,7 +154,7 @@ def _examine_type_call(
     arguments = f"{meaning.dataset}, {training}transforms=[{', '.join(str(one.function) for one in meaning.stages)}]"
     built = f"{_SHIPPED}({arguments})"
     edits = (*removal, *(Edit(*module.span(construction), built) for construction in constructions))
-    message = f"a class made with `type()` and lambdas cannot be pickled for workers; replaced by `{_SHIPPED}`"
+    message = f"workers cannot receive a class that `type()` creates from lambdas; replaced by `{_SHIPPED}`"
     return RuleMatch(offset, message, edits, frozenset({runtime_import(_SHIPPED)}))
 
 

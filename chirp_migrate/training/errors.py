@@ -11,7 +11,7 @@ from chirp_migrate.exit_codes import ExitCode
 
 __all__ = [
     "InvalidData",
-    "NamedObjectNotFound",
+    "NoSuchObject",
     "NoTrainingFound",
     "NothingToCompare",
     "TaskNotPossible",
@@ -39,7 +39,7 @@ class TaskNotPossible(Exception):
     """Error in a child process: its task cannot be run. The message explains why, so no traceback is printed."""
 
 
-class NamedObjectNotFound(TaskNotPossible):
+class NoSuchObject(TaskNotPossible):
     """Error in a child process: an object that the user named does not exist."""
 
 

@@ -117,7 +117,7 @@ def _find_targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target],
         path = _resolve_links(root, file.path)
         place = root / path
         if any(target.file.path == path for target in targets):
-            raise WriteRefused(f"{file.path} is planned twice: nothing was written.")
+            raise WriteRefused(f"The plan contains {file.path} twice. Nothing was written.")
         version, linked = None, False
         if file.before is None:
             as_planned = not os.path.lexists(root / file.path) and _can_create_file(root, path)

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.training.errors import NamedObjectNotFound, TaskNotPossible, UserCodeError, describe_error
+from chirp_migrate.training.errors import NoSuchObject, TaskNotPossible, UserCodeError, describe_error
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.process.protocol import PartialResult
@@ -56,7 +56,7 @@ def _wrap_user_errors(entry: EntryPoint, stage: str) -> Iterator[None]:
     """Return a context that raises errors of the project's code as :class:`UserCodeError`, with the entry point."""
     try:
         yield
-    except NamedObjectNotFound:
+    except NoSuchObject:
         raise
     except TaskNotPossible as error:
         raise UserCodeError(str(error)) from error
@@ -71,7 +71,7 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
 
     Raises:
         UserCodeError: the code of the project raised an error outside of a training.
-        NamedObjectNotFound: an object that the user named does not exist.
+        NoSuchObject: an object that the user named does not exist.
     """
     result = RunResult()
     if spec.job is JobKind.NAMES:

@@ -64,7 +64,7 @@ def held(pids: list[int]) -> int:
 
 @pytest.fixture
 def untracked_heap() -> Iterator[None]:
-    """Keep the collector of forked workers from writing to the objects of all tests before, which copies their pages."""
+    """Keep the collector of forked workers from copying the pages of objects from earlier tests."""
     gc.collect()
     gc.freeze()
     yield

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.training.errors import NamedObjectNotFound, TaskNotPossible
+from chirp_migrate.training.errors import NoSuchObject, TaskNotPossible
 from chirp_migrate.training.workload.calls import load_model
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 from chirp_migrate.training.workload.hook import (
@@ -99,7 +99,7 @@ def test_a_model_that_is_not_there_is_said_with_those_that_are(tree: Path) -> No
         ("own_models:torch", r"own_models:torch is no class; it has Bird\."),
         ("own_model:Bird", r"PATH has no module own_model; did you mean own_models\?"),
     ]:
-        with pytest.raises(NamedObjectNotFound, match=there):
+        with pytest.raises(NoSuchObject, match=there):
             load_model(reference)
 
 

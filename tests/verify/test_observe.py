@@ -187,7 +187,7 @@ def test_the_same_augmentation_from_other_random_numbers_is_equivalent() -> None
     "change, named",
     [
         ({"drop_last": True}, "train pass 1: 101 samples before, 96 after"),
-        ({"shuffle": False}, "samples are shuffled before, but not after"),
+        ({"shuffle": False}, "the loader shuffles only before the migration"),
         ({"seed": 8}, "batch 1 of 7 is the first that differs (the same samples in another order)"),
         ({"epochs": 1}, "2 passes before and 1 after"),
         ({"batch_size": 20}, "7 batches before, 6 after"),
@@ -197,7 +197,7 @@ def test_the_same_augmentation_from_other_random_numbers_is_equivalent() -> None
             "first that differs (other samples: 1 differ, such as index 100 before, 0 after)",
         ),
         ({"dataset": TensorDataset(FEATURES.clamp(max=0.9), LABELS)}, "(other values; largest absolute difference 0."),
-        ({"dataset": Masked()}, "samples are augmented at random after, but not before"),
+        ({"dataset": Masked()}, "samples have random augmentation only after the migration"),
     ],
 )
 def test_other_training_is_named(change: dict[str, Any], named: str) -> None:
@@ -209,7 +209,7 @@ def test_other_training_is_named(change: dict[str, Any], named: str) -> None:
     [
         (Masked(p=0.4), "augmented samples differ in their"),
         (Masked(widest=10), "augmented samples differ in their"),
-        (DATA, "samples are augmented at random before, but not after"),
+        (DATA, "samples have random augmentation only before the migration"),
     ],
 )
 def test_weaker_augmentation_is_named(weaker: Any, named: str) -> None:

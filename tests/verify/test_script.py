@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import run
 
-from chirp_migrate.training.errors import NamedObjectNotFound
+from chirp_migrate.training.errors import NoSuchObject
 from chirp_migrate.training.workload.script import Script, prepare_script, script_of_command
 
 TRAIN = """
@@ -91,7 +91,7 @@ def test_a_module_that_fails_is_there(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "imports_other.py").write_text("import such_module_is_missing\n")
     with pytest.raises(ModuleNotFoundError, match="such_module_is_missing"):
         prepare_script(["python", "-m", "imports_other"])()
-    with pytest.raises(NamedObjectNotFound, match=r"no module imports_others; did you mean imports_other\?"):
+    with pytest.raises(NoSuchObject, match=r"no module imports_others; did you mean imports_other\?"):
         prepare_script(["python", "-m", "imports_others"])()
 
 

@@ -16,7 +16,12 @@ from functools import cached_property, lru_cache
 
 import libcst as cst
 
-from chirp_migrate.analysis.gain.reading import DatasetReading, ReadingMode, possible_readings, reading_of_instance
+from chirp_migrate.analysis.gain.reading import (
+    DatasetReading,
+    ReadingMode,
+    dataset_reading_of_instance,
+    possible_readings,
+)
 from chirp_migrate.analysis.known_names import FACTORY_FUNCTIONS
 from chirp_migrate.analysis.loaders.device_data import is_on_device
 from chirp_migrate.analysis.objects.abstract_objects import (
@@ -152,7 +157,7 @@ class LoaderGains:
         tests do not count.
         """
         readings = [
-            reading_of_instance(self._project, Instance(cls.place, cls), cls)
+            dataset_reading_of_instance(self._project, Instance(cls.place, cls), cls)
             for cls in self._run.classes
             if cls.is_dataset and not _only_inherits(cls) and not is_test_file(cls.place.path)
         ]

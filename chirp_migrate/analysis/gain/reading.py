@@ -36,7 +36,7 @@ from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["DatasetReading", "ReadingMode", "possible_readings", "reading_of_instance"]
+__all__ = ["DatasetReading", "ReadingMode", "dataset_reading_of_instance", "possible_readings"]
 
 _DEPTH = 8
 _TORCH = "torch.utils.data."
@@ -160,7 +160,7 @@ def _reading_of_class(project: Project, made: Instance, cls: ClassObject, depth:
     for one in order:
         match one:
             case ClassObject(body=body) if "__getitem__" in body.cells or "__getitems__" in body.cells:
-                reading = reading_of_instance(project, made, one)
+                reading = dataset_reading_of_instance(project, made, one)
                 return DatasetReading(reading.way, reading.why, reading.place, (made.place,))
             case ClassObject():
                 continue
@@ -171,7 +171,7 @@ def _reading_of_class(project: Project, made: Instance, cls: ClassObject, depth:
     return _UNKNOWN
 
 
-def reading_of_instance(project: Project, instance: Instance, cls: ClassObject) -> DatasetReading:
+def dataset_reading_of_instance(project: Project, instance: Instance, cls: ClassObject) -> DatasetReading:
     """Return how samples of a class with a ``__getitem__`` are read. They are read at once from a declared dataset."""
     node = cls.place.node
     if not isinstance(node, ast.ClassDef):

@@ -61,7 +61,7 @@ from chirp_migrate.doctor.watch.samples import (
     is_pinned,
     noncontiguous_tensors,
 )
-from chirp_migrate.training.watch.epoch_detector import EpochDetector, watching_backward
+from chirp_migrate.training.watch.epoch_detector import EpochDetector, call_before_backward
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.lightning import validate_after
 from chirp_migrate.training.watch.samples import leaves_by_position
@@ -152,7 +152,7 @@ class _TrainingWatch(Interception):
             stack.enter_context(record_fetchers(self._make_receiver))
             stack.enter_context(_replacing_attribute(DataLoader, "__init__", self._recording_line))
             stack.enter_context(self._pacing)
-            stack.enter_context(watching_backward(self._record_backward))
+            stack.enter_context(call_before_backward(self._record_backward))
             hook = torch.nn.modules.module.register_module_forward_pre_hook(self._record_module_call)
             stack.callback(hook.remove)
             yield

@@ -126,4 +126,4 @@ def _equivalence_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
         text += f" (a probability that changed by {max(shares):.2f} would be noticed 9 times in 10)"
     yield "the same", text
     if report.notes:
-        yield "notes", f"{len(report.notes)} of the comparison: -v shows them"
+        yield "notes", f"{len(report.notes)}; show them with -v"

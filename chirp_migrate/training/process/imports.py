@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from chirp_migrate.console.text import suggest_name
-from chirp_migrate.training.errors import NamedObjectNotFound, TaskNotPossible
+from chirp_migrate.training.errors import NoSuchObject, TaskNotPossible
 
 __all__ = [
     "PACKAGE_ROOT",
@@ -86,7 +86,7 @@ def import_object(reference: str, what: str, fits: Callable[[Any], bool] = calla
         fits: returns whether an object is of that kind.
 
     Raises:
-        NamedObjectNotFound: there is no such module, file or name, or the name refers to another kind of object.
+        NoSuchObject: there is no such module, file or name, or the name refers to another kind of object.
     """
     place, _, name = reference.rpartition(":")
     module = _import_module(place)
@@ -98,7 +98,7 @@ def import_object(reference: str, what: str, fits: Callable[[Any], bool] = calla
             if not one.startswith("_") and getattr(other, "__module__", None) == module.__name__ and fits(other)
         ]
         there = f"{place} has no {what} {name}" if value is None else f"{reference} is no {what}"
-        raise NamedObjectNotFound(f"{there}; {suggest_name(name, own, 'it has')}")
+        raise NoSuchObject(f"{there}; {suggest_name(name, own, 'it has')}")
     return value
 
 
@@ -117,7 +117,7 @@ def check_runnable_module(module: str) -> None:
     """Check that ``python -m module`` finds a module to run. The check imports the packages that contain the module.
 
     Raises:
-        NamedObjectNotFound: there is no such module, or the package has no module ``__main__``.
+        NoSuchObject: there is no such module, or the package has no module ``__main__``.
     """
     with _convert_module_errors(module):
         found = find_spec(module)
@@ -129,7 +129,7 @@ def check_runnable_module(module: str) -> None:
 
 @contextmanager
 def _convert_module_errors(module: str) -> Iterator[None]:
-    """Return a context that raises NamedObjectNotFound if an import finds neither ``module`` nor its packages."""
+    """Return a context that raises NoSuchObject if an import finds neither ``module`` nor its packages."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -138,10 +138,10 @@ def _convert_module_errors(module: str) -> Iterator[None]:
         raise
 
 
-def _module_not_found(module: str) -> NamedObjectNotFound:
+def _module_not_found(module: str) -> NoSuchObject:
     names = [name.removesuffix(".__init__") for name in project_modules(Path())]
     there = f"PATH has no module {module}"
-    return NamedObjectNotFound(f"{there}; {suggest_name(module, names, 'its modules are')}")
+    return NoSuchObject(f"{there}; {suggest_name(module, names, 'its modules are')}")
 
 
 def _import_module(place: str) -> Any:
@@ -151,7 +151,7 @@ def _import_module(place: str) -> Any:
     path = Path(place)
     if not path.is_file():
         files = map(str, project_modules(Path()).values())
-        raise NamedObjectNotFound(f"PATH has no file {place}; {suggest_name(place, files, 'its files are')}")
+        raise NoSuchObject(f"PATH has no file {place}; {suggest_name(place, files, 'its files are')}")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(1, folder)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["EpochDetector", "watching_backward"]
+__all__ = ["EpochDetector", "call_before_backward"]
 
 _BEFORE_TRAINING = 2
 """Largest number of passes over the training loader before training, for example to compute the mean of samples."""
@@ -42,7 +42,7 @@ class EpochDetector:
         self._trained = False
         self._met: dict[int, list[Any]] = {}  # id of a dataset → the dataset and its loaders, in order of first use
         self._pacing: Any = None
-        self._watching = watching_backward(self._record_backward)
+        self._watching = call_before_backward(self._record_backward)
 
     def __enter__(self: _T) -> _T:
         self._watching.__enter__()
@@ -82,13 +82,13 @@ class EpochDetector:
 
 
 @contextmanager
-def watching_backward(see: Callable[[], None]) -> Iterator[None]:
-    """Return a context in which ``see`` is called before each call of ``backward`` of a tensor or of autograd."""
+def call_before_backward(callback: Callable[[], None]) -> Iterator[None]:
+    """Return a context in which ``callback`` is called before each call of ``backward`` of a tensor or of autograd."""
     original = torch.autograd.backward
 
     @functools.wraps(original)
     def backward(*arguments: Any, **named: Any) -> None:
-        see()
+        callback()
         original(*arguments, **named)
 
     torch.autograd.backward = backward

@@ -31,7 +31,7 @@ def load_model(reference: str) -> Any:
     """Import the model class ``module:ClassName``; return None for an empty reference.
 
     Raises:
-        NamedObjectNotFound: there is no such class.
+        NoSuchObject: there is no such class.
     """
     return import_object(reference, "class") if reference else None
 

@@ -46,7 +46,7 @@ def training_call_names(reference: str, sizes: WorkloadSizes) -> list[str]:
     """Return the names of the training calls that a workload function returns, in the order in which they run.
 
     Raises:
-        NamedObjectNotFound: the workload function does not exist.
+        NoSuchObject: the workload function does not exist.
         TaskNotPossible: the workload function does not return a dictionary of named calls.
     """
     return [name[:] for name in _calls_of_hook(reference, sizes)]  # convert subclasses of str to str
@@ -56,7 +56,7 @@ def make_training_call(reference: str, name: str, sizes: WorkloadSizes) -> Calla
     """Call the workload function, and return its training call ``name``.
 
     Raises:
-        NamedObjectNotFound: the workload function does not exist.
+        NoSuchObject: the workload function does not exist.
         TaskNotPossible: the workload function does not return a call of this name.
     """
     calls = _calls_of_hook(reference, sizes)

@@ -59,7 +59,7 @@ def script_of_command(command: Sequence[str]) -> Script:
 def prepare_script(command: Sequence[str]) -> Callable[[], Any]:
     """Return a function that runs the script of a command line as the main program.
 
-    The function raises :class:`~chirp_migrate.training.errors.NamedObjectNotFound` if the module does not exist.
+    The function raises :class:`~chirp_migrate.training.errors.NoSuchObject` if the module does not exist.
     """
     script = script_of_command(command)
 

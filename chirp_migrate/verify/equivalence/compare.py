@@ -278,9 +278,9 @@ def _compare_picklability(
     for number, record in enumerate(after, start=1):
         if record.unpicklable:
             could = not any(old.unpicklable for old in before)
-            sides = "after the migration, but can before" if could else "before and after the migration"
-            what = f"{record.role} loader of pass {number} cannot be pickled for spawned workers"
-            text = f"{what} {sides}: {record.unpicklable}"
+            sides = "after the migration only" if could else "before and after the migration"
+            what = f"spawned workers cannot receive the {record.role} loader of pass {number}"
+            text = f"{what}, {sides}: {record.unpicklable}"
             if could:
                 result.add_difference("not-picklable", label, text)
             else:

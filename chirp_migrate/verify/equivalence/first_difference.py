@@ -127,13 +127,13 @@ def _describe_missing_samples(a: LoaderPassTrace, b: LoaderPassTrace) -> str:
 
 def _randomness_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference | None:
     if a.random and not b.random:
-        return "augmentation-missing", "samples are augmented at random before, but not after"
+        return "augmentation-missing", "samples have random augmentation only before the migration"
     if b.random and not a.random:
-        return "augmentation-added", "samples are augmented at random after, but not before"
+        return "augmentation-added", "samples have random augmentation only after the migration"
     if _is_shuffled(a) and not _is_shuffled(b):
-        return "not-shuffled", "samples are shuffled before, but not after"
+        return "not-shuffled", "the loader shuffles only before the migration"
     if _is_shuffled(b) and not _is_shuffled(a):
-        return "shuffled", "samples are shuffled after, but not before"
+        return "shuffled", "the loader shuffles only after the migration"
     return None
 
 

@@ -12,7 +12,7 @@ import torch
 from torch.nn.modules.loss import _Loss
 from torch.utils.data import Sampler
 
-from chirp_migrate.training.watch.epoch_detector import watching_backward
+from chirp_migrate.training.watch.epoch_detector import call_before_backward
 from chirp_migrate.training.watch.interception import Interception, PassingIterator, limit_workers
 from chirp_migrate.verify.equivalence.pass_recorder import PassRecorder
 from chirp_migrate.verify.spec import LoaderPassTrace
@@ -46,7 +46,7 @@ class LoaderRecorder(Interception):
         super().__init__(self._watch)
         self.few_workers = False
         self._samplers = Interception(self._record_sampler, base=Sampler)
-        self._backward = watching_backward(self._count_backward)
+        self._backward = call_before_backward(self._count_backward)
         self._walks: list[PassRecorder] = []
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._names: dict[int, str] = {}
