@@ -1,8 +1,8 @@
 """`make bench-runs`: what repeated runs of `verify` at its defaults say, how long they take, and how wide they are.
 
 Migrates copies of fixture backends and verifies each of them again and again, on the machine as it is and with one core
-kept busy. Each run is added to `verify-runs.json` at once, so that a table can be made in several sittings; `--new`
-begins again. Writes `verify-runs.md`.
+kept busy. Each run is added to `verify-runs.json` at once, so that a table can be made in several sittings; `--runs 0`
+only writes the page again, and `--new` begins again. Writes `verify-runs.md`.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _page(rows: Sequence[dict[str, Any]], settings: dict[str, Any]) -> tuple[str
 
 
 @click.command()
-@click.option("--runs", type=click.IntRange(min=1), default=10, show_default=True, help="Runs of each kind.")
+@click.option("--runs", type=click.IntRange(min=0), default=10, show_default=True, help="New runs of each kind.")
 @click.option("--backend", "backends", type=click.Choice(BACKENDS), multiple=True, help="Only these fixtures.")
 @click.option("--load", "loads", type=click.Choice(_LOADS), multiple=True, help="Only with this other load.")
 @click.option("--new", is_flag=True, help="Begin again instead of adding to the runs that are there.")
