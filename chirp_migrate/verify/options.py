@@ -68,7 +68,7 @@ class VerifyOptions:
     sizes: WorkloadSizes = _SIZES
     entry: EntryPoint | None = None
     model: str | None = None
-    rounds: int = 5
+    rounds: int = 10
     budget_s: float = 180.0
     threshold_percent: float = 20.0
     threads: int = 0

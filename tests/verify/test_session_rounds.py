@@ -102,6 +102,30 @@ def test_each_round_has_its_share_and_there_are_fewer_where_the_first_had_little
     assert shares == pytest.approx(expected, abs=5)
 
 
+@pytest.mark.parametrize(
+    ("lasts", "most", "labels", "expected"),
+    [
+        (10.0, 10, ("train", "other"), 8),  # 1 + 60 % of 120 s in rounds of 10 s
+        (20.0, 10, ("train", "other"), 5),
+        (1.0, 10, ("train", "other"), 10),
+        (1.0, 4, ("train", "other"), 4),
+        (1.0, 10, ("train",), 5),  # the first round had no time for the other entry point
+    ],
+)
+def test_short_rounds_of_all_entry_points_are_repeated_more_often(
+    lasts: float, most: int, labels: tuple[str, ...], expected: int
+) -> None:
+    rounds = run_rounds(
+        lambda *_: made(*labels, lasts=lasts),
+        lambda *_: frozenset({"train"}),
+        most,
+        time.monotonic() + 120,
+        {"train": 50, "other": 50},
+    )
+    assert (rounds.count, rounds.ended_with) == (expected, StopReason.ROUNDS)
+    assert sum(look.share for look in rounds.looks) == pytest.approx(1)
+
+
 def test_a_round_that_was_lost_is_made_again_a_few_times() -> None:
     nothing = TimedRound({"before": {}, "after": {}, "cached": {}})
     supply = iter([nothing, made(), nothing, made(), made()])

@@ -172,7 +172,8 @@ def run_rounds(
             entry point begins.
         find_open: runs an interim analysis on the rounds, and returns the labels of the entry points with an open
             question; empty if every question is answered.
-        max_rounds: largest number of rounds.
+        max_rounds: largest number of rounds. More than five rounds run only if rounds are short: the first round had
+            time for all entry points, and all rounds take at most 60 % of the time that remains after it.
         deadline: end of the time budget, on the clock of ``time.monotonic``.
         own_epochs: dictionary, entry point → number of epochs of the user's own run. If the entry points of the first
             round have less than half of all these epochs, fewer rounds run. Each round then has time for more entry
@@ -182,11 +183,11 @@ def run_rounds(
         KeyboardInterrupt: the user interrupted before the first interim analysis. A later interruption ends the rounds
             without an error.
     """
-    planned = planned_analyses(max_rounds)
+    planned = planned_analyses(min(max_rounds, _USUAL_ROUNDS))
     made: list[TimedRound] = []
     looks: list[InterimAnalysis] = []
     labels: frozenset[str] | None = None
-    lost, wanted = 0, max(max_rounds, MIN_ROUNDS)
+    lost, wanted = 0, planned[-1].rounds
 
     def look(share: float) -> frozenset[str]:
         looks.append(InterimAnalysis(len(made), share))
@@ -207,8 +208,14 @@ def run_rounds(
             return Rounds.of(made, looks, StopReason.INTERRUPTED)
         if latest.labels:
             made.append(latest)
-            covered = sum(own_epochs.get(label, 0) for label in made[0].labels)
-            wanted = MIN_ROUNDS if 2 * covered < sum(own_epochs.values()) else wanted
+            if len(made) == 1:  # the number of rounds must not depend on the ratios of later rounds
+                covered, everything = sum(own_epochs.get(label, 0) for label in latest.labels), sum(own_epochs.values())
+                if 2 * covered < everything:
+                    wanted = MIN_ROUNDS
+                elif covered == everything:
+                    fitting = _SHARE_OF_MANY * (deadline - time.monotonic()) / max(latest.duration_s, 1e-3)
+                    wanted = int(min(max_rounds, max(wanted, 1 + fitting)))
+                    planned = planned_analyses(wanted)
         else:
             lost += 1  # an entry point crashed its process, or time was up before any entry point was timed
         out_of_time = lost > max_rounds or time.monotonic() + _WORTH_BEGINNING * latest.duration_s > deadline
@@ -224,6 +231,12 @@ def run_rounds(
         if all_made or out_of_time:
             return Rounds.of(made, looks, StopReason.ROUNDS if all_made else StopReason.BUDGET)
 
+
+_USUAL_ROUNDS = 5
+"""Number of rounds that share the time budget."""
+
+_SHARE_OF_MANY = 0.6
+"""Largest share of the time after the first round that more than the usual number of rounds may take."""
 
 _WORTH_BEGINNING = 0.5
 """A round begins if at least this share of the last round's duration remains, because a part of a round is useful."""
