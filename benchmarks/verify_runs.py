@@ -134,13 +134,16 @@ def main(runs: int, backends: tuple[str, ...], loads: tuple[str, ...], new: bool
     """Verify fixture backends again and again, and table the verdicts, times and intervals."""
     raw = output / f"{_NAME}.json"
     output.mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, Any]] = []
-    if raw.is_file() and not new:
-        rows = json.loads(raw.read_text(encoding="utf-8"))["runs"]
-    settings = conditions()
+    if not runs and (new or not raw.is_file()):
+        raise click.UsageError("--runs 0 needs recorded runs, and excludes --new.")
+    kept = json.loads(raw.read_text(encoding="utf-8")) if raw.is_file() and not new else {"runs": []}
+    rows: list[dict[str, Any]] = kept["runs"]
+    settings = conditions() if runs else kept["settings"]
     progress = Progress()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        copies = {name: migrated_copy(ROOT / "fixtures" / name, Path(folder)) for name in backends or BACKENDS}
+        copies = {
+            name: migrated_copy(ROOT / "fixtures" / name, Path(folder)) for name in (backends or BACKENDS) if runs
+        }
         for number in range(runs):
             for load in loads or _LOADS:
                 for name, backend in copies.items():

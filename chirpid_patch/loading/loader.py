@@ -88,7 +88,7 @@ class _Progress:
 
     def between_epochs(self) -> _Progress:
         """Return the state for a copy of the loader, in which no epoch is running."""
-        return replace(self, latest=None, begun_from=None)
+        return replace(self, latest=None, begun_from=None, is_own=False)
 
 
 class BatchedDataLoader(DataLoader[_T_co]):
@@ -306,7 +306,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _get_iterator(self) -> Any:
         progress = self._progress
-        if not progress.is_own and self._iterates_as_pytorch():
+        is_own, progress.is_own = progress.is_own, False
+        if not is_own and self._iterates_as_pytorch():
             return DataLoader._get_iterator(send_by_value(self) if self.num_workers else self)
         if self.num_workers and self._pytorch_refuses_workers():
             return super()._get_iterator()  # raises PyTorch's error, even if this loader would start no worker

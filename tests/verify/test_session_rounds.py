@@ -98,7 +98,7 @@ def test_each_round_has_its_share_and_there_are_fewer_where_the_first_had_little
         shares.append(until - time.monotonic())
         return made(lasts=0.0)
 
-    run_rounds(make, lambda *_: frozenset({"train"}), 5, time.monotonic() + 120, {"train": 50, "other": others})
+    run_rounds(make, lambda *_: frozenset({"train"}), 5, time.monotonic() + 120, lambda: {"train": 50, "other": others})
     assert shares == pytest.approx(expected, abs=5)
 
 
@@ -120,7 +120,7 @@ def test_short_rounds_of_all_entry_points_are_repeated_more_often(
         lambda *_: frozenset({"train"}),
         most,
         time.monotonic() + 120,
-        {"train": 50, "other": 50},
+        lambda: {"train": 50, "other": 50},
     )
     assert (rounds.count, rounds.ended_with) == (expected, StopReason.ROUNDS)
     assert sum(look.share for look in rounds.looks) == pytest.approx(1)

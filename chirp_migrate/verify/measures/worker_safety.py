@@ -10,7 +10,7 @@ import multiprocessing
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
@@ -39,7 +39,7 @@ _BATCHES_AHEAD = 2
 
 _FETCHES_BEFORE_BLAME = 20
 _TIMEOUT_S = 60.0
-_SECONDS_TO_END = 5.0
+_SECONDS_TO_END = 1.0
 """Seconds to wait for the end of a worker whose connection broke."""
 
 _START_S = {"fork": 0.03, "forkserver": 2.5, "spawn": 2.5}
@@ -118,11 +118,8 @@ def _batch_problem(
             if wrong is not None:
                 return wrong
     except Exception as error:  # the error of a dataset or worker is the problem to report
-        if isinstance(error, ConnectionError | EOFError):  # a worker may be ending at this moment
-            ended = wait([worker.sentinel for worker in started], _SECONDS_TO_END)
-            for worker in started:
-                if worker.sentinel in ended:
-                    worker.join(_SECONDS_TO_END)  # a process closes its files shortly before it ends
+        if started and isinstance(error, ConnectionError | EOFError):  # a worker may be ending at this moment
+            _wait_for_an_end(started)
         dead = [worker for worker in started if worker.exitcode]
         if dead:  # the exit of the worker caused the error
             return f"a worker exited unexpectedly, with exit code {dead[0].exitcode}"
@@ -134,6 +131,15 @@ def _batch_problem(
             "differs"
         )
     return None
+
+
+def _wait_for_an_end(workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
+    """Wait until one of ``workers`` has ended, for up to ``_SECONDS_TO_END`` seconds."""
+    with suppress(RuntimeError):  # PyTorch's handler of SIGCHLD raises it when the worker has ended
+        ended = wait([worker.sentinel for worker in workers], _SECONDS_TO_END)
+        for worker in workers:
+            if worker.sentinel in ended:
+                worker.join(_SECONDS_TO_END)  # a process closes its files shortly before it ends
 
 
 def _batch_difference(dataset: Any, collate: Collate, numbers: list[int], batch: Any, random: set[str]) -> str | None:

@@ -327,8 +327,12 @@ class ChildStarter:
 
     @property
     def own_epochs(self) -> dict[str, int]:
-        """Return the epochs of the user's own run of each entry point."""
-        return {entry.label: entry.own.all_epochs for entry in self._discovery.entry_points}
+        """Return the epochs of the user's own run of each entry point that has not failed."""
+        return {
+            entry.label: entry.own.all_epochs
+            for entry in self._discovery.entry_points
+            if entry.label not in self.failing
+        }
 
     def _choose_entry_points(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
         """Return the entry points of a round, in order. The last entry points do not run if time is up.

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
 
 import msgspec
 
@@ -162,7 +161,7 @@ def run_rounds(
     find_open: Callable[[Sequence[TimedRound], Sequence[InterimAnalysis]], frozenset[str]],
     max_rounds: int,
     deadline: float,
-    own_epochs: Mapping[str, int] = MappingProxyType({}),
+    own_epochs: Callable[[], Mapping[str, int]] = dict,
 ) -> Rounds:
     """Run rounds until every question is answered, ``max_rounds`` rounds have run, or the time is used up.
 
@@ -175,14 +174,15 @@ def run_rounds(
         max_rounds: largest number of rounds. More than five rounds run only if rounds are short: the first round had
             time for all entry points, and all rounds take at most 60 % of the time that remains after it.
         deadline: end of the time budget, on the clock of ``time.monotonic``.
-        own_epochs: dictionary, entry point → number of epochs of the user's own run. If the entry points of the first
-            round have less than half of all these epochs, fewer rounds run. Each round then has time for more entry
-            points.
+        own_epochs: function that returns a dictionary: entry point that still runs → number of epochs of the user's own
+            run. If the entry points of the first round have less than half of all these epochs, fewer rounds run. Each
+            round then has time for more entry points.
 
     Raises:
         KeyboardInterrupt: the user interrupted before the first interim analysis. A later interruption ends the rounds
             without an error.
     """
+    max_rounds = max(max_rounds, MIN_ROUNDS)
     planned = planned_analyses(min(max_rounds, _USUAL_ROUNDS))
     made: list[TimedRound] = []
     looks: list[InterimAnalysis] = []
@@ -209,7 +209,8 @@ def run_rounds(
         if latest.labels:
             made.append(latest)
             if len(made) == 1:  # the number of rounds must not depend on the ratios of later rounds
-                covered, everything = sum(own_epochs.get(label, 0) for label in latest.labels), sum(own_epochs.values())
+                epochs = own_epochs()
+                covered, everything = sum(epochs.get(label, 0) for label in latest.labels), sum(epochs.values())
                 if 2 * covered < everything:
                     wanted = MIN_ROUNDS
                 elif covered == everything:
@@ -218,7 +219,9 @@ def run_rounds(
                     planned = planned_analyses(wanted)
         else:
             lost += 1  # an entry point crashed its process, or time was up before any entry point was timed
-        out_of_time = lost > max_rounds or time.monotonic() + _WORTH_BEGINNING * latest.duration_s > deadline
+        out_of_time = (
+            lost > min(max_rounds, _USUAL_ROUNDS) or time.monotonic() + _WORTH_BEGINNING * latest.duration_s > deadline
+        )
         if not latest.labels and not out_of_time:
             continue
         due = next((each for each in planned if each.rounds >= len(made)), planned[-1])
