@@ -107,7 +107,8 @@ def _page(rows: Sequence[dict[str, Any]], settings: dict[str, Any]) -> tuple[str
     for row in rows:
         groups.setdefault((row["backend"], row["load"]), []).append(row)
     goals: list[Goal] = []
-    lines = ["# Repeated runs of `verify` at its defaults", "", f"{made_by(settings)}. Earlier sittings may have made some of the runs.", ""]
+    made = f"{made_by(settings)}. Earlier sittings may have made some of the runs."
+    lines = ["# Repeated runs of `verify` at its defaults", "", made, ""]
     body = []
     for (backend, load), runs in groups.items():
         goals += _goals(load, runs)
