@@ -41,7 +41,7 @@ def test_each_statement_gets_one_comment_and_nothing_counts_any_more(tmp_path: P
     added = [(number, line) for number, line in enumerate(lines) if "chirp:" in line]
     assert added == [(5, " " * 8 + "# chirp: ignore[CHP001, CHP007]"), (11, " " * 4 + "# chirp: ignore[CHP001]")]
     assert newline.join(line for line in lines if "chirp:" not in line).encode() == before
-    (tmp_path / "a.py").write_bytes(newline.join([*lines, "new = DataLoader([1, 2])", ""]).encode())
+    (tmp_path / "a.py").write_bytes(newline.join([*lines, "new = DataLoader([1, 2], 2)", ""]).encode())
     assert run("check", tmp_path).exit_code == 1
 
 

@@ -807,7 +807,7 @@ def test_a_project_that_gains_nothing_is_given_all_advice(tmp_path: Path) -> Non
 
 
 def test_reason_and_line_stand_beside_each_loader(tmp_path: Path) -> None:
-    text = f"{HEAD}from data import Pictures\n\ndata = TensorDataset(torch.zeros(3))\na = DataLoader(data)\n"
+    text = f"{HEAD}from data import Pictures\n\ndata = TensorDataset(torch.zeros(3))\na = DataLoader(data, 4)\n"
     root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": f"{text}b = DataLoader(Pictures([]))\n"})
     first, second = loaders(root)
     assert first["gain"] == {
@@ -838,7 +838,7 @@ def test_a_setting_rewrites_all_loaders_and_the_command_line_goes_first(tmp_path
 
 
 def test_a_migrated_call_is_no_gain_for_a_stored_class(tmp_path: Path) -> None:
-    body = "kind = DataLoader if data else None\na = DataLoader(data)\nb = kind(x)\n"
+    body = "kind = DataLoader if data else None\na = DataLoader(data, 4)\nb = kind(x)\n"
     root = write_files(tmp_path / "mine", {"train.py": f"{HEAD}data = TensorDataset(torch.zeros(3))\n{body}"})
     assert [one["status"] for one in loaders(root)] == ["unchanged", "rewrite"]
     assert run("apply", root).exit_code == 0
@@ -846,7 +846,7 @@ def test_a_migrated_call_is_no_gain_for_a_stored_class(tmp_path: Path) -> None:
 
 
 def test_a_migrated_project_says_the_same_again(tmp_path: Path) -> None:
-    body = "a = DataLoader(data)\nb = DataLoader(Pictures([]))\nc = DataLoader(Pictures([]), num_workers=2)\n"
+    body = "a = DataLoader(data, 4)\nb = DataLoader(Pictures([]))\nc = DataLoader(Pictures([]), num_workers=2)\n"
     text = f"{HEAD}from data import Pictures\n\ndata = TensorDataset(torch.zeros(3))\n{body}"
     root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text})
     assert [one["gain"]["kind"] for one in loaders(root)] == ["batched-reading", "nothing", "nothing"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support import write_files
+from support import run, write_files
 from test_gains import AT_RUN_TIME, BATCHED, HEAD, NOTHING, PICTURES, STANDARDIZED, gains, loaders
 
 COMPILED = """
@@ -414,6 +414,12 @@ def test_datasets_that_only_tests_pass_to_a_library_are_no_gain(tmp_path: Path, 
         ("TensorDataset(x), 1", NOTHING),
         ("Subset(TensorDataset(x), [0]), batch_size=1, shuffle=True", NOTHING),
         ("[x, x], batch_size=1", NOTHING),
+        ("TensorDataset(x)", NOTHING),
+        ("TensorDataset(x), shuffle=True", NOTHING),
+        ("TensorDataset(x), **n", BATCHED),
+        ("TensorDataset(x), batch_sampler=n", BATCHED),
+        ("TensorDataset(x), None, None, None, n", BATCHED),
+        ("n", AT_RUN_TIME),
         ("TensorDataset(x), batch_size=2", BATCHED),
         ("TensorDataset(x), batch_size=n", BATCHED),
         ("TensorDataset(x), batch_size=1, batch_sampler=n", BATCHED),
@@ -426,9 +432,16 @@ def test_batches_of_one_sample_in_memory_gain_nothing(tmp_path: Path, made: str,
     assert gains(tmp_path, train=text) == [expected]
 
 
+@pytest.mark.parametrize("given", ["batch_size=8", "**settings"])
+def test_a_default_batch_size_that_a_partial_changes_is_not_one(tmp_path: Path, given: str) -> None:
+    made = f"make = functools.partial(DataLoader, {given})\nloader = make(TensorDataset(torch.zeros(9)))\n"
+    root = write_files(tmp_path / "mine", {"train.py": f"import functools\n{HEAD}{made}"})
+    assert "gain: batched reading" in run("plan", "-v", root).stdout
+
+
 @pytest.mark.parametrize(("made", "expected"), [("[]", NOTHING), ("()", NOTHING), ("[x]", AT_RUN_TIME)])
 def test_an_empty_dataset_gains_nothing(tmp_path: Path, made: str, expected: tuple[str, str]) -> None:
-    assert gains(tmp_path, train=f"{HEAD}def train(x):\n    return DataLoader({made})\n") == [expected]
+    assert gains(tmp_path, train=f"{HEAD}def train(x):\n    return DataLoader({made}, batch_size=4)\n") == [expected]
 
 
 METHODS = """{head}from data import Pictures

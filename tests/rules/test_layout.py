@@ -211,7 +211,7 @@ def test_an_import_that_loses_a_name_is_written_as_a_shorter_one(tmp_path: Path)
     listed = "".join(f"    {name},\n" for name in names.split(", "))
     text = (
         f"import torch\nfrom torch.utils.data import (\n{listed})\n\n\ndef make(x):\n"
-        "    loader = DataLoader(TensorDataset(x), sampler=RandomSampler(x))\n"
+        "    loader = DataLoader(TensorDataset(x), 4, sampler=RandomSampler(x))\n"
         "    return loader, torch, SequentialSampler, WeightedRandomSampler\n"
     )
     settings = "[tool.isort]\nmulti_line_output = 3\ninclude_trailing_comma = true\nline_length = 100\n"

@@ -368,7 +368,7 @@ def test_of_a_subfolder_the_dependency_is_told_for_the_project(tmp_path: Path) -
     (tmp_path / "pyproject.toml").write_text("[tool.black]\n")
     code = tmp_path / "package" / "train.py"
     code.parent.mkdir()
-    code.write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], num_workers=2)\n")
+    code.write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], 4, num_workers=2)\n")
     planned = plan_migration(code.parent)
     assert [file.path for file in planned.files] == ["train.py"]
     (note,) = planned.notes

@@ -14,7 +14,7 @@ from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.training.errors import NothingToCompare
 from chirp_migrate.verify.sides.baseline import original_files
 
-SOURCE = "from torch.utils.data import DataLoader\n\nloader = DataLoader([1, 2])\n"
+SOURCE = "from torch.utils.data import DataLoader\n\nloader = DataLoader([1, 2], batch_size=2)\n"
 
 
 @pytest.fixture

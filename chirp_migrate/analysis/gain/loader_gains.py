@@ -365,7 +365,7 @@ class LoaderGains:
         readings = [one for loader in loaders for one in self._readings(loader)]
         known = [one for one in readings if one.way is not ReadingMode.UNKNOWN]
         is_in_memory = all(map(self._holds_samples, loaders)) or (known and all(one.in_memory for one in known))
-        if is_in_memory and _has_batches_of_one(loaders[0].place.node):
+        if is_in_memory and _has_batches_of_one(loaders):
             return _gain_at(GainKind.NOTHING, ONE_SAMPLE_IN_MEMORY, loaders[0].place)
         at_once = next((one for one in readings if one.way is ReadingMode.AT_ONCE), None)
         collations = [
@@ -678,10 +678,18 @@ def _has_no_samples(call: ast.AST) -> bool:
     return isinstance(given, ast.List | ast.Tuple) and not given.elts
 
 
-def _has_batches_of_one(call: ast.AST) -> bool:
-    """Return whether a call contains ``batch_size=1``, and no batch sampler."""
+def _has_batches_of_one(loaders: list[LoaderObject]) -> bool:
+    """Return whether a call that builds ``loaders`` has ``batch_size=1``, or omits it and so gets PyTorch's default, 1.
+
+    The call must have no batch sampler.
+    """
+    call = loaders[0].place.node
     if not isinstance(call, ast.Call) or any(one.arg in (None, "batch_sampler") for one in call.keywords):
         return False
+    if _called_name(call) not in FACTORY_FUNCTIONS and all(
+        one.arguments.keys().isdisjoint(("batch_size", "batch_sampler")) for one in loaders
+    ):
+        return True
     given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "batch_size")]
     return any(isinstance(one, ast.Constant) and one.value == 1 for one in given)
 

@@ -163,7 +163,8 @@ class TracedCalls(ObjectAccess):
                 given = [value for key, value in function.cells.items() if isinstance(key, int)]
                 first, bound = (given[0], given[1:]) if given else (UNKNOWN, [])  # of `partial(*unknown)`
                 named = {key: value for key, value in function.cells.items() if isinstance(key, str)}
-                every = Arguments([*bound, *arguments.positional], {**named, **arguments.keywords}, arguments.more)
+                more = arguments.more or None in function.cells
+                every = Arguments([*bound, *arguments.positional], {**named, **arguments.keywords}, more)
                 return (
                     unite_values(*(self._call(one, every, place, scope) for one in first if one not in UNKNOWN))
                     or UNKNOWN

@@ -132,7 +132,7 @@ class LibraryCalls(VariableState, ABC):
         names = ("dataset", "batch_size") if method is not None and method["role"] else _TORCH_POSITIONAL
         given = dict(zip(names, arguments.positional, strict=False)) | arguments.keywords
         if arguments.more:
-            given = {"num_workers": UNKNOWN, **given}
+            given = {"batch_size": UNKNOWN, "num_workers": UNKNOWN, **given}
         loader = LoaderObject(place, given)
         self.loaders.append(loader)
         self._created += 1
@@ -160,6 +160,8 @@ class LibraryCalls(VariableState, ABC):
         if KEEPS.fullmatch(name):
             keeper = Instance(place, name)
             self._store_arguments(keeper, arguments)
+            if name == "functools.partial" and arguments.more:
+                keeper.cells[None] = UNKNOWN  # of `partial(function, **unknown)`
             self._created += DATASET.fullmatch(name) is not None
             if name.startswith(("builtins.", "itertools.")):
                 self._pass_to_unknown_code(arguments, place)
