@@ -147,7 +147,7 @@ def test_with_nothing_to_report_one_sentence_says_what_to_do(tmp_path: Path) -> 
 
 def test_every_run_that_stands_is_told_and_one_alone_on_request(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
-    (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], batch_size=4)\n")
+    (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], 4)\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
     contents = read_report_contents(root)
     assert [[file.path for file in reported_run.files if file.note == "rewrite"] for reported_run in contents.runs] == [
@@ -186,7 +186,7 @@ def test_a_run_without_its_plan_is_told_without_rules(tmp_path: Path) -> None:
     "content", [b"", b"[]", b'{"schema": 1}', b"\xff", b'{"schema": 9, "verdict": "x", "exit_code": 0}']
 )
 def test_a_damaged_document_of_a_run_is_refused_by_name(tmp_path: Path, name: str, content: bytes) -> None:
-    root = applied(tmp_path / "mine", **{"a.py": "from torch.utils.data import DataLoader\nx = DataLoader([1], batch_size=4)\n"})
+    root = applied(tmp_path / "mine", **{"a.py": "from torch.utils.data import DataLoader\nx = DataLoader([1], 4)\n"})
     (root / ".chirp-migrate" / "0001" / name).write_bytes(content)
     with pytest.raises(JournalDamaged, match=name):
         read_report_contents(root)
@@ -224,7 +224,7 @@ def test_a_verdict_is_kept_with_the_last_run_and_says_what_changed_since(tmp_pat
     (root / "train.py").write_text("x = 1\n")
     (notice,) = [one for one in read_report_contents(root).notices if "verify" in one]
     assert "train.py" in notice
-    (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], batch_size=4)\n")
+    (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], 4)\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
     assert any("Run 2" in one and "verify" in one for one in read_report_contents(root).notices)
     assert run("rollback", root, "--back-to", "1", "--force", "-q").exit_code in (0, 2)
@@ -237,7 +237,7 @@ def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: P
     assert store_doctor_report(root, found) is None
     contents = read_report_contents(root)
     assert contents.doctor == found and contents.notices == ()
-    (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], batch_size=4)\n")
+    (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], 4)\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
     assert read_report_contents(root).notices == ("Run 2 was applied after the last run of doctor: run doctor again.",)
     other = doctor_file(tmp_path, problems=[])
@@ -336,7 +336,7 @@ def test_a_verdict_from_a_file_is_read_as_docs_json_has_it(tmp_path: Path) -> No
     ],
 )
 def test_what_is_no_verdict_is_refused_in_one_sentence(tmp_path: Path, changes: dict[str, object]) -> None:
-    root = applied(tmp_path / "mine", **{"a.py": "from torch.utils.data import DataLoader\nx = DataLoader([1], batch_size=4)\n"})
+    root = applied(tmp_path / "mine", **{"a.py": "from torch.utils.data import DataLoader\nx = DataLoader([1], 4)\n"})
     with pytest.raises(UsageProblem, match=r"verdict\.json .*`verify --json`"):
         read_report_contents(root, verdict_file=verdict_file(tmp_path, **changes))
 

@@ -272,6 +272,37 @@ def test_the_own_run_has_start_up_once_a_fold() -> None:
     assert zero_cost_run_seconds(EntryPointTiming(start_s=3.0), OwnRun()) is None
 
 
+def test_an_epoch_lasts_until_the_gpu_has_finished_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for a GPU: each batch leaves 0.5 s of work, which only waiting for the GPU does."""
+    now = pending = 0.0
+
+    class Clock:
+        @staticmethod
+        def perf_counter() -> float:
+            return now
+
+    def finish() -> None:
+        nonlocal now, pending
+        now, pending = now + pending, 0.0
+
+    def training() -> None:
+        nonlocal pending
+        loader = DataLoader(Numbers(), 4)
+        for _ in range(4):
+            for _ in loader:
+                pending += 0.5
+                train_step()
+
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: True)
+    monkeypatch.setattr("torch.accelerator.synchronize", finish)
+    monkeypatch.setattr("chirp_migrate.verify.timing.epochs.time", Clock)
+    with EpochTimer(lambda: None) as epochs:
+        visit = epochs.time(training)
+    each = 0.5 * len(DataLoader(Numbers(), 4))
+    assert visit.start_s == each
+    assert visit.epochs_s[0] == each
+
+
 @pytest.mark.parametrize(("enough_s", "timed_epochs"), [(0.0, 2), (0.45, 4), (9.0, 6)])
 def test_an_epoch_that_is_long_enough_is_timed_more_often_where_there_is_time(
     monkeypatch: pytest.MonkeyPatch, enough_s: float, timed_epochs: int

@@ -40,10 +40,20 @@ def describe_machine(threads: int) -> dict[str, Any]:
         "usable_cpus": usable_cpus(),
         "torch": str(torch.__version__),  # a subclass of str, which documents do not support
         "threads": threads,
-        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "accelerator": _accelerator(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
     }
+
+
+def _accelerator() -> str | None:
+    """Return the name of the GPU, or the type of an accelerator that has no name, such as ``"mps"``."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return None if current is None else current.type
 
 
 def describe_environment() -> dict[str, Any]:

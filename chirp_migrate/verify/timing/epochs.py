@@ -166,6 +166,6 @@ class EpochTimer(Interception):
 
 
 def _finish_device() -> None:
-    """Wait until the GPU has finished its work, so that the work counts for the present epoch."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    """Wait until the GPU (CUDA, Apple's MPS or another) has finished its work, so that it counts for this epoch."""
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
