@@ -123,7 +123,8 @@ def unsupported_versions(runtime_folder: Path, project: Path) -> list[str]:
         allowed_by = " and ".join(
             f"{path} allows {', '.join(dict.fromkeys(versions))}" for path, versions in files.items()
         )
-        messages.append(f"{allowed_by}; chirpid-patch needs {_TITLES.get(name, name)}>={NEEDED[name]}.")
+        needed = f"{_TITLES.get(name, name)}>={NEEDED[name]}"
+        messages.append(f"{allowed_by}; chirpid-patch needs {needed}, and so will the project.")
     return messages
 
 

@@ -1,7 +1,8 @@
 """Read the lists of dependencies that ``setup.py`` passes to ``setup(…)``, and add entries to these lists.
 
 The script is parsed and never executed. A list is found if it is a literal in the call, or if it is the only value of a
-variable. A list can be extended only if the variable has no other use.
+variable. A list can be extended only if the variable has no other use. The exception is a dictionary of extras: the script
+may also read all its lists (``extras["all"] = sum(extras.values(), [])``).
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ def _is_setup(function: ast.expr, tree: ast.Module) -> bool:
 def _only_value(node: ast.expr, tree: ast.Module) -> ast.expr:
     """Return the value of a variable of the module that is assigned once and read once, by ``node``.
 
-    Any other expression is returned unchanged.
+    Code may also add keys to a dictionary, and read all its values. Any other expression is returned unchanged.
     """
     if not isinstance(node, ast.Name):
         return node
@@ -186,8 +187,26 @@ def _only_value(node: ast.expr, tree: ast.Module) -> ast.expr:
         for one in tree.body
         if isinstance(one, ast.Assign) and [ast.unparse(target) for target in one.targets] == [node.id]
     ]
-    others = [one for one in uses if not isinstance(one, ast.keyword)]
-    return values[0] if len(values) == 1 and len(others) == 2 else node
+    if len(values) != 1:
+        return node
+    harmless = list(_harmless_uses(node.id, values[0], tree))
+    others = [one for one in uses if not isinstance(one, ast.keyword) and one not in harmless]
+    return values[0] if len(others) == 2 else node
+
+
+def _harmless_uses(name: str, value: ast.expr, tree: ast.Module) -> Iterator[ast.expr]:
+    """Yield the uses of a dictionary that add a key, or that read all values."""
+    if not isinstance(value, ast.Dict):
+        return
+    keys = [getattr(one, "value", None) for one in value.keys]
+    for one in ast.walk(tree):
+        match one:
+            case ast.Subscript(value=ast.Name(id=used) as use, slice=ast.Constant(value=key), ctx=ast.Store()):
+                if used == name and key not in keys:
+                    yield use
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=used) as use, attr="values"), args=[], keywords=[]):
+                if used == name:
+                    yield use
 
 
 def _literal(text: str, node: ast.List | ast.Tuple, is_main: bool) -> Iterator[_Literal]:

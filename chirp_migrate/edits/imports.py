@@ -259,8 +259,9 @@ def _loader_import(
 ) -> cst.CSTNode | None:
     """Return the import below which the import of the runtime is inserted, among the imports at the positions ``run``.
 
-    The first choice is the import of ``DataLoader``, then another import from ``torch.utils``, then the first import of
-    torch. If further imports of torch follow directly, the result is the last of them.
+    The first choice is the import of ``DataLoader`` from torch or a package that needs torch, then another import from
+    ``torch.utils``, then the first import of torch, then a ``DataLoader`` from elsewhere. If further imports of torch
+    follow directly, the result is the last of them.
     """
     body = module.tree.body
     places = [n for n in run if n in imports and (first_use is None or module.span(body[n])[1] <= first_use)]
@@ -269,7 +270,7 @@ def _loader_import(
     ]
     data = [n for n in places if any(one.startswith("torch.utils") for one in imports[n])]
     torch = [n for n in places if any(map(_NEEDS_TORCH.match, imports[n]))]
-    found = next(iter((*loaders, *data, *torch)), None)
+    found = next(iter((*(n for n in loaders if n in torch), *data, *torch, *loaders)), None)
     return None if found is None else _last_torch_import(body, {n: imports[n] for n in places}, found)
 
 

@@ -345,6 +345,12 @@ def test_an_import_that_stays_has_the_new_one_below(imports: str, after: str) ->
     assert placed(imports, more="x: Dataset\n") == after
 
 
+def test_a_class_of_the_project_with_the_same_name_does_not_attract_the_import() -> None:
+    torch, own = "import torch\nfrom torch.utils.data import Dataset\n", "\nfrom own.loading import DataLoader\n"
+    more = "x: Dataset\ny: DataLoader\nz = torch.ones\n"
+    assert placed(torch + own, "torch.utils.data.DataLoader", more=more) == torch + NEW + own
+
+
 @pytest.mark.parametrize(
     ("imports", "name", "more", "after"),
     [

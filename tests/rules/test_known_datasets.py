@@ -432,6 +432,17 @@ def test_batches_of_one_sample_in_memory_gain_nothing(tmp_path: Path, made: str,
     assert gains(tmp_path, train=text) == [expected]
 
 
+def test_a_main_script_that_imports_its_own_module_keeps_its_loaders(tmp_path: Path) -> None:
+    text = (
+        f"from data import Pictures\n{HEAD}class Training:\n    def run(self, files):\n"
+        "        return DataLoader(Pictures(files), batch_size=4)\n\n\n"
+        "if __name__ == '__main__':\n    from pkg import Training\n    Training().run([])\n"
+    )
+    files = {"data.py": PICTURES, "pkg/__init__.py": "from pkg.run import Training\n", "pkg/run.py": text}
+    (found,) = loaders(write_files(tmp_path / "mine", files))
+    assert (found["gain"]["kind"], found["status"]) == NOTHING
+
+
 @pytest.mark.parametrize("given", ["batch_size=8", "**settings"])
 def test_a_default_batch_size_that_a_partial_changes_is_not_one(tmp_path: Path, given: str) -> None:
     made = f"make = functools.partial(DataLoader, {given})\nloader = make(TensorDataset(torch.zeros(9)))\n"
@@ -506,3 +517,21 @@ def given(data):
     files = {"train.py": text, "data.py": PICTURES, "setup.py": "from setuptools import setup\n"}
     root = write_files(tmp_path / "project", files)
     assert [(one["gain"]["kind"], one["status"]) for one in loaders(root)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("read", "why"),
+    [
+        ("self.rows[index], self.rows[self.others[index]]", "samples are indexed one by one (data.py:6), so"),
+        ("load(self.rows[index])", "no dataset of this project can be read a batch at a time, so"),
+    ],
+)
+def test_a_library_whose_datasets_only_index_says_so(tmp_path: Path, read: str, why: str) -> None:
+    data = (
+        "from torch.utils.data import Dataset\n\nclass Rows(Dataset):\n    def __len__(self):\n        return 3\n"
+        f"    def __getitem__(self, index):\n        return {read}\n"
+    )
+    text = f"{HEAD}def given(data):\n    return DataLoader(data, batch_size=4)\n"
+    root = write_files(tmp_path, {"train.py": text, "data.py": data, "setup.py": "from setuptools import setup\n"})
+    shown = " ".join(run("apply", root).stdout.split())
+    assert why in shown and ("chirp-migrate tune" in shown) == ("load(" in read)

@@ -63,6 +63,20 @@ def test_a_string_of_another_file_keeps_the_import(other: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "other",
+    [
+        "def load() -> 'DataLoader':\n    pass\n",
+        "class Own:\n    async def load(self, more: 'List[DataLoader]', *given: 'DataLoader') -> \"DataLoader\":\n"
+        "        x: 'DataLoader' = more\n",
+    ],
+)
+def test_an_annotation_of_another_file_does_not_keep_the_import(other: str) -> None:
+    assert IMPORT not in migrated(others={"other.py": other})
+    assert IMPORT in migrated(others={"other.py": f"{other}print(getattr(own, 'DataLoader'))\n"})
+    assert IMPORT in migrated(others={"other.py": f"from pkg.loaders import *\n{other}"})
+
+
+@pytest.mark.parametrize(
     ("name", "text", "stays"),
     [
         ("a.yaml", "loader:\n  _target_: pkg.loaders.DataLoader\n", True),

@@ -439,9 +439,19 @@ def test_a_list_of_a_setup_script_may_be_a_variable_of_the_module() -> None:
     assert with_setup_entry(script, WANTED) == expected and remove_from_setup_script(expected) == script
 
 
+def test_extras_that_the_script_also_joins_are_extended() -> None:
+    head = "from setuptools import setup\nextras = {'nn': ['torch'], 'web': ['six']}\n"
+    script = f"{head}extras['all'] = sum(extras.values(), [])\nsetup(extras_require=extras)\n"
+    expected = script.replace("['torch']", f"['torch', '{WANTED}']")
+    assert with_setup_entry(script, WANTED) == expected and remove_from_setup_script(expected) == script
+
+
 @pytest.mark.parametrize(
     "script",
     [
+        "extras = {'nn': ['torch']}\nextras['nn'] = []\nsetup(extras_require=extras)",
+        "extras = {'nn': ['torch']}\nextras[name] = []\nsetup(extras_require=extras)",
+        "extras = {'nn': ['torch']}\nprint(extras['nn'])\nsetup(extras_require=extras)",
         "setup(install_requires=['torch', *more])",
         "setup(install_requires=['torch'] + more)",
         "setup(install_requires=['torch' if cuda else 'torch'])",

@@ -247,17 +247,12 @@ def may_access_attribute_outside_class(project: Project, attribute: str) -> bool
     return project.search(rf"""\b{name}\b(?<=\.{name})(?<!\bself\.{name})|["']{name}["']""", attribute)
 
 
-def any_string_ends_with(project: Project, name: str) -> bool:
-    """Return whether a string ends with ``name``. Code may pass such a string to ``getattr`` or ``patch``."""
-    last = re.escape(name)
-    return project.search(rf"""{last}(?<=["'.]{last})["']""", name)
-
-
 def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     """Return whether other code may read a top-level name of ``module`` by a string.
 
     The result is True if a string or a configuration file contains ``module.name``, or if ``getattr`` is called with
-    the name. For the name of a class, the result is also True if a string or a setting ends with the name.
+    the name. For the name of a class, the result is also True if a string or a setting ends with the name. Annotations
+    in other files do not count: a name in them is a name of the other file.
     """
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
@@ -268,10 +263,26 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     if any(asked.search(text) for _, text in project.matching(ending, name)):
         return True
     is_class = name[:1].isupper()
-    if is_class and any_string_ends_with(project, name):
+    ends = re.compile(rf"""{last}(?<=["'.]{last})["']""")
+    if is_class and any(
+        path == module.path or _has_match_outside_annotations(text, ends) for path, text in project.matching(ends, name)
+    ):
         return True
     value = rf"""|[:=,\[-][ \t]*["']?{last}["']?[ \t]*(?:[,\]}}#\r\n]|\Z)""" if is_class else ""
     return project.settings_match(re.compile(rf"\b{owner}\.{last}\b{value}"))
+
+
+def _has_match_outside_annotations(text: str, pattern: re.Pattern[str]) -> bool:
+    annotations: list[ast.expr | None] = []
+    for node in ast.walk(_tree(text)):
+        match node:
+            case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
+                annotations.append(annotation)
+            case ast.FunctionDef(returns=returns) | ast.AsyncFunctionDef(returns=returns):
+                annotations.append(returns)
+    parts = (ast.get_source_segment(text, one) or "" for one in annotations if one is not None)
+    found = sum(len(pattern.findall(part)) for part in parts)
+    return len(pattern.findall(text)) > found
 
 
 def getattr_may_read_any_of(project: Project, *attributes: str) -> bool:

@@ -41,7 +41,7 @@ from chirp_migrate.analysis.objects.abstract_objects import (
 from chirp_migrate.analysis.objects.importers import files_with_importers
 from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObjects, find_unpicklable_objects
 from chirp_migrate.analysis.objects.values import NONE
-from chirp_migrate.plans.plan import NO_SAMPLES, ONE_SAMPLE_IN_MEMORY, Gain, GainKind
+from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE, NO_SAMPLES, ONE_SAMPLE_IN_MEMORY, Gain, GainKind
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project, is_test_file
 
@@ -63,7 +63,10 @@ _CALLS_BY_NAME = re.compile(
     r"\b(globals|locals|vars|eval|exec|getattr|Fire|__import__|modules|argh|typer|defopt|plac)\b"
 )
 _NO_BATCHES = Gain(GainKind.NOTHING, "no dataset of this project can be read a batch at a time")
-_NO_GAIN_AS_VALUE = Gain(GainKind.NOTHING, "no dataset is known that reaches `DataLoader` through a variable here")
+_NO_GAIN_AS_VALUE = Gain(
+    GainKind.NOTHING,
+    "the code calls `DataLoader` through a variable, and no known dataset of it can be read a batch at a time",
+)
 _AT_RUN_TIME = Gain(GainKind.AT_RUN_TIME, "the dataset is known only when the program runs")
 
 
@@ -145,13 +148,15 @@ class LoaderGains:
 
     def _nothing_for_library(self, gain: Gain) -> Gain:
         """Return ``gain``, or *nothing* if the project is a library whose datasets cannot be read in batches."""
-        if gain == _AT_RUN_TIME and self._project.is_distributed and self._reads_one_by_one:
-            return _NO_BATCHES
+        if gain == _AT_RUN_TIME and self._project.is_distributed and self._gain_without_batches is not None:
+            return self._gain_without_batches
         return gain
 
     @cached_property
-    def _reads_one_by_one(self) -> bool:
-        """Return whether the project has datasets, but provably none that can be read in batches.
+    def _gain_without_batches(self) -> Gain | None:
+        """Return the gain of any loader if the project has datasets, but provably none that can be read in batches.
+
+        Otherwise, the result is None.
 
         A class without a base from PyTorch is a dataset if code passes its objects to a loader. Datasets and loaders of
         tests do not count.
@@ -173,10 +178,13 @@ class LoaderGains:
         ]
         readings += possible_readings(self._project, others) if others else []
         found = [one for loader in own for one in self._readings(loader)]
-        return bool(readings) and not (
-            any(one.way is not ReadingMode.ONE_BY_ONE for one in readings)
-            or any(one.way is ReadingMode.AT_ONCE for one in found)
-        )
+        if not readings or any(one.way is not ReadingMode.ONE_BY_ONE for one in readings):
+            return None
+        if any(one.way is ReadingMode.AT_ONCE for one in found):
+            return None
+        known = [one for one in (*readings, *found) if one.way is ReadingMode.ONE_BY_ONE]
+        only_indexed = all(one.why == INDEXED_ONE_BY_ONE for one in known)
+        return _gain_at(GainKind.NOTHING, INDEXED_ONE_BY_ONE, readings[0].place) if only_indexed else _NO_BATCHES
 
     def gain_of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
         """Return the gain of rewriting an object in a loader, so that the object can be pickled.

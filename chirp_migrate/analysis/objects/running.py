@@ -112,11 +112,23 @@ class AbstractRun(TracedCalls):
         return other
 
     def run_main_guard(self, path: str) -> None:
-        """Run the code of a module that only runs in the main script."""
+        """Run the code of a module that only runs in the main script.
+
+        If this code binds the name of a function or class of the module again, as an import of the module by itself
+        does, other files still import the first definition, so both count.
+        """
         scope = self.module(path)
+        defined = {
+            name: value
+            for name, value in scope.cells.items()
+            if any(isinstance(one, FunctionObject | ClassObject) for one in value)
+        }
         for statement in self._guards.get(path, ()):
             with self._with_own_step_limit():
                 self._block(statement.body, scope)
+        for name, value in defined.items():
+            if scope.cells.get(name) != value:
+                scope.cells[name] = unite_values(value, scope.cells.get(name, ()))
 
     def call_from_outside(self, function: AbstractObject, arguments: Arguments | None = None) -> Value:
         """Return the result of a call that no code of the project makes, by default with unknown arguments."""
