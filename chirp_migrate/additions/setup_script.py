@@ -1,8 +1,8 @@
 """Read the lists of dependencies that ``setup.py`` passes to ``setup(…)``, and add entries to these lists.
 
 The script is parsed and never executed. A list is found if it is a literal in the call, or if it is the only value of a
-variable. A list can be extended only if the variable has no other use. The exception is a dictionary of extras: the script
-may also read all its lists (``extras["all"] = sum(extras.values(), [])``).
+variable. A list can be extended only if the variable has no other use. The exception is a dictionary of extras: the
+script may also read all its lists (``extras["all"] = sum(extras.values(), [])``).
 """
 
 from __future__ import annotations
