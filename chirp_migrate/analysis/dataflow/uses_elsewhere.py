@@ -71,6 +71,8 @@ def _is_foreign(project: Project, path: str, called: str) -> bool:
     return bool(sources) and not any(project.has_package(source.partition(".")[0]) for source in sources)
 
 
+#: The ends of lines in Python source.
+_NEWLINE = re.compile(r"\r\n?|\n")
 #: Code with which a module may set its own top-level names.
 _OWN_NAMES = re.compile(r"\bglobals\s*\(")
 #: Words in code that can assign an attribute whose name is a string.
@@ -273,16 +275,28 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
 
 
 def _has_match_outside_annotations(text: str, pattern: re.Pattern[str]) -> bool:
-    annotations: list[ast.expr | None] = []
+    return len(pattern.findall(text)) > sum(len(pattern.findall(one)) for one in _annotations_with_strings(text))
+
+
+@lru_cache(maxsize=1024)
+def _annotations_with_strings(text: str) -> tuple[str, ...]:
+    """Return the source of each annotation that contains a string."""
+    found: list[ast.expr | None] = []
     for node in ast.walk(_tree(text)):
         match node:
             case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
-                annotations.append(annotation)
+                found.append(annotation)
             case ast.FunctionDef(returns=returns) | ast.AsyncFunctionDef(returns=returns):
-                annotations.append(returns)
-    parts = (ast.get_source_segment(text, one) or "" for one in annotations if one is not None)
-    found = sum(len(pattern.findall(part)) for part in parts)
-    return len(pattern.findall(text)) > found
+                found.append(returns)
+    quoted = [one for one in found if one is not None and any(isinstance(part, ast.Constant) for part in ast.walk(one))]
+    lines = [line.encode() for line in _NEWLINE.split(text)] if quoted else []
+    return tuple(_source(lines, one) for one in quoted)
+
+
+def _source(lines: list[bytes], node: ast.expr) -> str:
+    first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+    *before, end = lines[first : last + 1]
+    return b"\n".join([*before, end[: node.end_col_offset]])[node.col_offset :].decode(errors="replace")
 
 
 def getattr_may_read_any_of(project: Project, *attributes: str) -> bool:
