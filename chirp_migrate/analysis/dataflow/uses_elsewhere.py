@@ -40,9 +40,10 @@ def is_passed_as_keyword(project: Project, parameter: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _callees_by_keyword(text: str) -> Mapping[str, frozenset[str]]:
-    """Return, for each keyword in the calls of a text, the first names of the called expressions; "" without a name.
+    """Return, for each keyword in the calls of a text, the first names of the called expressions.
 
-    The first name of ``a.b(key=1)`` is ``a``.
+    For ``a.b(key=1)``, the keyword is ``key``, and the first name is ``a``. The first name is "" if the called
+    expression does not begin with a name.
     """
     called: dict[str, set[str]] = defaultdict(set)
     for call in ast.walk(_tree(text)):
@@ -141,7 +142,7 @@ def has_bases_or_subclasses(module: Module, project: Project, class_definition: 
 def may_call_method_with_foreign_self(
     module: Module, project: Project, class_definition: cst.ClassDef, method: str
 ) -> bool:
-    """Return whether code may read ``method`` from the class, and call it with an object of another type.
+    """Return whether code may call ``Class.method(x)`` with an object ``x`` of another class.
 
     A call such as ``Base.method(self)`` in a class that inherits from ``Base`` does not count.
     """
@@ -159,7 +160,7 @@ def may_call_method_with_foreign_self(
 
 @lru_cache(maxsize=1024)
 def _read_from_classes(text: str) -> frozenset[tuple[str, str]]:
-    """Return pairs (class name, attribute) for the attributes that code may read from classes; "" is any class."""
+    """Return pairs (class name, attribute) for the attributes that code may read from classes; "" means any class."""
     return frozenset(_find_reads_from_classes(_tree(text), ()))
 
 
@@ -193,7 +194,7 @@ def _base_methods_called(node: ast.AST, bases: Sequence[str]) -> ast.expr | None
 
 
 def _class_title(asked: ast.expr) -> str | None:
-    """Return the class name of an expression, or "" if it may be any class; ``None`` if it is not a class."""
+    """Return the name if an expression is a class; "" for any class, such as ``cls``; ``None`` if it is no class."""
     match asked:
         case ast.Name(id="cls") | ast.Attribute(attr="__class__") | ast.Call(func=ast.Name(id="type")):
             return ""
@@ -254,7 +255,7 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
 
     The result is True if a string or a configuration file contains ``module.name``, or if ``getattr`` is called with
     the name. For the name of a class, the result is also True if a string or a setting ends with the name. Annotations
-    in other files do not count: a name in them is a name of the other file.
+    in other files do not count, because a name in an annotation is a name of the annotated file.
     """
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
@@ -397,7 +398,7 @@ def may_be_patched_elsewhere(module: Module, project: Project, dotted_name: str)
     )
 
 
-#: Code that sets names of its own module by strings that it computes.
+#: Code that sets module-level names by computed strings, as in ``globals()[name] = value``.
 _SETS_GLOBALS = r"""\bglobals\s*\(\s*\)\s*(?:\.\s*(?:update|setdefault|__setitem__)\b|\|=|\[[^\]"']*\]\s*=(?!=))"""
 
 
@@ -514,8 +515,11 @@ def is_dotted_name_bound_once(
 ) -> bool:
     """Return whether the dotted name ``dotted_name`` always refers to the same object.
 
-    The result is True if a statement at the top level of the module, above ``offset``, gives the first name of
-    ``dotted_name`` its only value, and if no code assigns to ``dotted_name``.
+    The result is True if two conditions hold:
+
+    * Only one statement assigns the first name of ``dotted_name``. The statement is at the top level of the module,
+      above ``offset``.
+    * No code assigns to ``dotted_name``.
     """
     top = module.top_level_statement(bindings[0].node)
     once = len(bindings) == 1 and (top is bindings[0].node or isinstance(top, cst.SimpleStatementLine))

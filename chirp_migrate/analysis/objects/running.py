@@ -1,7 +1,8 @@
 """Run a program on abstract values: its statements in order, and the functions of the project that it calls.
 
-If a condition is unknown, both branches run, and their assignments are united. Loops run once. The number of steps and
-the depth of calls are limited. Calls beyond these limits return an unknown object.
+An abstract value contains all objects that an expression may have as a result. If a condition is unknown, both branches
+run, and a variable has the values from both branches. Loops run once. The number of steps and the depth of calls are
+limited. Calls beyond these limits return an unknown object.
 """
 
 from __future__ import annotations
@@ -74,14 +75,14 @@ def _keeps_class(decorator: AbstractObject) -> bool:
 
 
 class AbstractRun(TracedCalls):
-    """A run of the modules of a project.
+    """A run of the modules of a project on abstract values.
 
     Args:
         project: the backend.
 
     Attributes:
         classes: the classes of the project that were defined.
-        trees: the syntax trees of the modules. The nodes of all places belong to these trees.
+        trees: the syntax trees of the modules. The nodes of all ``CreationPlace`` objects belong to these trees.
     """
 
     def __init__(self, project: Project) -> None:
@@ -93,7 +94,7 @@ class AbstractRun(TracedCalls):
         self._guards: dict[str, list[ast.If]] = {}
 
     def module(self, path: str) -> AbstractScope:
-        """Return the names of a module after its import, without running the code behind its guard."""
+        """Return the names of a module after its import. Code in ``if __name__ == "__main__"`` does not run."""
         if path not in self._modules:
             scope = self._modules[path] = AbstractScope(path, None, "module")
             try:
@@ -106,16 +107,16 @@ class AbstractRun(TracedCalls):
         return self._modules[path]
 
     def without_module(self, path: str) -> AbstractRun:
-        """Return a run with all imported modules except the module at ``path``."""
+        """Return a new run with all modules that are imported so far, except the module at ``path``."""
         other = AbstractRun(self._project)
         other._modules = {name: scope for name, scope in self._modules.items() if name != path}
         return other
 
     def run_main_guard(self, path: str) -> None:
-        """Run the code of a module that only runs in the main script.
+        """Run the code of a module in ``if __name__ == "__main__"``.
 
-        If this code binds the name of a function or class of the module again, as an import of the module by itself
-        does, other files still import the first definition, so both count.
+        This code may bind the name of a function or class of the module again, for example if the module imports
+        itself. Other files still import the first definition, so both definitions count.
         """
         scope = self.module(path)
         defined = {
@@ -149,7 +150,7 @@ class AbstractRun(TracedCalls):
 
     @contextmanager
     def _with_own_step_limit(self, steps: int = STEPS) -> Iterator[None]:
-        """Run the ``with`` block with its own limit of steps. The limit of an outer entry point does not change."""
+        """Run the ``with`` block with its own limit of steps. The limit of the surrounding run does not change."""
         before = self._left, self._stack, self._log, self._is_import
         self._left, self._stack, self._log, self._is_import = steps, list(self._stack), None, False
         try:
@@ -279,7 +280,7 @@ class AbstractRun(TracedCalls):
         self._write(owner.cells, name, value)
 
     def _owner(self, name: str, scope: AbstractScope | None) -> AbstractScope | None:
-        """Return the innermost scope around ``scope`` that defines a name. Functions in a class do not see its body."""
+        """Return the innermost scope around ``scope`` that defines a name. Functions do not see a class body."""
         inner = scope
         while scope is not None:
             if name in scope.elsewhere:
