@@ -443,6 +443,38 @@ def test_a_main_script_that_imports_its_own_module_keeps_its_loaders(tmp_path: P
     assert (found["gain"]["kind"], found["status"]) == NOTHING
 
 
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        ("isinstance(data, torch.utils.data.Dataset)", NOTHING),
+        ("isinstance(data, Dataset)", NOTHING),
+        ("isinstance(data, (list, Dataset))", BATCHED),
+        ("not isinstance(data, Dataset)", BATCHED),
+        ("isinstance(other, Dataset)", BATCHED),
+        ("isinstance(data, Dataset) and other", BATCHED),
+    ],
+)
+def test_tensors_do_not_reach_a_loader_of_what_is_checked_to_be_a_dataset(
+    tmp_path: Path, check: str, expected: tuple[str, str]
+) -> None:
+    text = (
+        f"from data import Pictures\nfrom torch.utils.data import Dataset\n{HEAD}def embed(data, other):\n"
+        f"    if {check}:\n        return DataLoader(data, batch_size=4)\n    return data\n\n\n"
+        "embed(torch.zeros(9), None)\nembed(Pictures([]), None)\n"
+    )
+    (found,) = loaders(write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text}))
+    assert (found["gain"]["kind"], found["status"]) == expected
+
+
+def test_a_checked_name_that_is_assigned_again_may_be_a_tensor(tmp_path: Path) -> None:
+    text = (
+        f"from torch.utils.data import Dataset\n{HEAD}def embed(data):\n    if isinstance(data, Dataset):\n"
+        "        data = torch.stack(list(data))\n        return DataLoader(data, batch_size=4)\n"
+    )
+    (found,) = loaders(write_files(tmp_path / "mine", {"train.py": text}))
+    assert (found["gain"]["kind"], found["status"]) == BATCHED
+
+
 @pytest.mark.parametrize("given", ["batch_size=8", "**settings"])
 def test_a_default_batch_size_that_a_partial_changes_is_not_one(tmp_path: Path, given: str) -> None:
     made = f"make = functools.partial(DataLoader, {given})\nloader = make(TensorDataset(torch.zeros(9)))\n"

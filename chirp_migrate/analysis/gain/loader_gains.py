@@ -39,6 +39,7 @@ from chirp_migrate.analysis.objects.abstract_objects import (
     Value,
 )
 from chirp_migrate.analysis.objects.importers import files_with_importers
+from chirp_migrate.analysis.objects.libraries import is_numeric_array
 from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObjects, find_unpicklable_objects
 from chirp_migrate.analysis.objects.values import NONE
 from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE, NO_SAMPLES, ONE_SAMPLE_IN_MEMORY, Gain, GainKind
@@ -377,6 +378,8 @@ class LoaderGains:
 
     def _gain_of_loaders(self, loaders: list[LoaderObject], *, moves: bool) -> Gain:
         """Return the gain of a call that builds ``loaders``."""
+        possible = [one for one in loaders if self._possible_datasets(one) or not one.arguments.get("dataset")]
+        loaders = possible or loaders
         if _has_no_samples(loaders[0].place.node):
             return _gain_at(GainKind.NOTHING, NO_SAMPLES, loaders[0].place)
         readings = [one for loader in loaders for one in self._readings(loader)]
@@ -515,7 +518,7 @@ class LoaderGains:
 
         In-memory datasets that tests create count only for loaders in tests.
         """
-        found = possible_readings(self._project, loader.arguments.get("dataset", ()))
+        found = possible_readings(self._project, self._possible_datasets(loader))
         if not is_test_file(loader.place.path):
             found = [one for one in found if not (one.way is ReadingMode.AT_ONCE and _is_created_by_tests(one))]
         known = [one for one in found if one.way is not ReadingMode.UNKNOWN]
@@ -523,6 +526,32 @@ class LoaderGains:
             return known
         annotated = self._annotated_readings(loader.place)
         return [*known, *annotated] if annotated else found or [DatasetReading(ReadingMode.UNKNOWN)]
+
+    def _possible_datasets(self, loader: LoaderObject) -> Value:
+        """Return the datasets that reach a loader, without tensors, arrays and lists that a check excludes."""
+        given = loader.arguments.get("dataset", ())
+        if not self._is_checked_to_be_dataset(loader.place):
+            return given
+        return tuple(one for one in given if not (is_numeric_array(one) or isinstance(one, Container)))
+
+    def _is_checked_to_be_dataset(self, place: CreationPlace) -> bool:
+        """Return whether a call stands in a block such as ``if isinstance(data, Dataset):``, for its dataset ``data``.
+
+        Tensors, arrays and lists do not reach such a call.
+        """
+        given, around = _dataset_of(place.node), self._definitions_around(place)
+        if not isinstance(given, ast.Name) or not around:
+            return False
+        for node in ast.walk(around[0]):
+            match node:
+                case ast.If(
+                    test=ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=checked), cls]), body=body
+                ) if checked == given.id and _called_name(cls) == "Dataset":
+                    inner = [one for statement in body for one in ast.walk(statement)]
+                    stores = (one for one in inner if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+                    if place.node in inner and given.id not in {one.id for one in stores}:
+                        return True
+        return False
 
     def _annotated_readings(self, place: CreationPlace) -> list[DatasetReading]:
         """Return how a loader reads a dataset that is an annotated parameter, as in ``def load(dataset: Birds)``.
