@@ -36,6 +36,12 @@ _MORE: tuple[Package, ...] = (
         "b9ddcf1b4d6657b4baddcbfd563855e00bd7d7b8baae2c460f9ef181a56edae0",
     ),
     Package(
+        "deepctr-torch",
+        "0.3.0",
+        "deepctr_torch-0.3.0.tar.gz",
+        "3ba2d2ea8d59eb196b66d164599102983e60b4b48283b5ba600c867092fb0176",
+    ),
+    Package(
         "deepforest",
         "2.1.0",
         "deepforest-2.1.0.tar.gz",
@@ -84,6 +90,12 @@ _MORE: tuple[Package, ...] = (
         "cc9245ce728700f5d0b72c67f01be4162777e617cdc47f9b035963afac180fc8",
     ),
     Package(
+        "pyod",
+        "3.6.7",
+        "pyod-3.6.7.tar.gz",
+        "26e189ee93b85e6f11a4155674e77818fed3a25d96b6ae613a885b143d624e12",
+    ),
+    Package(
         "pytorch-metric-learning",
         "2.9.0",
         "pytorch-metric-learning-2.9.0.tar.gz",
@@ -94,6 +106,18 @@ _MORE: tuple[Package, ...] = (
         "4.1.0",
         "pytorch_tabnet-4.1.0.tar.gz",
         "18887b993a8bf86ec05a576b5cf93f09e08b778cd9f418c5b254b6566df673a5",
+    ),
+    Package(
+        "salesforce-merlion",
+        "2.0.4",
+        "salesforce_merlion-2.0.4.tar.gz",
+        "adc939ec07d95d64a97e6019c5e709dbf03d2eb7b7adc28d80ebfe8a5a84d2a8",
+    ),
+    Package(
+        "sbi",
+        "0.27.0",
+        "sbi-0.27.0.tar.gz",
+        "3e59c832d37612bcd308c24207706e7f47250e7471fd15609f08f91e31b0f17c",
     ),
     Package(
         "speechbrain",
@@ -154,6 +178,12 @@ _MORE: tuple[Package, ...] = (
         "0.70.8",
         "simpletransformers-0.70.8.tar.gz",
         "a4287ee20a4138917715dc9f6d535fc51e57bb21d17ff60fb11fab0370db67bc",
+    ),
+    Package(
+        "torchtuples",
+        "0.2.2",
+        "torchtuples-0.2.2.tar.gz",
+        "e0c7fe69977eb594fd9e81015821bb62c849be94d378bd072bdcb08cd68fffc3",
     ),
     Package(
         "tsai",

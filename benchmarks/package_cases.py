@@ -12,9 +12,11 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 __all__ = ["CASES", "Case"]
 
@@ -67,6 +69,31 @@ def _decoded(samples: int = 2048) -> Any:
     return Decoded()
 
 
+class _LoaderReached(BaseException):
+    """Ends code that iterates over a loader. ``except Exception`` does not catch a ``BaseException``."""
+
+
+def _reached_by(call: Callable[[], Any]) -> Any:
+    """Return the first loader over which a call iterates."""
+    from torch.utils.data import DataLoader
+
+    from chirpid_patch import BatchedDataLoader
+
+    reached: list[Any] = []
+
+    def end(loader: Any) -> Iterator[Any]:
+        reached.append(loader)
+        raise _LoaderReached
+
+    with (
+        patch.object(DataLoader, "__iter__", end),
+        patch.object(BatchedDataLoader, "__iter__", end),
+        suppress(_LoaderReached),
+    ):
+        call()
+    return reached[0]
+
+
 def _opacus_memory() -> Any:
     from opacus.utils.batch_memory_manager import wrap_data_loader
     from torch.utils.data import DataLoader
@@ -90,10 +117,38 @@ def _captum_batches() -> Any:
     return dataset_to_dataloader(_tensors(), 64)
 
 
-def _ignite() -> Any:
-    from ignite.distributed.auto import auto_dataloader
+def _lightning() -> Any:
+    from lightning.pytorch.core.datamodule import LightningDataModule
 
-    return auto_dataloader(_tensors(), batch_size=64, shuffle=True)
+    return LightningDataModule.from_datasets(train_dataset=_tensors(), batch_size=64).train_dataloader()
+
+
+def _deepctr() -> Any:
+    import numpy as np
+    from deepctr_torch.inputs import DenseFeat
+    from deepctr_torch.models.basemodel import BaseModel
+
+    columns = [DenseFeat(f"x{n}", 1) for n in range(8)]
+    rng = np.random.default_rng(0)
+    inputs = {one.name: rng.random(4096, dtype=np.float32) for one in columns}
+    model = BaseModel(columns, columns)
+    model.compile("adam", "binary_crossentropy")
+    return _reached_by(lambda: model.fit(inputs, rng.integers(0, 2, 4096), batch_size=64, verbose=0))
+
+
+def _pyod() -> Any:
+    import numpy as np
+    from pyod.models.dif import DIF
+
+    rows = np.random.default_rng(0).random((4096, 8), dtype=np.float32)
+    model: Any = SimpleNamespace(batch_size=64, device="cpu")
+    return _reached_by(lambda: DIF._deep_representation(model, None, rows))
+
+
+def _torchtuples() -> Any:
+    from torchtuples.tupletree import make_dataloader
+
+    return make_dataloader(_tensors(4096, 8).tensors, 64, True, torch_ds_dl=True)
 
 
 def _metric_train() -> Any:
@@ -154,7 +209,26 @@ def _forecasting() -> Any:
 _SOURCE = ("src",)
 CASES = (
     Case("captum-batches", "captum", "captum/concept/_utils/data_iterator.py", 63, _captum_batches),
-    Case("ignite-auto", "pytorch-ignite", "ignite/distributed/auto.py", 124, _ignite),
+    Case(
+        "deepctr-fit",
+        "deepctr-torch",
+        "deepctr_torch/models/basemodel.py",
+        209,
+        _deepctr,
+        (".",),
+        ("requests", "urllib3", "idna", "charset-normalizer", "certifi"),
+    ),
+    Case(
+        "lightning-datamodule",
+        "lightning",
+        "src/lightning/pytorch/core/datamodule.py",
+        117,
+        _lightning,
+        _SOURCE,
+        ("lightning-utilities", "torchmetrics"),
+    ),
+    Case("pyod-dif", "pyod", "pyod/models/dif.py", 273, _pyod, (".",), ("numba", "llvmlite")),
+    Case("torchtuples-make", "torchtuples", "torchtuples/tupletree.py", 361, _torchtuples),
     Case("opacus-generator", "opacus", "opacus/data_loader.py", 407, _opacus_generator),
     Case("opacus-memory", "opacus", "opacus/utils/batch_memory_manager.py", 102, _opacus_memory),
     *(
