@@ -18,6 +18,11 @@ __all__ = ["setup_call_arguments", "with_entry", "without_entry"]
 
 #: Modules from which a script imports the function ``setup``.
 _SETUPTOOLS = ("setuptools", "distutils.core")
+#: Expressions for all entries of several lists.
+_ALL_ENTRIES = r"sum\(lists, \[\]\)|(itertools\.)?chain(\(\*lists|\.from_iterable\(lists)\)"
+_JOINS_LISTS = re.compile(
+    rf"((list|tuple|set|sorted)\()*({_ALL_ENTRIES}|[\[{{(](\w+) for (\w+) in lists for \6 in \7[\]}})])\)*"
+)
 #: Pattern of the text between the last entry of a list and the closing bracket: a comma, comments and white space.
 _LIST_END = re.compile(r"(?P<comma>[ \t]*,|)(?P<comment>[ \t]*#[^\r\n]*|)(?:\s|#[^\r\n]*(?![^\r\n]))*")
 
@@ -197,18 +202,17 @@ def _only_value(node: ast.expr, tree: ast.Module) -> ast.expr:
 
 
 def _harmless_uses(name: str, value: ast.expr, tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield the uses of a dictionary that add a key, or that read all values."""
-    if not isinstance(value, ast.Dict):
+    """Yield the uses of a dictionary of lists in statements such as ``extras["all"] = sum(extras.values(), [])``."""
+    if not isinstance(value, ast.Dict) or not all(isinstance(one, ast.Constant) for one in value.keys):
         return
-    keys = [getattr(one, "value", None) for one in value.keys]
-    for one in ast.walk(tree):
-        match one:
-            case ast.Subscript(value=ast.Name(id=used) as use, slice=ast.Constant(value=key), ctx=ast.Store()):
-                if used == name and key not in keys:
-                    yield use
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=used) as use, attr="values"), args=[], keywords=[]):
-                if used == name:
-                    yield use
+    keys = [one.value for one in value.keys if isinstance(one, ast.Constant)]
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Subscript(value=ast.Name(id=used), slice=ast.Constant(value=key))], value=joined
+            ) if used == name and key not in keys:
+                if _JOINS_LISTS.fullmatch(ast.unparse(joined).replace(f"{name}.values()", "lists")):
+                    yield from (one for one in ast.walk(statement) if isinstance(one, ast.Name) and one.id == name)
 
 
 def _literal(text: str, node: ast.List | ast.Tuple, is_main: bool) -> Iterator[_Literal]:

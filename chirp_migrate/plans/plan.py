@@ -80,8 +80,10 @@ class GainKind(str, Enum):
 
 #: Reasons why the factory and more workers cannot speed up a loader.
 NO_SAMPLES = "the dataset is empty"
-ONE_SAMPLE_IN_MEMORY = "each batch is one sample, which is in memory"
+ONE_SAMPLE = "each batch is one sample"
+ONE_SAMPLE_IN_MEMORY = f"{ONE_SAMPLE}, which is in memory"
 INDEXED_ONE_BY_ONE = "samples are indexed one by one"
+ALL_INDEXED_ONE_BY_ONE = "the datasets of this project index samples one by one"
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,12 @@ class Gain:
     @property
     def workers_may_help(self) -> bool:
         """Return whether another number of workers may speed up the loader."""
-        return self.why not in (NO_SAMPLES, ONE_SAMPLE_IN_MEMORY, INDEXED_ONE_BY_ONE)
+        return self.why not in (
+            NO_SAMPLES,
+            ONE_SAMPLE_IN_MEMORY,
+            INDEXED_ONE_BY_ONE,
+            ALL_INDEXED_ONE_BY_ONE,
+        )
 
     @property
     def text(self) -> str:

@@ -107,7 +107,7 @@ def run_all_processes(
     children = ChildStarter(trees, discovery, settings, progress)
     began = time.monotonic()
     # Two runs on a GPU may differ.
-    twice = torch.accelerator.is_available() and discovery.source is not TrainingSource.COMMAND
+    twice = torch.cuda.is_available() and discovery.source is not TrainingSource.COMMAND
     progress("comparing what each entry point loads and computes in both versions")
     load = BackgroundLoadWatch()
     with children.adding_seconds("watching"), load.watching():

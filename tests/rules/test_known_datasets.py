@@ -418,6 +418,10 @@ def test_datasets_that_only_tests_pass_to_a_library_are_no_gain(tmp_path: Path, 
         ("TensorDataset(x), shuffle=True", NOTHING),
         ("TensorDataset(x), **n", BATCHED),
         ("TensorDataset(x), batch_sampler=n", BATCHED),
+        ("TensorDataset(x), sampler=n", BATCHED),
+        ("TensorDataset(x), 1, False, n", BATCHED),
+        ("TensorDataset(x), batch_size=1, sampler=n", BATCHED),
+        ("*n", AT_RUN_TIME),
         ("TensorDataset(x), None, None, None, n", BATCHED),
         ("n", AT_RUN_TIME),
         ("TensorDataset(x), batch_size=2", BATCHED),
@@ -554,7 +558,10 @@ def given(data):
 @pytest.mark.parametrize(
     ("read", "why"),
     [
-        ("self.rows[index], self.rows[self.others[index]]", "samples are indexed one by one (data.py:6), so"),
+        (
+            "self.rows[index], self.rows[self.others[index]]",
+            "the datasets of this project index samples one by one (data.py:6), so",
+        ),
         ("load(self.rows[index])", "no dataset of this project can be read a batch at a time, so"),
     ],
 )

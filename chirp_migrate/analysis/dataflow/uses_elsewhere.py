@@ -72,6 +72,16 @@ def _is_foreign(project: Project, path: str, called: str) -> bool:
     return bool(sources) and not any(project.has_package(source.partition(".")[0]) for source in sources)
 
 
+#: Generic types whose parameters are types. (Those of ``Literal`` are values.)
+_GENERICS = frozenset(
+    {
+        "AsyncIterator", "Callable", "ClassVar", "Collection", "Dict", "Final", "Generator", "Iterable", "Iterator",
+        "List", "Mapping", "Optional", "Sequence", "Set", "Tuple", "Type", "Union", "dict", "list", "set", "tuple",
+        "type",
+    }
+)  # fmt: skip
+#: Words of code that may look up quoted types in the names of another module.
+_TYPE_LOOKUPS = ("get_type_hints", "globalns", "update_forward_refs", "model_rebuild", "_types_namespace", "ForwardRef")
 #: The ends of lines in Python source.
 _NEWLINE = re.compile(r"\r\n?|\n")
 #: Code with which a module may set its own top-level names.
@@ -254,8 +264,8 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     """Return whether other code may read a top-level name of ``module`` by a string.
 
     The result is True if a string or a configuration file contains ``module.name``, or if ``getattr`` is called with
-    the name. For the name of a class, the result is also True if a string or a setting ends with the name. Annotations
-    in other files do not count, because a name in an annotation is a name of the annotated file.
+    the name. For the name of a class, the result is also True if a string or a setting ends with the name. A quoted
+    type in another file does not count, because it is a name of that file, unless code may look up types elsewhere.
     """
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
@@ -267,37 +277,52 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
         return True
     is_class = name[:1].isupper()
     ends = re.compile(rf"""{last}(?<=["'.]{last})["']""")
+    may_look_up_types = is_class and any(True for _ in project.paths_containing(*_TYPE_LOOKUPS))
     if is_class and any(
-        path == module.path or _has_match_outside_annotations(text, ends) for path, text in project.matching(ends, name)
+        path == module.path or may_look_up_types or _has_match_outside_types(text, name, ends)
+        for path, text in project.matching(ends, name)
     ):
         return True
     value = rf"""|[:=,\[-][ \t]*["']?{last}["']?[ \t]*(?:[,\]}}#\r\n]|\Z)""" if is_class else ""
     return project.settings_match(re.compile(rf"\b{owner}\.{last}\b{value}"))
 
 
-def _has_match_outside_annotations(text: str, pattern: re.Pattern[str]) -> bool:
-    return len(pattern.findall(text)) > sum(len(pattern.findall(one)) for one in _annotations_with_strings(text))
+def _has_match_outside_types(text: str, name: str, pattern: re.Pattern[str]) -> bool:
+    """Return whether ``pattern`` matches in a text, except in the quoted type ``"name"`` of an annotation."""
+    types = [source for quoted, source in _quoted_types(text) if quoted == name]
+    return len(pattern.findall(text)) > sum(len(pattern.findall(one)) for one in types)
 
 
 @lru_cache(maxsize=1024)
-def _annotations_with_strings(text: str) -> tuple[str, ...]:
-    """Return the source of each annotation that contains a string."""
-    found: list[ast.expr | None] = []
+def _quoted_types(text: str) -> tuple[tuple[str, str], ...]:
+    """Return each string that is a type in an annotation, such as ``"Net"`` in ``list["Net"]``, and its source."""
+    annotations: list[ast.expr | None] = []
     for node in ast.walk(_tree(text)):
         match node:
             case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
-                found.append(annotation)
+                annotations.append(annotation)
             case ast.FunctionDef(returns=returns) | ast.AsyncFunctionDef(returns=returns):
-                found.append(returns)
-    quoted = [one for one in found if one is not None and any(isinstance(part, ast.Constant) for part in ast.walk(one))]
+                annotations.append(returns)
+    quoted = [one for annotation in annotations if annotation is not None for one in _strings_as_types(annotation)]
     lines = [line.encode() for line in _NEWLINE.split(text)] if quoted else []
-    return tuple(_source(lines, one) for one in quoted)
+    return tuple(
+        (str(one.value), lines[one.lineno - 1][one.col_offset : one.end_col_offset].decode(errors="replace"))
+        for one in quoted
+        if one.lineno == one.end_lineno
+    )
 
 
-def _source(lines: list[bytes], node: ast.expr) -> str:
-    first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-    *before, end = lines[first : last + 1]
-    return b"\n".join([*before, end[: node.end_col_offset]])[node.col_offset :].decode(errors="replace")
+def _strings_as_types(annotation: ast.expr) -> Iterator[ast.Constant]:
+    match annotation:
+        case ast.Constant(value=str()):
+            yield annotation
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            yield from (*_strings_as_types(left), *_strings_as_types(right))
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            yield from (one for element in elements for one in _strings_as_types(element))
+        case ast.Subscript(value=ast.Name(id=generic) | ast.Attribute(attr=generic), slice=inner):
+            if generic in _GENERICS:
+                yield from _strings_as_types(inner)
 
 
 def getattr_may_read_any_of(project: Project, *attributes: str) -> bool:

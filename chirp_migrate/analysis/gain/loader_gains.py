@@ -42,7 +42,15 @@ from chirp_migrate.analysis.objects.importers import files_with_importers
 from chirp_migrate.analysis.objects.libraries import is_numeric_array
 from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObjects, find_unpicklable_objects
 from chirp_migrate.analysis.objects.values import NONE
-from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE, NO_SAMPLES, ONE_SAMPLE_IN_MEMORY, Gain, GainKind
+from chirp_migrate.plans.plan import (
+    ALL_INDEXED_ONE_BY_ONE,
+    INDEXED_ONE_BY_ONE,
+    NO_SAMPLES,
+    ONE_SAMPLE,
+    ONE_SAMPLE_IN_MEMORY,
+    Gain,
+    GainKind,
+)
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project, is_test_file
 
@@ -54,6 +62,8 @@ _HOISTED = frozenset({ReportedObjectKind.LAMBDA, ReportedObjectKind.FUNCTION, Re
 _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
 #: Names of library functions that may refer to a collate function of PyTorch.
 _MAY_STACK = re.compile(r"(builtins|torch)\..*|(.*\.)?(default_)?(collate|convert)(_fn)?")
+#: How many positional arguments of ``DataLoader`` precede ``sampler``.
+_ARGUMENTS_BEFORE_SAMPLER = 3
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WORKERS = re.compile(r"\b(?:num|max)_workers\b(?![\"']?\s*[=:]\s*(?:0|None)\b)")
@@ -188,7 +198,7 @@ class LoaderGains:
             return None
         known = [one for one in (*readings, *found) if one.way is ReadingMode.ONE_BY_ONE]
         only_indexed = all(one.why == INDEXED_ONE_BY_ONE for one in known)
-        return _gain_at(GainKind.NOTHING, INDEXED_ONE_BY_ONE, readings[0].place) if only_indexed else _NO_BATCHES
+        return _gain_at(GainKind.NOTHING, ALL_INDEXED_ONE_BY_ONE, readings[0].place) if only_indexed else _NO_BATCHES
 
     def gain_of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
         """Return the gain of rewriting an object in a loader, so that the object can be pickled.
@@ -386,7 +396,8 @@ class LoaderGains:
         known = [one for one in readings if one.way is not ReadingMode.UNKNOWN]
         is_in_memory = all(map(self._holds_samples, loaders)) or (known and all(one.in_memory for one in known))
         if is_in_memory and _has_batches_of_one(loaders):
-            return _gain_at(GainKind.NOTHING, ONE_SAMPLE_IN_MEMORY, loaders[0].place)
+            why = ONE_SAMPLE_IN_MEMORY if len(known) == len(readings) else ONE_SAMPLE
+            return _gain_at(GainKind.NOTHING, why, loaders[0].place)
         at_once = next((one for one in readings if one.way is ReadingMode.AT_ONCE), None)
         collations = [
             one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks_samples(one)
@@ -731,17 +742,18 @@ def _has_no_samples(call: ast.AST) -> bool:
 def _has_batches_of_one(loaders: list[LoaderObject]) -> bool:
     """Return whether the call that builds ``loaders`` sets the batch size 1, or omits it (PyTorch's default is 1).
 
-    The result is False for a call with a batch sampler.
+    An omitted batch size counts only in a call of ``DataLoader`` itself, because a subclass or a ``partial`` may have
+    another default. The result is False for a call with a sampler, which may yield batches of indices.
     """
     call = loaders[0].place.node
-    if not isinstance(call, ast.Call) or any(one.arg in (None, "batch_sampler") for one in call.keywords):
+    if not isinstance(call, ast.Call) or any(one.arg in (None, "sampler", "batch_sampler") for one in call.keywords):
         return False
-    if _called_name(call) not in FACTORY_FUNCTIONS and all(
-        one.arguments.keys().isdisjoint(("batch_size", "batch_sampler")) for one in loaders
-    ):
-        return True
+    if len(call.args) > _ARGUMENTS_BEFORE_SAMPLER or any(isinstance(one, ast.Starred) for one in call.args):
+        return False
     given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "batch_size")]
-    return any(isinstance(one, ast.Constant) and one.value == 1 for one in given)
+    if given:
+        return isinstance(given[0], ast.Constant) and given[0].value == 1
+    return _called_name(call) == "DataLoader" and all("batch_size" not in one.arguments for one in loaders)
 
 
 def _gives_single_samples(loader: LoaderObject) -> bool:

@@ -115,16 +115,14 @@ class AbstractRun(TracedCalls):
     def run_main_guard(self, path: str) -> None:
         """Run the code of a module in ``if __name__ == "__main__"``.
 
-        This code may bind the name of a function or class of the module again, for example if the module imports
-        itself. Other files still import the first definition, so both definitions count.
+        This code may import the name of a function or class of the module again, for example from a package that
+        contains the module. Other files still import the first definition, so both definitions count.
         """
-        scope = self.module(path)
-        defined = {
-            name: value
-            for name, value in scope.cells.items()
-            if any(isinstance(one, FunctionObject | ClassObject) for one in value)
-        }
-        for statement in self._guards.get(path, ()):
+        scope, guards = self.module(path), self._guards.get(path, ())
+        nodes = (one for guard in guards for one in ast.walk(guard) if isinstance(one, ast.ImportFrom))
+        imported = {alias.asname or alias.name for one in nodes for alias in one.names}
+        defined = {name: value for name, value in scope.cells.items() if name in imported}
+        for statement in guards:
             with self._with_own_step_limit():
                 self._block(statement.body, scope)
         for name, value in defined.items():

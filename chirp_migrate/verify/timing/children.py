@@ -106,7 +106,7 @@ class ChildStarter:
         self._discovery = discovery
         self._settings = settings
         synthetic = discovery.source is TrainingSource.FOUND and settings.sizes.data is None
-        self._together = synthetic and not torch.accelerator.is_available()
+        self._together = synthetic and not torch.cuda.is_available()
         self.threads = settings.threads or usable_cpus()
         self._watching_threads = max(1, self.threads // 2)
 
