@@ -671,4 +671,6 @@ class AbstractRun(TracedCalls):
         for one in containers:
             for key, value in one.cells.items():
                 self._add(made.cells, key if one.kind == "dict" else None, value)
+        if len(containers) < len(first) + len(second):
+            self._add(made.cells, None, UNKNOWN)
         return (made,)
