@@ -228,7 +228,7 @@ CASES = (
         ("lightning-utilities", "torchmetrics"),
     ),
     Case("pyod-dif", "pyod", "pyod/models/dif.py", 273, _pyod, (".",), ("numba", "llvmlite")),
-    Case("torchtuples-make", "torchtuples", "torchtuples/tupletree.py", 361, _torchtuples),
+    Case("torchtuples-make", "torchtuples", "torchtuples/tupletree.py", 360, _torchtuples),
     Case("opacus-generator", "opacus", "opacus/data_loader.py", 407, _opacus_generator),
     Case("opacus-memory", "opacus", "opacus/utils/batch_memory_manager.py", 102, _opacus_memory),
     *(

@@ -1,4 +1,4 @@
-"""Errors for users, each as one sentence that names what to do, with its exit code."""
+"""Errors for users. Each error has a message of one sentence that names what to do, and an exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 class ChirpMigrateError(Exception):
-    """Base of all errors whose message is meant for the user; never shown as a traceback.
+    """Base of all errors for users: the command prints the message, without a traceback.
 
     Attributes:
         exit_code: exit code of the command.
@@ -28,7 +28,7 @@ class ChirpMigrateError(Exception):
 
 
 class UsageProblem(ChirpMigrateError):
-    """The path does not exist or is not usable, or an option is invalid (exit code 2)."""
+    """A path is missing or unusable, or an option is invalid (exit code 2)."""
 
 
 class WriteRefused(ChirpMigrateError):
@@ -38,17 +38,17 @@ class WriteRefused(ChirpMigrateError):
 
 
 class JournalDamaged(WriteRefused):
-    """A journal cannot be read, or names paths that it must not touch (exit code 3)."""
+    """A journal cannot be read, or lists paths that a run must not change (exit code 3)."""
 
 
 class CommitFailed(ChirpMigrateError):
-    """Writing failed midway; the message describes the state of the tree (exit code 4)."""
+    """Writing failed midway; the message describes the state of the project (exit code 4)."""
 
     exit_code = ExitCode.UNDONE
 
 
 class InterruptedByUser(ChirpMigrateError):
-    """The user pressed Ctrl-C; the message describes the state of the tree (exit code 130)."""
+    """The user pressed Ctrl-C; the message describes the state of the project (exit code 130)."""
 
     exit_code = ExitCode.INTERRUPTED
 

@@ -8,7 +8,7 @@ __all__ = ["ExitCode", "help_epilog"]
 
 
 class ExitCode(IntEnum):
-    """Exit codes, the same for all commands, each with one line on its ``meaning``."""
+    """Exit codes of all commands. The attribute ``meaning`` of a code is one line of text."""
 
     meaning: str
 
@@ -36,7 +36,7 @@ class ExitCode(IntEnum):
     PIPE_CLOSED = 141, "the program that reads the output ended"
 
     def __new__(cls, code: int, meaning: str) -> ExitCode:
-        """Create a member that is the number, with its meaning as an attribute."""
+        """Create a member with the value ``code`` and the attribute ``meaning``."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.meaning = meaning
@@ -44,7 +44,7 @@ class ExitCode(IntEnum):
 
 
 def help_epilog(codes: dict[ExitCode, str], *examples: str) -> str:
-    """Return the end of a command's help: the meaning of its exit codes, and examples."""
+    """Return the last part of a command's help: the exit codes with their meanings, and examples."""
     meanings = "; ".join(f"{int(code)} {text}" for code, text in codes.items())
     shown = "\n".join(f"  {example}" for example in examples)
     return f"Exit codes: {meanings}.\n\n\b\nExamples:\n{shown}"

@@ -22,16 +22,16 @@ _DECLARED: WeakKeyDictionary[type, Declaration] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Declaration:
-    """The declaration of one method of a class.
+    """The declaration of one method of a class: the attributes from which the method computes its result.
 
     Attributes:
         attributes: names of the attributes that the method depends on.
-        methods: dictionary, name of a method → its function when the class was decorated. It has the declared method,
-            the methods that the declared method calls, and the inherited methods that call the declared method. If one
-            of them is replaced, the declaration is not used.
+        methods: dictionary, name of a method → its function when the class was decorated. The dictionary contains the
+            declared method, the methods that the declared method calls, and the inherited methods that call the
+            declared method. If other code replaces one of these methods later, the declaration is not used.
         held: names of attributes whose value is a bound method of the object, mapped to the names of these methods.
-        build: function that gets the attributes by name, and returns an object of this package with the same results as
-            the class; None if this package has no such object.
+        build: function that gets the attributes by name. The function returns an object of this package with the same
+            results as the class, or None if there is no such object.
         of_images: whether the declared method masks 8-bit images. Only ``augments_images`` uses such declarations.
     """
 
@@ -57,16 +57,16 @@ def declare_method(
     Args:
         attributes: names of the attributes that ``method`` depends on.
         calls: names of the methods that ``method`` calls.
-        build: function that gets the attributes by name, and returns an object of this package with the same results as
-            the class; None if this package has no such object.
-        held: names of attributes whose value is a bound method of the object, mapped to the names of these methods.
-            None: the class has no such attributes.
+        build: function that gets the attributes by name. The function returns an object of this package with the same
+            results as the class, or None if there is no such object.
+        held: names of attributes whose value is a bound method of the object, mapped to the names of these methods. For
+            ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: the class has no such attributes.
         method: name of the declared method.
-        inherited: inherited methods that call ``method``, by name; None: there are none.
+        inherited: dictionary, name → function of each inherited method that calls ``method``; None: no such methods.
         of_images: whether ``method`` masks 8-bit images.
 
     Raises:
-        TypeError: the class itself does not define one of the methods in ``method``, ``calls`` and ``held``.
+        TypeError: the class itself lacks a method that ``method``, ``calls`` or ``held`` names.
     """
 
     def decorate(kind: Class) -> Class:

@@ -46,7 +46,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class _NotGiven(Enum):
-    """The default of ``shuffle`` in ``create_training_loader``: shuffle without a sampler or an iterable dataset."""
+    """The default of ``shuffle``: shuffle, except if a sampler or an iterable dataset determines the order."""
 
     UNSAID = "shuffle unless a sampler or an iterable dataset defines the order"
 
@@ -58,13 +58,14 @@ _UNSAID = _NotGiven.UNSAID
 
 
 def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Callable[[_Function], _Function]:
-    """Return a decorator for functions that build loaders, which uses a changed ``DataLoader`` if there is one.
+    """Return a decorator for functions that build loaders, for programs that change or replace ``DataLoader``.
 
-    If other code has changed or replaced ``DataLoader`` or our subclass, the decorated function passes its arguments to
-    the changed class. The class gets the same arguments as if the program itself called the class.
+    If other code has changed or replaced ``DataLoader`` or ``BatchedDataLoader``, the decorated function passes its
+    arguments to the changed class. The class gets the same arguments as if the program itself called the class.
 
     Args:
-        is_plain: returns whether a call with these keyword arguments has the meaning of a call of ``DataLoader``.
+        is_plain: function that gets the keyword arguments of a call, and returns whether ``DataLoader`` gives these
+            arguments the same meaning.
     """
 
     def decorate(function: _Function) -> _Function:
@@ -122,9 +123,10 @@ def create_loader(
 ) -> DataLoader[Any]:
     """Build a loader from the arguments of ``torch.utils.data.DataLoader``, for training, validation or test.
 
-    The loader chooses its loading mode. Its attributes return all arguments of the call, with or without an effect.
-    The attribute ``loader.decision`` returns the loading mode with the reason. The logger ``chirpid_patch`` logs the
-    same text at level DEBUG.
+    The loader chooses its loading mode: whole batches in this process, threads, or worker processes. Attributes such as
+    ``loader.num_workers`` have the values of the arguments, even if an argument has no effect. The attribute
+    ``loader.decision`` returns the loading mode with the reason. The logger ``chirpid_patch`` logs the same text at
+    level DEBUG.
 
     Args:
         dataset: map-style or iterable dataset.
@@ -140,7 +142,8 @@ def create_loader(
         drop_last: whether to omit an incomplete last batch.
         timeout: seconds to wait for a batch from a worker; 0 waits without limit.
         worker_init_fn: function that each worker process calls with its worker number (0, 1, …) when it starts.
-        multiprocessing_context: start method of the worker processes, or its context; None: Python's default.
+        multiprocessing_context: start method of the worker processes, such as ``"spawn"``, or a context of
+            ``multiprocessing``; None: Python's default.
         generator: random generator for the order and the workers' seeds; None: PyTorch's global generator.
         prefetch_factor: number of batches that each worker loads ahead; None: the default of ``DataLoader``.
         persistent_workers: whether the workers stay alive from epoch to epoch.
@@ -160,16 +163,16 @@ def create_loader(
         adjust_workers: whether the loader changes the number of workers between epochs. The loader starts more workers
             if the training waited for batches, and fewer workers if the training did not wait.
         distributed: whether to divide the samples among the ranks of ``torch.distributed`` or torchrun (see
-            ``distributed.sampling`` and ``distributed.epochs``). With a single rank, only ``seed`` has an effect. With
-            ``optimize=False``, the caller must call ``set_epoch``.
+            ``distributed.sampling`` and ``distributed.epochs``). With a single rank, ``seed`` is the only argument
+            about ranks that has an effect. With ``optimize=False``, the caller must call ``set_epoch``.
         world_size: number of ranks, if neither ``torch.distributed`` nor torchrun defines it.
         rank: rank of this process, if neither ``torch.distributed`` nor torchrun defines it.
-        seed: seed of all random numbers with ``distributed``; None: 0.
+        seed: with ``distributed``, the seed of all random numbers; None: 0.
         device: device of the batches. If the dataset can be stored on the device, and takes at most ``resident_share``
             of its free memory, the loader copies the samples to the device once. Otherwise the loader moves each batch
             to the device. None: batches stay on the CPU.
         resident_share: share of the device's free memory that the samples may take, above 0 and at most 1. None means
-            0.5 on an accelerator, and ordinary loading on the CPU.
+            0.5 on an accelerator. On the CPU, None means that the loader copies no samples.
         optimize: False builds PyTorch's own loader.
         benchmark: whether to log the data wait of each epoch. If the program does not log level INFO, the loader prints
             the times to standard error.
@@ -190,14 +193,15 @@ def create_loader(
     )
 
 
-#: Defaults of all arguments. A default is not passed on, because some versions of PyTorch lack the argument.
+#: Defaults of all arguments. An argument with its default value is not passed to PyTorch, because some versions of
+#: PyTorch lack the argument.
 _DEFAULTS = {one.name: one.default for one in inspect.signature(create_loader).parameters.values()}
-#: Arguments that ``DataLoader`` does not have: ``thread_safe`` and all behind it.
+#: Arguments that ``DataLoader`` does not have: ``thread_safe``, and all arguments after ``thread_safe``.
 _OWN_ARGUMENTS = (*_DEFAULTS,)[[*_DEFAULTS].index("thread_safe") :]
 
 
 def _lists_arguments(function: _Function) -> _Function:
-    """Set the signature that ``help`` shows: ``function`` takes the arguments of ``create_loader`` as ``**options``."""
+    """Replace ``**options`` in the signature of ``function`` by the arguments of ``create_loader``, for ``help``."""
     own = [one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
     names = {one.name for one in own}
     rest = [one for one in inspect.signature(create_loader).parameters.values() if one.name not in names]
@@ -267,9 +271,9 @@ class OptimalDataLoaderFactory:
     ) -> dict[str, Any]:
         """Return the arguments of ``DataLoader`` that the best-practice guide recommends for samples that load slowly.
 
-        With augmentation or standardisation, the guide recommends 8 workers that prefetch 4 batches each. Otherwise it
-        recommends 12 workers that prefetch 6 batches each. A dataset of less than 1,000 samples gets at most 4 workers.
-        A dataset of more than 10,000 samples gets 2 more workers, but at most 16.
+        With augmentation or standardisation, the guide recommends 8 workers that prefetch 4 batches each. Without both,
+        the guide recommends 12 workers that prefetch 6 batches each. A dataset of less than 1,000 samples gets at most
+        4 workers. A dataset of more than 10,000 samples gets 2 more workers, but at most 16.
 
         The number of workers never exceeds the number of CPUs for loading. The CPUs for loading are the CPUs that this
         process may use, divided by the ranks on this machine, minus one CPU for the training.
@@ -280,7 +284,7 @@ class OptimalDataLoaderFactory:
             has_standardization: whether loading standardises samples.
 
         Returns:
-            Keyword arguments ``config``, for which ``DataLoader(dataset, **config)`` is always valid.
+            Dictionary ``config`` of keyword arguments. The call ``DataLoader(dataset, **config)`` is always valid.
         """
         workers, prefetch = (8, 4) if has_augmentation or has_standardization else (12, 6)
         if dataset_size < 1000:
@@ -403,7 +407,7 @@ def _has_samples(dataset: Any) -> bool:
 
 
 def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
-    """Return the saved loader settings for this dataset and machine; if none are saved, measure and save them.
+    """Return the saved loader settings for this dataset and machine; without saved settings, measure and save settings.
 
     The result is None if no settings are saved and ``tune_seconds`` is 0.
     """
@@ -478,7 +482,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
 
 
 def _resident_plan(options: LoaderOptions, why: str) -> LoadingPlan:
-    """Return the plan for samples that are stored on a device; ``why`` describes the stored samples."""
+    """Return the ``LoadingPlan`` for samples that are stored on a device; ``why`` describes the stored samples."""
     if options.num_workers:
         why += "; num_workers has no effect"
     if options.prefetch_factor is not None:
@@ -487,7 +491,7 @@ def _resident_plan(options: LoaderOptions, why: str) -> LoadingPlan:
 
 
 class _PlainDataLoader(DataLoader[Any]):
-    """PyTorch's loader, which can also move its batches to a device and log how long the training waits for them."""
+    """PyTorch's loader, which can also move its batches to a device and log how long the training waits for batches."""
 
     def __init__(self, dataset: Any, *, benchmark: bool, placement: Placement | None, **arguments: Any) -> None:
         super().__init__(dataset, **arguments)
@@ -507,7 +511,10 @@ class _PlainDataLoader(DataLoader[Any]):
 
 
 def _original_loader(options: LoaderOptions) -> DataLoader[Any]:
-    """Return PyTorch's own loader for these arguments; with ``options.device``, it moves its batches to the device."""
+    """Return PyTorch's own loader for these arguments.
+
+    With ``options.device``, the loader moves its batches to the device.
+    """
     make: Callable[..., DataLoader[Any]] = DataLoader
     placement, moved = None, ""
     if options.device is not None:
@@ -524,7 +531,7 @@ def _original_loader(options: LoaderOptions) -> DataLoader[Any]:
 
 
 def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
-    """Return the placement that puts the batches on ``options.device``, and its description.
+    """Return the ``Placement`` that puts the batches on ``options.device``, and a description of the placement.
 
     Without a device, the placement is None, and the description is empty.
     """
@@ -555,7 +562,7 @@ def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None
 def _attach_decision(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:
     """Set ``loader.decision``, log the decision, and return ``loader``.
 
-    With ``benchmark``, the decision is printed if the program does not log it.
+    With ``benchmark``, the function prints the decision if the program does not log the decision.
     """
     loader.decision = decision
     size = loader.batch_size if loader.batch_size is not None else "as sampled"

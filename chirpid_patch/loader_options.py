@@ -65,7 +65,7 @@ class LoaderArguments(CommonArguments, total=False):
 class LoaderOptions:
     """The arguments of one call of ``create_loader`` or a similar function.
 
-    All other attributes have the meaning of the argument of ``create_loader`` with the same name.
+    An attribute that is not in the list below has the meaning of the argument of ``create_loader`` with the same name.
 
     Attributes:
         batching: arguments of ``DataLoader`` that define the batches, such as ``batch_size``, ``shuffle`` and
@@ -104,7 +104,7 @@ class LoaderOptions:
 
     @property
     def makes_batches(self) -> bool:
-        """Return whether the loader collates samples into batches; False if it yields single samples."""
+        """Return whether the loader collates samples into batches; False: the loader yields single samples."""
         return self.batching["batch_size"] is not None or self.batching.get("batch_sampler") is not None
 
     @classmethod
@@ -133,7 +133,7 @@ class LoaderOptions:
         rest = {**given, "batch_size": batch_size}
         distributed = bool(rest.get("distributed"))
         share = replace_rank_arguments(dataset, bool(shuffle), rest, training=training)
-        rest["shuffle"] = shuffle if share is None else False  # the sampler of the ranks decides
+        rest["shuffle"] = shuffle if share is None else False  # the sampler of the ranks determines the order
         said = {one.name: one.default for one in fields(cls) if one.default is not MISSING and one.name in rest}
         own: dict[str, Any] = {
             name: bool(rest.pop(name)) if type(usual) is bool and name != "tune" else rest.pop(name)
@@ -158,7 +158,7 @@ class LoaderOptions:
     def _check_worker_arguments(self) -> None:
         """Raise the errors of ``DataLoader`` for arguments about workers, even if the loader will start no workers."""
         about = {name: self.batching[name] for name in ABOUT_WORKERS if name in self.batching}
-        # Only the existence of workers matters; many workers would lead to a warning about CPUs.
+        # One worker is enough for these checks. Many workers would lead to a warning about CPUs.
         workers = self.num_workers if self.num_workers < 1 and not self.loader_chooses_workers else 1
         prefetch, persistent = self.prefetch_factor, self.persistent_workers
         DataLoader((), num_workers=workers, prefetch_factor=prefetch, persistent_workers=persistent, **about)  # type: ignore[arg-type]

@@ -36,11 +36,11 @@ _GUIDE_CONFIGURATIONS: tuple[Mapping[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class UsageSample:
-    """One reading of a `UsageWatch`.
+    """Memory and GPU values that a `UsageWatch` read at one time.
 
     Attributes:
         seconds: time of the reading, in seconds after the watch began.
-        memory: memory of this process and its worker processes; None if it cannot be read without psutil.
+        memory: memory of this process and its worker processes; None if the memory cannot be read without psutil.
         gpu: utilisation and memory of the visible GPUs.
     """
 
@@ -67,7 +67,7 @@ class UsageWatch:
 
     @property
     def peak_memory_bytes(self) -> int | None:
-        """Return the largest memory use of all readings, in bytes; None if it cannot be read without psutil."""
+        """Return the largest memory use of all readings, in bytes; None if no memory can be read without psutil."""
         return max((sample.memory.bytes for sample in self.samples if sample.memory), default=None)
 
 
@@ -129,7 +129,7 @@ class DataLoaderPerformanceMonitor:
             `p99_batch_time` and `total_time` are statistics of the waits, in seconds. `samples_per_second` is the rate
             over these waits. `num_batches` is the number of measured waits. `first_batch_time` is the time from
             creating an iterator to its first batch, in seconds. `head_start_batches` is the number of measured batches
-            that the workers had prefetched before; such batches make workers look faster than they are.
+            that the workers had prefetched before; these batches make workers look faster than they are.
             `start_up_included` is True if the waits contain the start of workers, because each epoch has a single batch
             and starts new workers.
 

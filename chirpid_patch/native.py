@@ -1,7 +1,7 @@
 """Functions on the rows of a batch that run C code, if the C code could be compiled on installation.
 
-A function that can use the C code computes its result and returns True. Otherwise it changes nothing and returns False,
-and the caller computes the same result with PyTorch or NumPy. All tensors are on the CPU.
+A function that can use the C code computes its result and returns True. Otherwise the function changes nothing and
+returns False. The caller then computes the same result with PyTorch or NumPy. All tensors are on the CPU.
 """
 
 from __future__ import annotations

@@ -98,7 +98,8 @@ READER_PLACES: tuple[tuple[Any, str], ...] = (
 #: Returns whether a profiler of PyTorch runs.
 profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
 
-#: The number of active modes of each kind, the mode at a position, and the type of the mode of ``torch.device``.
+#: Functions that return the number of active modes of each kind, and the mode at a position. ``_DeviceMode`` is the
+#: type of the mode of ``torch.device``.
 _dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
 _function_mode_at: Callable[[int], object] = getattr(torch._C, "_get_function_stack_at", lambda position: None)
@@ -141,9 +142,9 @@ _seen_table: tuple[dict[Any, Any], bool] = ({}, False)
 
 
 def default_collate_is_unchanged() -> bool:
-    """Return whether no other code has changed how ``default_collate`` collates the types in ``_COLLATED``.
+    """Return whether ``default_collate`` still collates the types in ``_COLLATED`` with PyTorch's own code.
 
-    Any code may register functions in ``default_collate_fn_map``.
+    Other code may register functions in ``default_collate_fn_map``.
     """
     global _seen_table
     table = getattr(_utils.collate, "default_collate_fn_map", {object: None})

@@ -1,10 +1,10 @@
 """Add the runtime to the dependencies of a migrated project, because the migrated code imports ``chirpid_patch``.
 
-The new entry, ``chirpid-patch``, is added to the first list that names torch itself: the main dependencies of the
-package, its extras, or a requirements file. A requirements file that repeats the list of the package also gets the
-entry. If no list names torch, and the project is not a package, the entry is added to its requirements file. If only
-the examples of a package import the runtime, no list changes. The edits keep the comments, order, quotes and newlines
-of a file.
+The new entry, ``chirpid-patch``, is added to the first list that contains torch. The lists in order are the main
+dependencies of the package, the extras of the package, and a requirements file. A requirements file that repeats the
+list of the package also gets the entry. If no list contains torch, and the project is not a package, the entry is added
+to the requirements file. If only the examples of a package import the runtime, no list changes. The edits keep the
+comments, order, quotes and newlines of a file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 _DISTRIBUTION = "chirpid-patch"
 _COMMENT = "  # provides chirpid_patch, the migrated data loading"
-#: The entry that ``apply`` adds to a list of dependencies. In a requirements file, the comment follows the entry.
+#: Pattern of the entry that ``apply`` adds to a list of dependencies. In a requirements file, a comment follows.
 _ADDED = re.compile(rf"chirpid-patch>=\d+\.\d+,<\d+(\.\d+)?({_COMMENT})?")
 
 #: Names of requirements files in which projects list their main dependencies, the most common name first.
@@ -54,14 +54,14 @@ _REQUIREMENTS = (
     "requirements/common.txt",
     "requirements/main.txt",
 )
-#: Names of folders at the top of a project whose files are not installed with its package.
+#: Names of top folders of a project, such as ``examples``, that are not installed with the package of the project.
 _NOT_INSTALLED = re.compile(r"(benchmark|demo|doc|example|exercise|notebook|script|test|tutorial)s?")
 _PYPROJECT, _SETUP, _SETUP_SCRIPT = "pyproject.toml", "setup.cfg", "setup.py"
 _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
 
 
 def runtime_requirement(version: str) -> str:
-    """Return the requirement for the runtime versions that support the code that ``version`` of this program migrated.
+    """Return the requirement for the runtime of code that ``version`` of chirp-migrate migrated.
 
     The requirement for ``0.1.0`` is ``chirpid-patch>=0.1,<0.2``. The requirement for ``1.2.3`` is
     ``chirpid-patch>=1.2,<2``.
@@ -76,7 +76,7 @@ def imports_runtime(content: bytes) -> bool:
 
 
 def any_file_needs_runtime(files: Iterable[FilePlan]) -> bool:
-    """Return whether one of the written ``files`` imports the runtime. Files of the vendored runtime do not count."""
+    """Return whether one of the written ``files`` imports the runtime. Files of a copy of the runtime do not count."""
     return any(imports_runtime(file.after) for file in files if file.note not in ("dependency", "vendor"))
 
 
@@ -86,14 +86,14 @@ def has_dependency_file(root: Path) -> bool:
 
 
 def folders_outside_package(root: Path, paths: Iterable[str]) -> list[str]:
-    """Return the top folders of ``paths``, such as ``examples``, if all these files are outside of the package.
+    """Return the top folders of ``paths``, such as ``examples``, if all ``paths`` are outside of the package.
 
     Args:
         root: folder of the project.
         paths: files of the project, relative to ``root``.
 
     Returns:
-        The names of the folders; empty if the project is not a package, or if the package may contain a file.
+        The names of the folders; an empty list if the project is not a package, or if a path may be inside the package.
     """
     tops = [one.partition("/")[0] for one in paths]
     is_outside = all(_NOT_INSTALLED.fullmatch(top) and not (root / top / "__init__.py").exists() for top in tops)
@@ -103,17 +103,17 @@ def folders_outside_package(root: Path, paths: Iterable[str]) -> list[str]:
 def dependency_plan(root: Path, version: str, line_length: int | None = None) -> tuple[list[FilePlan], str | None]:
     """Return the edits that add the runtime to the dependencies of a project, and a note for the user.
 
-    An edit extends the first list that names torch, in this order:
+    An edit extends the first list that contains torch, in this order:
 
     * ``dependencies`` under ``[project]`` in ``pyproject.toml``
     * ``install_requires`` in ``setup.cfg``
     * ``install_requires`` in ``setup.py``
-    * the extras in ``pyproject.toml`` or in ``setup.py``, if no list of main dependencies names torch
+    * the extras in ``pyproject.toml`` or in ``setup.py``, if no list of main dependencies contains torch
     * ``requirements.txt``, ``requirements/base.txt`` and similar files
 
     If a requirements file repeats the list of the package, a second edit extends the requirements file. If no list
-    names torch and the project is not a package, the edit extends the requirements file. A list that already names the
-    runtime does not change.
+    contains torch and the project is not a package, the edit extends the requirements file. A list that already
+    contains the runtime does not change.
 
     Args:
         root: folder of the project.
@@ -121,8 +121,8 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
         line_length: the longest line that the project's settings permit, in columns; None without such a setting.
 
     Returns:
-        The edits, and a sentence for the user. The list of edits is empty if no file changes. The sentence is None if
-        the user need not do anything.
+        The edits, and a sentence for the user. Without a file to change, the list of edits is empty. If the user need
+        not do anything, the sentence is None.
     """
     wanted = runtime_requirement(version)
     lists, others = _lists_with_torch(root, line_length)
@@ -162,7 +162,7 @@ class _TorchList:
 
 
 class _NotEditedError(Exception):
-    """A file cannot be edited. The message of this error is the reason."""
+    """A file cannot be edited. The message gives the reason."""
 
 
 def _edit_list(root: Path, one: _TorchList, wanted: str) -> list[FilePlan]:
@@ -186,10 +186,10 @@ def _edit_list(root: Path, one: _TorchList, wanted: str) -> list[FilePlan]:
 
 
 def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[_TorchList], list[str]]:
-    """Return the lists of dependencies that name torch.
+    """Return the lists of dependencies that contain torch.
 
-    The first result has the lists that can be edited, the best list first. The second result names the files of all
-    other lists, except for files that already list the runtime.
+    The first result has the lists that can be edited, the best list first. The second result has the files of all other
+    lists. Files that already require the runtime are omitted from the second result.
     """
     found: list[_TorchList] = []
     others: list[str] = []
@@ -250,12 +250,12 @@ def _is_package(root: Path) -> bool:
 
 
 def _concerns(entries: Iterable[Any]) -> bool:
-    """Return whether a list of dependencies names torch itself, or already names the runtime."""
+    """Return whether a list of dependencies contains torch or the runtime."""
     return any(isinstance(one, str) and distribution_name(one) in ("torch", _DISTRIBUTION) for one in entries)
 
 
 def _poetry_dependencies(root: Path) -> list[Any]:
-    """Return the names in Poetry's table of dependencies."""
+    """Return the names in the table ``[tool.poetry.dependencies]`` of ``pyproject.toml``."""
     try:
         table = (
             _parse_toml(read_requirements_text(root / _PYPROJECT))
@@ -311,7 +311,7 @@ def remove_from_requirements(text: str) -> str:
 def remove_from_pyproject(text: str) -> str:
     """Return a ``pyproject.toml`` without the dependencies that ``apply`` added.
 
-    The text is unchanged if the removal would change anything else.
+    If the removal would change anything else, the text is unchanged.
     """
     expected: Any = _parse_toml(text)
     lists = [
@@ -347,7 +347,7 @@ def _remove_added(entries: Any) -> None:
 
 
 def _toml_lists(content: Any) -> Iterator[tuple[tuple[str, ...], str, list[Any]]]:
-    """Yield the lists of dependencies under ``[project]``, each with its table, its name, and its entries."""
+    """Yield (table, name, entries) of each list of dependencies under ``[project]``."""
     project = content.get("project")
     for table, of in (
         (("project",), project),
@@ -362,12 +362,12 @@ def _toml_lists(content: Any) -> Iterator[tuple[tuple[str, ...], str, list[Any]]
 
 
 def add_to_requirements(text: str, requirement: str) -> str:
-    """Return a requirements file with a line for ``requirement``; unchanged if the file already requires the runtime.
+    """Return a requirements file with a new line for ``requirement``, unless the file already requires the runtime.
 
-    The newlines keep their style, and a file without a newline at its end keeps this form.
+    The file keeps its style of newlines. Without a newline at its end, the result also has no newline at its end.
 
     Raises:
-        ValueError: the file pins hashes, so that a line without a hash would make it invalid; or its last line ends
+        ValueError: the file pins hashes, so a line without a hash would be invalid; or the last line of the file ends
             with a backslash.
     """
     body = text.removeprefix("\ufeff")
@@ -384,12 +384,12 @@ def add_to_requirements(text: str, requirement: str) -> str:
 
 
 def add_to_project_dependencies(text: str, requirement: str) -> str:
-    """Return a ``pyproject.toml`` with ``requirement`` as last entry of the dependencies under ``[project]``.
+    """Return a ``pyproject.toml`` with ``requirement`` as the last entry of ``dependencies`` under ``[project]``.
 
     The text is unchanged if the dependencies already contain the runtime.
 
     Raises:
-        ValueError: the text is not TOML, it has no list of dependencies, or the list cannot be extended reliably.
+        ValueError: the text is not TOML, the list does not exist, or the list cannot be extended reliably.
     """
     listed = _project_dependencies(text)
     if listed is None:
@@ -398,7 +398,7 @@ def add_to_project_dependencies(text: str, requirement: str) -> str:
 
 
 def _add_entry(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
-    """Return a ``pyproject.toml`` in which the lists ``names`` of a table have the additional entry ``wanted``.
+    """Return a ``pyproject.toml`` with the new last entry ``wanted`` in the lists ``names`` of a table.
 
     Raises:
         ValueError: the text is not TOML, or the lists cannot be extended reliably.
@@ -448,12 +448,12 @@ def add_to_torch_extras(text: str, requirement: str) -> str:
 
 
 def add_to_install_requires(text: str, requirement: str) -> str:
-    """Return a ``setup.cfg`` with ``requirement`` as last entry of ``install_requires``.
+    """Return a ``setup.cfg`` with ``requirement`` as the last entry of ``install_requires``.
 
     The text is unchanged if the list already contains the runtime.
 
     Raises:
-        ValueError: the text is not an INI file, it has no such list, or the list is in another file.
+        ValueError: the text is not an INI file, the list does not exist, or the list is in another file.
     """
     before = _install_requires(text)
     if before is None:
@@ -481,15 +481,16 @@ def add_to_install_requires(text: str, requirement: str) -> str:
 
 
 def with_setup_entry(text: str, wanted: str, line_length: int | None = None) -> str:
-    """Return a ``setup.py`` with ``wanted`` as last entry of ``install_requires``, or else of each extra with torch.
+    """Return a ``setup.py`` with ``wanted`` as the last entry of ``install_requires``, or of each extra with torch.
 
-    Lists that already contain the runtime do not change.
+    The extras change only if ``install_requires`` contains neither torch nor the runtime. Lists that already contain
+    the runtime do not change.
 
     Args:
         text: the script.
         wanted: the requirement to add, without quotes.
-        line_length: the longest permitted line, in columns. None permits as many columns as the longest line of the
-            script has, but at least 88 and at most 120.
+        line_length: the longest permitted line, in columns. None: the length of the longest line of the script, but at
+            least 88 and at most 120.
 
     Raises:
         ValueError: a list with torch is not a plain literal that only ``setup`` uses.
@@ -510,12 +511,12 @@ def with_setup_entry(text: str, wanted: str, line_length: int | None = None) -> 
 
 
 def _needs_runtime(entries: Sequence[Any]) -> bool:
-    """Return whether a list of dependencies names torch and not the runtime."""
+    """Return whether a list of dependencies contains torch but not the runtime."""
     return _concerns(entries) and _lacks_runtime(list(entries))
 
 
 def _install_requires(text: str) -> list[Any] | None:
-    """Return the entries of ``install_requires`` in a ``setup.cfg``; None if there is no such list."""
+    """Return the entries of ``install_requires`` in a ``setup.cfg``; None without such a list."""
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(text)
@@ -528,7 +529,7 @@ def _install_requires(text: str) -> list[Any] | None:
 def _project_dependencies(text: str) -> list[Any] | None:
     """Return the entries of ``dependencies`` under ``[project]`` in a ``pyproject.toml``.
 
-    The result is None if there is no such list.
+    Without this list, the result is None.
     """
     lists = (entries for table, _, entries in _toml_lists(_parse_toml(text)) if len(table) == 1)
     return next(lists, None)
@@ -549,7 +550,7 @@ def _extra_dependencies(text: str) -> list[Any]:
 
 
 def _read_dependencies(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | None:
-    """Return the dependencies that a file lists; None if the file has no list, cannot be read, or does not exist."""
+    """Return the dependencies that a file lists; None for a missing or unreadable file, or a file without a list."""
     try:
         return read(read_file(file).decode("utf-8"))
     except (OSError, ValueError):

@@ -1,10 +1,10 @@
-"""Find version pins of a project that prevent the installation of the project together with the runtime.
+"""Find version pins because of which a project cannot be installed together with the runtime.
 
 The module reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, literals in ``setup.py``,
-and conda's ``environment.yml``. For packages that none of these files requires, it also reads the metadata of a source
-distribution (``PKG-INFO`` and ``requires.txt``). The runtime needs minimum versions of torch, NumPy and Python, which
-an upper bound of the project can exclude. If a project also supports an older Python, project and runtime cannot be
-installed together on the older Python.
+and conda's ``environment.yml``. If no file requires one of the packages, the module also reads the metadata of a source
+distribution (``PKG-INFO`` and ``requires.txt``). The runtime needs minimum versions of torch, NumPy and Python. An
+upper bound of the project, such as ``torch<2``, can exclude these versions. If a project also supports an older Python,
+the project and the runtime cannot be installed together on the older Python.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ __all__ = [
     "version_conflicts",
 ]
 
-#: The lowest versions that the runtime works with.
+#: The lowest versions that the runtime supports.
 NEEDED = {"torch": Version("2.6"), "numpy": Version("1.24"), "python": Version("3.10")}
 _TITLES = {"python": "Python"}
 #: Names of PyTorch in conda.
 _CONDA = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 _FILES = ("requirements*.txt", "*requirements.txt", "requirements/*.txt")
 _ENVIRONMENTS = ("environment*.yml", "environment*.yaml", "conda*.yml", "conda*.yaml")
-#: Supported versions of Python. Only a requirement whose marker is true for all of them can contradict the runtime.
+#: Supported versions of Python. Only a requirement that applies to all these versions can contradict the runtime.
 _PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 #: Minor versions of Python and torch that the runtime does not support.
 _OLDER = {
@@ -63,14 +63,15 @@ _CONDA_SPEC = re.compile(r"(?:[\w./-]+::)?([A-Za-z][\w.-]*)\s*(.*)")
 
 @dataclass(frozen=True)
 class PinnedRequirement:
-    """The versions of a package that a file of a project requires.
+    """A requirement in a file of a project, such as ``torch<2``, with the versions that may be installed.
 
     Attributes:
         name: ``torch``, ``numpy`` or ``python``.
         written: the text of the requirement in the file, on one line.
         path: the file, relative to the folder that was searched.
-        bounds: the bounds for the versions that may be installed.
-        is_conditional: whether a marker limits the requirement to some of the supported versions of Python.
+        bounds: the bounds for the version of the package, such as ``<2``.
+        is_conditional: whether a marker, such as ``python_version < "3.12"``, limits the requirement to some of the
+            supported versions of Python.
     """
 
     name: str
@@ -81,23 +82,23 @@ class PinnedRequirement:
 
     @property
     def contradicts(self) -> bool:
-        """Return whether the bounds exclude every version that the runtime works with, on every Python."""
+        """Return whether the bounds exclude every version that the runtime supports, for every version of Python."""
         return not self.is_conditional and any(_excludes(bound, NEEDED[self.name]) for bound in self.bounds)
 
     @property
     def is_wider(self) -> bool:
-        """Return whether the bounds also allow a version of torch or Python that the runtime does not support."""
+        """Return whether the bounds also allow an unsupported version of torch or Python."""
         older = (f"{one}.{patch}" for one in _OLDER.get(self.name, ()) for patch in (0, 99))
         return bool(self.bounds) and not self.contradicts and any(map(self.bounds.contains, older))
 
 
 def version_conflicts(runtime_folder: Path, project: Path) -> list[str]:
-    """Return a message for each pin that prevents the installation of the project together with the runtime.
+    """Return a message for each pin because of which project and runtime cannot be installed together.
 
     Args:
         runtime_folder: the migrated folder.
-        project: the folder of the project: ``runtime_folder`` or a folder above it. The function reads the files in
-            both folders, and in all folders between them. The paths in messages are relative to ``project``.
+        project: the folder of the project: ``runtime_folder`` or a folder above. The function reads the files in both
+            folders, and in all folders between the two. The paths in messages are relative to ``project``.
     """
     return [
         f"{pin.written} in {path}, chirpid-patch needs {_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
@@ -134,7 +135,7 @@ def _in_order(bounds: SpecifierSet) -> str:
 
 
 def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, PinnedRequirement]]:
-    """Return the pins in a folder and in its parents up to the project, each with its file, the topmost folder first.
+    """Return (file, pin) for the pins in a folder and its parents up to the project, the topmost folder first.
 
     Equal pins in the same file appear once.
     """
@@ -159,7 +160,7 @@ def pinned_requirements(root: Path) -> Iterator[PinnedRequirement]:
 
 
 def _pins_of_sources(root: Path) -> Iterator[PinnedRequirement]:
-    """Yield the requirements in the files that people write."""
+    """Yield the requirements in the files that people write, such as ``pyproject.toml``, without generated metadata."""
     for path in requirement_files(root):
         yield from _pins_of_requirements_file(read_requirements_text(path), path.relative_to(root).as_posix())
     for name, read in (
@@ -174,7 +175,7 @@ def _pins_of_sources(root: Path) -> Iterator[PinnedRequirement]:
 
 
 def requirement_files(root: Path) -> list[Path]:
-    """Return the files of a project with the name of a requirements file, such as ``requirements-dev.txt``."""
+    """Return the requirements files of a project by their names, such as ``requirements-dev.txt``."""
     return _matching(root, _FILES)
 
 
@@ -183,7 +184,7 @@ def _matching(root: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def read_requirements_text(path: Path) -> str:
-    """Return the text of a file in UTF-8, or in UTF-16 as PowerShell writes; "" if the file cannot be read."""
+    """Return the text of a file in UTF-8 or UTF-16 (which PowerShell writes); "" for an unreadable file."""
     try:
         data = read_file(path)
     except OSError:
@@ -212,7 +213,7 @@ def _excludes(bound: Specifier, least: Version) -> bool:
 
 
 def _pin_of_requirement(text: str, path: str) -> Iterator[PinnedRequirement]:
-    """Yield the pin in one requirement for pip, if it applies to a supported version of Python."""
+    """Yield the pin in one requirement for pip, if the requirement applies to a supported version of Python."""
     line = _without_comment_and_options(text)
     wheel = _distribution_of_wheel(line)
     if wheel is not None:
@@ -234,7 +235,7 @@ def _pin_of_requirement(text: str, path: str) -> Iterator[PinnedRequirement]:
 
 
 def distribution_name(requirement: str) -> str:
-    """Return the canonical name of the distribution that a requirement names; "" if the text is not a requirement."""
+    """Return the canonical name of the distribution in a requirement; "" if the text is not a requirement."""
     line = _without_comment_and_options(requirement)
     wheel = _distribution_of_wheel(line)
     if wheel is not None:
@@ -244,12 +245,12 @@ def distribution_name(requirement: str) -> str:
 
 
 def _without_comment_and_options(requirement: str) -> str:
-    """Return a requirement on one line, without its comment and its options."""
+    """Return a requirement on one line, without comment and options."""
     return _SPACES.sub(" ", re.split(r"\s#|\s--", f" {requirement}")[0]).strip()
 
 
 def _distribution_of_wheel(line: str) -> tuple[str, Version] | None:
-    """Return the distribution and version of the wheel that a requirement names; None without a wheel."""
+    """Return (distribution, version) of the wheel in a requirement, such as a URL of a wheel; None without a wheel."""
     wheel = _WHEEL.search(line)
     if wheel is None:
         return None
@@ -302,7 +303,7 @@ def _pins_of_pyproject(text: str) -> Iterator[PinnedRequirement]:
 
 
 def _nested_table(content: Any, *keys: str) -> dict[str, Any]:
-    """Return the table under a sequence of keys; an empty dictionary if it does not exist."""
+    """Return the table under a sequence of keys; an empty dictionary if the table does not exist."""
     for key in keys:
         content = content.get(key) if isinstance(content, dict) else None
     return content if isinstance(content, dict) else {}
@@ -343,7 +344,7 @@ def _pins_of_setup_cfg(text: str) -> Iterator[PinnedRequirement]:
 
 
 def _pins_of_setup_script(text: str) -> Iterator[PinnedRequirement]:
-    """Yield the pins that a call of ``setup`` in ``setup.py`` contains as literals. The script is not run."""
+    """Yield the pins that a call of ``setup`` in ``setup.py`` contains as literals, without running the script."""
     path, given = "setup.py", setup_call_arguments(text)
     requires = given.get("python_requires")
     if isinstance(requires, str):
@@ -367,8 +368,8 @@ def _pins_of_metadata(text: str) -> Iterator[PinnedRequirement]:
 def _pins_of_egg(text: str, path: str) -> Iterator[PinnedRequirement]:
     """Yield the pins in the ``requires.txt`` of a source distribution, without the pins of extras.
 
-    Old versions of setuptools write the requirements only to this file. A section is an extra (``[name]``) or has a
-    marker (``[:marker]``).
+    Old versions of setuptools write the requirements only to this file. A section in the file is an extra (``[name]``),
+    or contains the requirements for a marker (``[:marker]``).
     """
     extra = marker = ""
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -380,9 +381,9 @@ def _pins_of_egg(text: str, path: str) -> Iterator[PinnedRequirement]:
 
 
 def _pins_of_conda_environment(text: str, path: str) -> Iterator[PinnedRequirement]:
-    """Yield the pins in the ``dependencies`` of a conda environment: lines ``- name=version``, and lines for pip.
+    """Yield the pins in the ``dependencies`` of a conda environment: requirements for conda, and requirements for pip.
 
-    Lines for pip are indented further than lines for conda.
+    A line for conda has the form ``- name=version``. Lines for pip are indented further.
     """
     inside, depth = False, -1
     for line in text.splitlines():

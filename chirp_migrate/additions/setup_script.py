@@ -1,8 +1,8 @@
 """Read the lists of dependencies that ``setup.py`` passes to ``setup(…)``, and add entries to these lists.
 
-The script is parsed and never executed. A list is found if it is a literal in the call, or if it is the only value of a
-variable. A list can be extended only if the variable has no other use. The exception is a dictionary of extras: the
-script may also read all its lists (``extras["all"] = sum(extras.values(), [])``).
+The script is parsed and never executed. The module finds a list that is a literal in the call, or the only value of a
+variable. The module extends the list of a variable only if the variable has no other use. For a dictionary of extras,
+the script may also read all lists and add keys, as in ``extras["all"] = sum(extras.values(), [])``.
 """
 
 from __future__ import annotations
@@ -16,16 +16,21 @@ from typing import Any
 
 __all__ = ["setup_call_arguments", "with_entry", "without_entry"]
 
-#: Modules whose function ``setup`` describes a distribution.
+#: Modules from which a script imports the function ``setup``.
 _SETUPTOOLS = ("setuptools", "distutils.core")
-#: The text between the last entry of a list and its bracket: a comma, and a comment on the same line.
+#: Expressions for all entries of several lists.
+_ALL_ENTRIES = r"sum\(lists, \[\]\)|(itertools\.)?chain(\(\*lists|\.from_iterable\(lists)\)"
+_JOINS_LISTS = re.compile(
+    rf"((list|tuple|set|sorted)\()*({_ALL_ENTRIES}|[\[{{(](\w+) for (\w+) in lists for \6 in \7[\]}})])\)*"
+)
+#: Pattern of the text between the last entry of a list and the closing bracket: a comma, comments and white space.
 _LIST_END = re.compile(r"(?P<comma>[ \t]*,|)(?P<comment>[ \t]*#[^\r\n]*|)(?:\s|#[^\r\n]*(?![^\r\n]))*")
 
 
 def setup_call_arguments(text: str) -> dict[str, Any]:
-    """Return the arguments of ``setup(…)`` that are literals, or names to which the script assigns one literal.
+    """Return the keyword arguments of ``setup(…)`` that are literals, or variables whose only value is a literal.
 
-    Of a dictionary such as ``extras_require``, the result contains the entries with such values.
+    For a dictionary such as ``extras_require``, the result contains only the entries whose values are literals.
     """
     try:
         tree = ast.parse(text)
@@ -57,7 +62,7 @@ def _literals(node: ast.expr, tree: ast.AST) -> Iterator[Any]:
 
 
 def _value_of(node: ast.expr, tree: ast.AST) -> ast.expr:
-    """Return the only value that a script assigns to a name; return any other expression unchanged."""
+    """Return the only value that a script assigns to a variable. Any other expression is returned unchanged."""
     if not isinstance(node, ast.Name):
         return node
     assigned = (one for one in ast.walk(tree) if isinstance(one, ast.Assign))
@@ -70,20 +75,21 @@ def _value_of(node: ast.expr, tree: ast.AST) -> ast.expr:
 def with_entry(
     text: str, entry: str, is_wanted: Callable[[Sequence[str]], bool], *, is_main: bool, longest: int
 ) -> str:
-    """Return a ``setup.py`` in which lists of dependencies have one more entry at their end.
+    """Return a ``setup.py`` in which some lists of dependencies have a new last entry.
 
-    The lists keep their quotes, commas, comments and lines. A list on one line gets a line for each entry if its line
-    would become too long.
+    The lists keep their quotes, commas, comments and lines. If the line of a list would become too long, each entry
+    gets its own line.
 
     Args:
         text: the script.
         entry: the requirement to add, without quotes.
-        is_wanted: decides from the entries of a list whether the list gets the new entry.
-        is_main: whether ``install_requires`` gets the entry, and not the lists in ``extras_require``.
+        is_wanted: function that receives the entries of a list, and returns whether the list gets the new entry.
+        is_main: True to extend ``install_requires``; False to extend lists in ``extras_require``.
         longest: the longest permitted line, in columns.
 
     Raises:
-        ValueError: the script is not valid, no wanted list is a plain literal, or a list cannot be extended reliably.
+        ValueError: the script is not valid Python, no list for the entry is a plain literal, or a list cannot be
+            extended reliably.
     """
     lists = _lists(text)
     chosen = [number for number, one in enumerate(lists) if one.is_main == is_main and is_wanted(one.entries)]
@@ -99,11 +105,11 @@ def with_entry(
 def without_entry(text: str, is_added: Callable[[str], bool]) -> str:
     """Return a ``setup.py`` without the entries that :func:`with_entry` added at the end of lists.
 
-    The text is unchanged if its lists cannot be shortened reliably.
+    If the entries cannot be removed reliably, the text is unchanged.
 
     Args:
         text: the script.
-        is_added: decides whether an entry was added.
+        is_added: function that returns whether an entry was added.
     """
     try:
         lists = _lists(text)
@@ -123,8 +129,8 @@ class _Literal:
 
     Attributes:
         is_main: whether the list is ``install_requires`` and not an extra.
-        entries: its entries.
-        spans: start and end of each entry.
+        entries: the strings in the list.
+        spans: start and end position of each entry.
         start: position of the opening bracket.
         end: position of the closing bracket.
     """
@@ -140,7 +146,7 @@ def _lists(text: str) -> list[_Literal]:
     """Return the lists of dependencies that a script passes to ``setup`` and uses nowhere else.
 
     Raises:
-        ValueError: the text is not Python, or it does not contain exactly one call of ``setup``.
+        ValueError: the text is not valid Python, or does not contain exactly one call of ``setup``.
     """
     body = text.removeprefix("\ufeff")
     try:
@@ -163,7 +169,7 @@ def _lists(text: str) -> list[_Literal]:
 
 
 def _is_setup(function: ast.expr, tree: ast.Module) -> bool:
-    """Return whether an expression names the function ``setup`` of setuptools."""
+    """Return whether an expression, such as ``setup`` or ``setuptools.setup``, refers to setuptools' function."""
     names = set()
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module in _SETUPTOOLS:
@@ -174,9 +180,10 @@ def _is_setup(function: ast.expr, tree: ast.Module) -> bool:
 
 
 def _only_value(node: ast.expr, tree: ast.Module) -> ast.expr:
-    """Return the value of a variable of the module that is assigned once and read once, by ``node``.
+    """Return the value of the variable ``node`` if the variable has one assignment and no other use.
 
-    Code may also add keys to a dictionary, and read all its values. Any other expression is returned unchanged.
+    If the value is a dictionary, other code may also add keys and read all values. In all other cases, ``node`` itself
+    is returned.
     """
     if not isinstance(node, ast.Name):
         return node
@@ -195,27 +202,26 @@ def _only_value(node: ast.expr, tree: ast.Module) -> ast.expr:
 
 
 def _harmless_uses(name: str, value: ast.expr, tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield the uses of a dictionary that add a key, or that read all values."""
-    if not isinstance(value, ast.Dict):
+    """Yield the uses of a dictionary of lists in statements such as ``extras["all"] = sum(extras.values(), [])``."""
+    if not isinstance(value, ast.Dict) or not all(isinstance(one, ast.Constant) for one in value.keys):
         return
-    keys = [getattr(one, "value", None) for one in value.keys]
-    for one in ast.walk(tree):
-        match one:
-            case ast.Subscript(value=ast.Name(id=used) as use, slice=ast.Constant(value=key), ctx=ast.Store()):
-                if used == name and key not in keys:
-                    yield use
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=used) as use, attr="values"), args=[], keywords=[]):
-                if used == name:
-                    yield use
+    keys = [one.value for one in value.keys if isinstance(one, ast.Constant)]
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Subscript(value=ast.Name(id=used), slice=ast.Constant(value=key))], value=joined
+            ) if used == name and key not in keys:
+                if _JOINS_LISTS.fullmatch(ast.unparse(joined).replace(f"{name}.values()", "lists")):
+                    yield from (one for one in ast.walk(statement) if isinstance(one, ast.Name) and one.id == name)
 
 
 def _literal(text: str, node: ast.List | ast.Tuple, is_main: bool) -> Iterator[_Literal]:
-    """Yield a list if all its entries are plain strings, and if brackets surround it."""
+    """Yield ``node`` with its positions if all entries are plain strings. A tuple without brackets is skipped."""
     entries = [one.value for one in node.elts if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def position(line: int, column: int) -> int:
-        """Return the position in the text for a line, which starts at 1, and a column in bytes."""
+        """Return the position in the text for a line (from 1) and a column (in bytes, from 0)."""
         start = starts[line - 1] + (line == 1 and text.startswith("\ufeff"))
         return start + len(text[start:].split("\n", 1)[0].encode()[:column].decode())
 
@@ -229,14 +235,14 @@ def _literal(text: str, node: ast.List | ast.Tuple, is_main: bool) -> Iterator[_
 
 
 def _extend(text: str, chosen: Sequence[int], entry: str, longest: int) -> str:
-    """Return a script in which the lists with these numbers have one more entry."""
+    """Return a script in which the lists with the numbers ``chosen`` have the new last entry ``entry``."""
     for number in chosen:
         text = _extended(text, _lists(text)[number], entry, longest)
     return text
 
 
 def _extended(text: str, given: _Literal, entry: str, longest: int) -> str:
-    """Return a script in which a list has one more entry, on its own line if the last entry has its own line."""
+    """Return a script in which a list has a new last entry, on a new line if the entry before is on its own line."""
     start, last = given.spans[-1]
     ended = _LIST_END.fullmatch(text, last, given.end)
     if ended is None:
@@ -260,7 +266,7 @@ def _extended(text: str, given: _Literal, entry: str, longest: int) -> str:
 
 
 def _shortened(text: str, given: _Literal) -> str:
-    """Return a script in which a list lacks its last entry: the reverse of :func:`_extended`."""
+    """Return a script without the last entry of a list: the reverse of :func:`_extended`."""
     (_, last), (start, end) = given.spans[-2:]
     lines = text[last:start].rpartition("\n")
     if not lines[1]:

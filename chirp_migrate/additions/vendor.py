@@ -1,4 +1,4 @@
-"""Copy the runtime into the backend (``--vendor``), under the same import name."""
+"""Copy the runtime, the package ``chirpid_patch``, into the backend (``--vendor``)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PACKAGE = "chirpid_patch"
 
 
 def vendor_files(root: Path) -> list[FilePlan]:
-    """Return the files that make ``root/chirpid_patch`` equal to the installed runtime; empty if they are equal.
+    """Return the files that differ between ``root/chirpid_patch`` and the installed runtime, with the runtime's bytes.
 
-    The files also update an older copy. The function imports no module of the runtime and writes no files.
+    The function also updates an older copy. The function imports no module of the runtime and writes no files.
 
     Raises:
         WriteRefused: ``root/chirpid_patch`` exists, and is not a copy of the runtime.
@@ -43,7 +43,7 @@ def vendor_files(root: Path) -> list[FilePlan]:
 
 
 def _modules(package: Path) -> Iterator[Path]:
-    """Yield the modules of a package and of its sub-packages; folders without ``__init__.py`` are skipped."""
+    """Yield the modules of a package and of all sub-packages. Folders without ``__init__.py`` are skipped."""
     yield from package.glob("*.py")
     for initializer in package.glob("*/__init__.py"):
         yield from _modules(initializer.parent)
@@ -52,8 +52,8 @@ def _modules(package: Path) -> Iterator[Path]:
 def _runtime_folder() -> Path:
     """Return the folder of the installed runtime. A copy in the working directory does not count.
 
-    In a checkout and in most environments, the runtime is next to this program. Otherwise, the metadata of its
-    distribution names the folder.
+    In a checkout and in most environments, the folder ``chirpid_patch`` is next to the folder ``chirp_migrate``.
+    Otherwise, the metadata of the installed distribution contains the folder.
 
     Raises:
         WriteRefused: the runtime is not installed.

@@ -1,6 +1,6 @@
 """Resolve names, and list the known names of loaders, datasets, samplers and transforms in libraries.
 
-If only one module needs a name, this module does not list it.
+The module lists only names that several modules need.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator
 
 
 def dataset_names(project: Project) -> frozenset[str]:
-    """Return the names and aliases of the project's dataset classes that no word of ``DATASET_WORDS`` shows."""
+    """Return the names and aliases of the project's dataset classes, if they contain no word such as ``Dataset``."""
     return project.descendants(*_DATASET_CLASSES)
 
 

@@ -1,4 +1,4 @@
-"""Find code that fails because NumPy removed a name before the oldest version that the runtime supports."""
+"""Find code that fails because NumPy removed a name before the oldest version that ``chirpid_patch`` supports."""
 
 from __future__ import annotations
 

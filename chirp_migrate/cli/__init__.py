@@ -1,6 +1,6 @@
-"""The command line: it parses arguments, prints results, and exits with a documented exit code.
+"""Parse the arguments of a command, print results, and exit with a documented exit code.
 
-Other packages do the work.
+The other packages of ``chirp_migrate`` do the work.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _COMMANDS = {
 
 
 class _LazyGroup(click.Group):
-    """The group of all commands. A command is imported when it is used, so that ``--help`` does not import PyTorch."""
+    """The group of all commands. Each command is imported on first use, so ``--help`` does not import PyTorch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -111,7 +111,7 @@ def _usage_message(error: click.ClickException) -> str:
 
 
 def entry_point(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit. Every error is printed as one sentence to standard error."""
+    """Run the command line and exit. Each error is printed as one sentence to standard error."""
     given = sys.argv[1:] if arguments is None else arguments
     # --debug may be before or after the name of the command.
     debug = _DEBUG in given[: given.index("--") if "--" in given else None]

@@ -127,8 +127,8 @@ def apply(
 
 
 def next_commands(path: Path) -> list[str]:
-    """Return lines for the user with the commands to run next, after a run at ``path``."""
-    from chirp_migrate.training.errors import NoTrainingFound  # imported here, because no other code needs it
+    """Return lines for the user with the commands to run after ``apply`` at ``path``."""
+    from chirp_migrate.training.errors import NoTrainingFound  # imported here, because only this function needs it
     from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, find_entry_points
 
     folder = path if path.is_dir() else path.parent
@@ -151,10 +151,10 @@ def next_commands(path: Path) -> list[str]:
 
 @contextmanager
 def explain_interruption(path: Path) -> Iterator[None]:
-    """Add information to errors in a ``with`` block.
+    """Replace the errors of a refused or interrupted run in a ``with`` block by errors that explain more.
 
-    If another process applied a run during the block, the error of a refused run names the other run. After Ctrl-C, the
-    message describes the state of the project.
+    If the run is refused because another process applied a run during the block, the new message names the other run.
+    After Ctrl-C, the new message describes the state of the project.
     """
     root = journal_root(path) if path.exists() else None
     before = _applied_runs(root)
@@ -180,7 +180,7 @@ def explain_interruption(path: Path) -> Iterator[None]:
 
 
 def _applied_runs(root: Path | None) -> frozenset[str]:
-    """Return the names of the applied runs; empty if the journal cannot be read now, for example during a run."""
+    """Return the names of the applied runs; an empty set if the journal cannot be read, for example during a run."""
     try:
         return frozenset(run.name for run in applied_runs(root)) if root is not None else frozenset()
     except JournalDamaged:
@@ -193,7 +193,7 @@ def apply_plan(
     """Check a plan for the last time, write its files, and record the run in the journal of the project.
 
     Returns:
-        The result, with paths relative to the project (see :func:`journal_root`).
+        The result, with paths relative to the folder of the journal (see :func:`journal_root`).
 
     Raises:
         WriteRefused: there are uncommitted changes, or a rule would rewrite the new files again.
@@ -216,7 +216,7 @@ def apply_plan(
 
 
 def check_version_pins(plan: Plan) -> None:
-    """Check that the project can be installed together with the runtime, if the plan needs the runtime.
+    """Check that the project and the runtime can be installed together. Plans that need no runtime are not checked.
 
     Raises:
         WriteRefused: the project pins versions that the runtime does not support.
@@ -228,7 +228,7 @@ def check_version_pins(plan: Plan) -> None:
 
 
 def _pin_problem(plan: Plan) -> str:
-    """Return a message with the version pins that contradict the runtime; "" if there are no such pins."""
+    """Return a message with the version pins that contradict the runtime; "" without such pins."""
     pins = version_conflicts(plan.root, journal_root(plan.root)) if any_file_needs_runtime(plan.files) else []
     return (
         f"{'; '.join(pins)}: the project could not be installed together with the runtime of the migrated files."
@@ -254,7 +254,7 @@ def accepted_plan(reviewed: PlanFile, path: Path, plan_file: Path) -> tuple[Plan
 
 def _show_diff(plan: Plan, output: Output) -> None:
     output.write(run_document(plan, ()))
-    # Print the remarks after the diff as comments, which `patch` and `git apply` ignore.
+    # Print the remarks after the diff as comments, because `patch` and `git apply` ignore comments.
     screen = output.screen(prose=False)
     remarks = render_to_text(
         lambda shown: applied.show_unrewritten_findings(plan, (), shown), width=screen.width - 2, verbose=output.verbose
@@ -273,7 +273,7 @@ def _show_diff(plan: Plan, output: Output) -> None:
 
 
 def _run_user_check(command: str, folder: Path, project: Path, result: CommitResult, output: Output) -> None:
-    """Run the user's command in ``folder``; if the command fails, roll back the run recorded in ``project``."""
+    """Run the user's command in ``folder``. If the command fails, undo the run, whose journal is in ``project``."""
     try:
         with output.progress(f"running: {command}"):
             check = run_check_command(command, folder)

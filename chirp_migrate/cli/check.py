@@ -31,7 +31,7 @@ from chirp_migrate.review.plan_file import plan_document, run_document
 from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import APPLIED_PLAN, has_unfinished_run
 
-#: Dictionary: status of a finding that ``apply`` would not rewrite → text that is printed after the finding.
+#: Dictionary: status of a finding that ``apply`` would not rewrite → text after the finding in the output.
 _MARKS = {
     FindingStatus.OPT_IN: "suggestion, --unsafe applies it",
     FindingStatus.REPORT: "listed only",
@@ -85,7 +85,7 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     if output.json_file == target and not (is_text and output.json_is_printed):
         raise UsageProblem("--json and the output name the same file: choose another file for one of them.")
     path, settings, project = request.path, request.settings, journal_root(request.path)
-    if has_unfinished_run(project):  # the files may be rewritten only in part, so a result would be meaningless
+    if has_unfinished_run(project):  # perhaps only some files are rewritten, so a result would be meaningless
         raise UsageProblem(
             "a run of apply or rollback was interrupted here, or is still running: wait for it, or finish it "
             f"with `chirp-migrate rollback {shlex.quote(str(path))}`."
@@ -121,7 +121,7 @@ def _run_check(path: Path, settings: Settings, jobs: int | None, output: Output,
 
 
 def _add_ignores(found: CheckReport, project: Path, output: Output) -> str:
-    """Write the comments as a separate run, which the journal of ``project`` records; return a sentence for users."""
+    """Write comments that suppress findings, as a run in the journal of ``project``; return a sentence for users."""
     recorded = plan_ignore_comments(found.plan, found.work).seen_from(project)
     with output.progress("writing comments") as step:
         result = commit_plan(recorded, on_step=step, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))})
@@ -158,7 +158,7 @@ def _line_of_finding(finding: Finding, base: Path, screen: Screen) -> str:
 
 
 def _summary(found: CheckReport, path: Path) -> str:
-    """Return the summary: whether work remains, and the numbers of findings that count and that do not count."""
+    """Return the last line of the output: whether work remains, and the numbers of findings."""
     plan = found.plan
     files = len({finding.path for finding in found.work})
     parts = [f"{pluralize(len(found.work), 'finding')} in {pluralize(files, 'file')}"] if found.work else []

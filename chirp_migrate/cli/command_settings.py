@@ -1,7 +1,7 @@
 """Read default values for the options of ``verify`` and ``tune`` from ``pyproject.toml``, and check their types.
 
-The tables are ``[tool.chirp-migrate.verify]`` and ``[tool.chirp-migrate.tune]``. Their keys are the names of the
-options; docs/settings.md describes them.
+The tables are ``[tool.chirp-migrate.verify]`` and ``[tool.chirp-migrate.tune]``. The keys are the names of the options.
+docs/settings.md describes all keys.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _SHAPE = re.compile(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}")
 
 
 def settings_as_defaults(command: str) -> Callable[[click.Context, click.Parameter, Path], Path]:
-    """Return a callback for the argument PATH that reads the settings at PATH as defaults of a command's options.
+    """Return a click callback for the argument PATH. The callback sets the project's settings as defaults of options.
 
     Raises:
-        UsageProblem: the callback raises this error if a key is not an option that can be a setting, or if
-            :func:`~chirp_migrate.engine.settings.read_settings` raises this error.
+        UsageProblem: the callback raises this error for a key that is not a setting of the command, and for invalid
+            settings (see :func:`~chirp_migrate.engine.settings.read_settings`).
     """
 
     def read(ctx: click.Context, parameter: click.Parameter, path: Path) -> Path:
@@ -59,7 +59,7 @@ def settings_as_defaults(command: str) -> Callable[[click.Context, click.Paramet
 
 
 def parameters_by_setting(command: click.Command) -> dict[str, str | None]:
-    """Return a dictionary: key of a setting → name of the parameter. A key is the name of an option without ``--``."""
+    """Return a dictionary: key of a setting (name of an option without ``--``) → name of click's parameter."""
     return {
         option.removeprefix("--"): one.name
         for one in command.params
@@ -70,7 +70,7 @@ def parameters_by_setting(command: click.Command) -> dict[str, str | None]:
 
 
 def none_given_on_command_line(*names: str) -> bool:
-    """Return whether the command line sets none of these parameters, so that their values come from settings."""
+    """Return whether the command line sets none of these parameters. Their values are then settings or defaults."""
     ctx = click.get_current_context()
     return all(ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE for name in names)
 
@@ -99,7 +99,7 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
 
 
 def values_from_options_and_settings(ctx: click.Context) -> dict[str, Any]:
-    """Return a dictionary: name of a parameter → value that an option or setting sets; options override settings.
+    """Return a dictionary: name of a parameter → value from an option or a setting. Options override settings.
 
     If an option sets a workload or command, the settings for workload, command and result are ignored.
     """
@@ -114,9 +114,9 @@ def values_from_options_and_settings(ctx: click.Context) -> dict[str, Any]:
 
 
 class _ParsedValue(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """A parameter type that parses a value with a function.
+    """A click parameter type that calls a function to parse a value.
 
-    For an invalid value, the function raises ``ValueError`` with a message about the required form.
+    For an invalid value, the function must raise ``ValueError`` with a message about the required form.
     """
 
     def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
@@ -175,7 +175,7 @@ def _parse_data_path(value: Any) -> Path:
 
 
 def _parse_shape(value: Any) -> tuple[int, int, int]:
-    """Parse a shape such as ``1x224x313`` or ``224x313``, or a list; return (channels, frequency bins, time frames)."""
+    """Parse a shape such as ``1x224x313``, ``224x313`` or ``[224, 313]`` to (channels, frequency bins, time frames)."""
     text = "x".join(map(str, value)) if isinstance(value, list | tuple) else value
     if not isinstance(text, str) or not _SHAPE.fullmatch(text):
         raise ValueError("must be a shape such as 1x224x313")

@@ -96,7 +96,7 @@ def _find_rule(selector: str) -> Rule:
 
 
 def _example_files(code: str) -> dict[str, str]:
-    """Return a dictionary: file name → text of an example file of a rule, from the package or from the repository."""
+    """Return the example files of a rule, from the package or the repository, as a dictionary: file name → text."""
     repository = Path(__file__).resolve().parents[2] / "fixtures" / "rules"
     for folder in (files("chirp_migrate").joinpath("examples"), repository):
         if folder.joinpath(code).is_dir():
@@ -106,9 +106,10 @@ def _example_files(code: str) -> dict[str, str]:
 
 
 def _findings_in_examples(rule: Rule, examples: dict[str, str], *, each: bool) -> Iterator[tuple[Finding, str]]:
-    """Yield the findings that a rule only reports in its examples, each with its line of code.
+    """Yield (finding, line of code) for the findings that the rule reports in its examples and does not rewrite.
 
-    With ``each``, the function yields every finding; without ``each``, one finding for each reason.
+    If ``each`` is True, the function yields all these findings. If ``each`` is False, the function yields one finding
+    for each reason.
     """
     texts = {f"example/{name}": text for name, text in examples.items()}
     kinds = set()

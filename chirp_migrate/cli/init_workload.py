@@ -89,8 +89,8 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
 def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str], list[str]]:
     """Write the workload file and, if possible, its settings in ``pyproject.toml``.
 
-    If ``apply`` has changed ``pyproject.toml``, the function writes no settings, because ``rollback`` refuses to
-    restore a file with later edits. ``verify`` finds the workload file also without settings.
+    If ``apply`` has changed ``pyproject.toml``, the function writes no settings. Otherwise ``rollback`` would refuse to
+    restore the file, because of the later edit. ``verify`` also finds the workload file without settings.
 
     Args:
         root: folder of the project.
@@ -100,8 +100,8 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
         Names of the written files, and sentences for the user.
 
     Raises:
-        UsageProblem: the workload or its settings exist already, or ``pyproject.toml`` is not valid.
-        WriteRefused: ``pyproject.toml`` has uncommitted changes or is a link, or another process is running.
+        UsageProblem: the workload file or its settings already exist, or ``pyproject.toml`` is not valid.
+        WriteRefused: ``pyproject.toml`` has uncommitted changes or is a link, or another chirp-migrate is running.
         CommitFailed: a file cannot be written. The function removes files that it has already written.
     """
     workload, pyproject = root / DEFAULT_WORKLOAD, root / _PYPROJECT
@@ -159,7 +159,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
 
 
 def _add_settings(pyproject: Path, before: bytes | None) -> bytes:
-    """Return the bytes of ``pyproject.toml`` with the settings added at the end, with the newlines of the file.
+    """Return the bytes of ``pyproject.toml`` with the settings at the end, in the file's style of newlines.
 
     Raises:
         UsageProblem: the result is not valid TOML.

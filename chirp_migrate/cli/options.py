@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, with the same meaning in each command."""
+"""Arguments and options that several commands share. Each option has the same meaning in all commands."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ __all__ = [
     "wait_option",
 ]
 
-#: Key in the ``meta`` of a click context. The value maps each option that a setting defines to its file and key.
+#: Key in ``click.Context.meta``. The value is a dictionary: name of an option that a setting defines → file and key of
+#: the setting.
 SETTING_PLACES = "chirp_migrate.setting_places"
 
 _LAST_GROUP = "Output"
@@ -51,7 +52,8 @@ class _Option(click.Option):
         self.group, self.is_setting = group, is_setting
 
 
-#: ``click.option`` with two more arguments: the ``group`` of the option in ``--help``, and ``is_setting``.
+#: ``click.option`` with two more arguments: ``group``, a heading in ``--help``; and ``is_setting``, whether
+#: ``pyproject.toml`` may set the option.
 option = partial(click.option, cls=_Option)
 _printed = partial(option, group=_LAST_GROUP)
 
@@ -80,9 +82,9 @@ class Number(click.FloatRange):
 
 
 class WholeNumbers(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """Whole numbers in a range, written as ``2,4,8`` or as a list in a settings file.
+    """A parameter type for several whole numbers in a range, written as ``2,4,8`` or as a list in a settings file.
 
-    The value is a tuple of the numbers in ascending order, without repetitions. An empty text gives an empty tuple.
+    The value is a tuple of the numbers in ascending order, without repetitions. For an empty text, the tuple is empty.
 
     Args:
         least: the smallest permitted number.
@@ -107,7 +109,7 @@ class WholeNumbers(click.ParamType):  # type: ignore[type-arg]  # generic in new
 
 
 class NonEmptyText(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """A string that is not empty. An empty string is an error, because it mostly comes from an unset shell variable.
+    """A string that is not empty. An empty string mostly comes from an unset shell variable, and is an error.
 
     Args:
         what: description of the expected text, for the error message.
@@ -126,9 +128,9 @@ class NonEmptyText(click.ParamType):  # type: ignore[type-arg]  # generic in new
 
 
 class FilePath(click.Path):
-    """The path of an existing or new file. An empty path is an error; it does not mean the current folder.
+    """The path of an existing or new file. An empty path is an error, and does not stand for the current folder.
 
-    The class has the keyword arguments of ``click.Path``.
+    The keyword arguments are the arguments of ``click.Path``.
     """
 
     what = "a file"
@@ -173,7 +175,7 @@ class CommandWithOptionGroups(click.Command):
             raise UsageProblem(f"{ctx.meta[SETTING_PLACES][name]}: {error.message}") from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, each group under its name."""
+        """Write the options to the help, each group under the name of the group."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
@@ -185,7 +187,7 @@ class CommandWithOptionGroups(click.Command):
 
 
 def split_at_commas(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
-    """Return the single values of an option that can be repeated and whose values may be lists with commas."""
+    """Split the values of a repeatable option at commas: for ``-s A,B -s C``, the result is ``("A", "B", "C")``."""
     return tuple(one.strip() for given in value for one in given.split(",") if one.strip())
 
 
@@ -193,7 +195,7 @@ def split_selectors(ctx: click.Context, parameter: click.Parameter, value: Seque
     """Return the result of :func:`split_at_commas`.
 
     Raises:
-        click.BadParameter: the option is set but has no value, mostly because of an unset shell variable.
+        click.BadParameter: the option has an empty value, mostly because of an unset shell variable.
     """
     parts = split_at_commas(ctx, parameter, value)
     if value and not parts:
@@ -202,7 +204,7 @@ def split_selectors(ctx: click.Context, parameter: click.Parameter, value: Seque
 
 
 def complete_rule_codes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the codes and names of rules that complete the text after the last comma, for the shell."""
+    """Return the codes and names of rules with which the shell completes the text after the last comma."""
     begun, comma, last = incomplete.rpartition(",")
     return [
         CompletionItem(f"{begun}{comma}{word}", help=rule.name)
@@ -240,18 +242,18 @@ class _Project(FilePath):
     what = "the folder of your project"
 
 
-#: Adds the argument ``path``: the project, by default the current folder. The keywords are those of ``click.argument``.
+#: Adds the argument ``path``: the project, by default the current folder. Accepts the keywords of ``click.argument``.
 argument = partial(click.argument, "path", type=_Project(), default=".")
 path_argument = argument()
 
-#: Adds the option ``ignore_pins``: whether to apply although the project pins versions that the runtime does not
+#: Adds the option ``ignore_pins``: whether to apply even if the project pins versions that the runtime does not
 #: support.
 ignore_pins_option = option(
     "--ignore-pins", is_flag=True, group="Safety",
     help="Ignore pinned versions that chirpid_patch does not support.",
 )  # fmt: skip
 
-#: Adds the option ``wait_s``: how many seconds to wait for another run.
+#: Adds the option ``wait_s``: seconds to wait for another run of ``chirp-migrate`` to end.
 wait_option = option(
     "--wait", "wait_s", type=Number(0), default=0, metavar="SECONDS", group="Safety",
     help="Wait up to SECONDS for another run on PATH to finish.",
@@ -259,7 +261,7 @@ wait_option = option(
 
 
 def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Decorated], _Decorated]:
-    """Return a decorator that adds the option ``plan_file``, the path of a plan file; ``what`` is its help text."""
+    """Return a decorator that adds the option ``plan_file``, the path of a plan file, with the help text ``what``."""
     return option(
         "--plan", "plan_file", type=FilePath(dir_okay=False), default=default,
         show_default=default is not None, metavar="FILE", help=what,
@@ -273,7 +275,7 @@ def output_options(
     *,
     names: Sequence[str] = ("--json",),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options for output. The command gets them as ``output``, an :class:`.Output`.
+    """Return a decorator that adds the options for output. The command gets the argument ``output``: :class:`.Output`.
 
     Args:
         json: what the JSON document contains, for the help text.

@@ -30,7 +30,7 @@ __all__ = ["PlanRequest", "looking_options", "make_plan", "planning_options", "r
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """The options for planning on a command line (see the help of ``apply``); None for an option that is not set."""
+    """The options for planning from a command line (see the help of ``apply``). An option that is not set is None."""
 
     path: Path
     select: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class PlanRequest:
 
     @property
     def settings(self) -> Settings:
-        """Return the settings of the project; the options of the command line override them.
+        """Return the settings of the project, with the options of the command line in place of settings.
 
         Raises:
             UsageProblem: a setting or an option is invalid.
@@ -69,7 +69,7 @@ class PlanRequest:
         return self == PlanRequest(self.path, jobs=self.jobs)
 
     def with_options(self, options: PlanOptions) -> PlanRequest:
-        """Return the request that makes a plan with the ``options`` of an earlier plan, at the same path."""
+        """Return a request for a plan at the same path, with the ``options`` of an earlier plan."""
         asked = structs.asdict(options)
         return PlanRequest(self.path, select=asked.pop("rules") or (), jobs=self.jobs, **asked)
 
@@ -117,14 +117,14 @@ _what_is_added = (
     ),
 )  # fmt: skip
 
-#: Decorators that add PATH and the options for planning. The command gets them as one argument, ``request``. The second
-#: decorator omits the options for added files, for commands that only read.
+#: Decorators that add PATH and the options for planning. The command gets all values as one argument: ``request``, a
+#: :class:`PlanRequest`. The second decorator is for commands that only read, and omits the options for added files.
 planning_options = collect_options("request", PlanRequest, path_argument, *_looked_at, *_what_is_added)
 looking_options = collect_options("request", PlanRequest, path_argument, *_looked_at)
 
 
 def make_plan(request: PlanRequest, output: Output) -> Plan:
-    """Return the plan for the current files of the project; show progress on a terminal."""
+    """Make a plan for the current files of the project, and show progress on a terminal."""
     settings = request.settings
     with output.progress("planning") as progress:
         return plan_migration(

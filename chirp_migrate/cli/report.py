@@ -103,7 +103,7 @@ def _describe_page(output: Path, story: ReportContents) -> str:
 
 
 def _report_as_json(value: Any) -> Any:
-    """Return a copy of the report data for JSON, without tokens of lines and without repeated reasons of findings."""
+    """Return a copy of the report data for JSON. Tokens of lines and repeated reasons of findings are omitted."""
     if isinstance(value, dict):
         copies = ("words", "reason") if "rule" in value else ("words",)
         return {name: _report_as_json(one) for name, one in value.items() if name not in copies}

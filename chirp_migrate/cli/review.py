@@ -105,7 +105,7 @@ def review(
     interrupted = False
     try:
         _review_items(session, screen, lambda: _save_decisions(plan_file, found.plan, session))
-    except KeyboardInterrupt:  # same effect as `q`, but another exit code
+    except KeyboardInterrupt:  # Ctrl-C has the same effect as `q`, but another exit code
         interrupted = True
         click.echo("\nchirp-migrate: interrupted", err=True)
     accepted = sum(choice.accepted for choice in session.choices.values())
@@ -157,9 +157,9 @@ def _read_answer(screen: Screen, question: str) -> str | None:
 
 
 def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFile:
-    """Return the plan to review: the plan in the file if the sources are unchanged, else a new plan.
+    """Return the plan in ``plan_file`` if the sources are unchanged; make a new plan if the sources have changed.
 
-    A new plan keeps the decisions on hunks that are equal to hunks of the plan in the file.
+    A new plan keeps the decisions of the old plan on equal hunks.
     """
     if request.path.suffix == ".json":
         raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {quote(str(request.path))}")
@@ -221,7 +221,7 @@ def _review_items(session: Review, screen: Screen, save: Callable[[], None]) -> 
         save()
 
 
-#: For each answer that decides on several hunks: the method that decides, and whether the hunks are accepted.
+#: Answers that decide on several hunks. Dictionary: answer → the method that decides, and whether to accept the hunks.
 _RESTS: dict[str, tuple[Callable[[Review, bool], int], bool]] = {
     "a": (Review.decide_rest_of_file, True),
     "d": (Review.decide_rest_of_file, False),

@@ -26,7 +26,7 @@ from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import RollbackResult, later_runs_on_same_files, nothing_applied_error
 from chirp_migrate.transaction.rollback import rollback as roll_back
 
-#: Number of files that the list of runs shows for each run. The JSON document contains all files.
+#: Largest number of files for each run in the output of ``--list``. The JSON document contains all files.
 _FILES_SHOWN = 4
 
 _UNFINISHED = {
@@ -97,8 +97,8 @@ def rollback(
     with output.progress("locking the journal") as step:
         interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
         if interrupted is not None:
-            # The interrupted run is undone now. Undo an earlier run only if an option names the earlier run. The option
-            # may also name the interrupted run, which is no longer applied.
+            # Recovery has undone or finished the interrupted run. Undo a further run only if an option names the
+            # further run. If the option names the interrupted run, nothing is left to undo.
             standing = [run.number for run in applied_runs(root)]
             only = only if only in standing else None
             first = None if first is None else next((number for number in standing if number >= first), None)

@@ -200,14 +200,14 @@ def tune(
 
 
 def _config_path(root: Path, given: Path) -> Path:
-    """Return ``given``; if only the same path relative to the root of the project exists, return this path."""
+    """Return the path ``given``, or ``root / given`` if only the latter path exists."""
     return given if given.exists() or not (root / given).exists() else root / given
 
 
 def _plot_path(root: Path, config: TuneConfig, output: Output) -> Path | None:
-    """Return the path of the plot in the folder that the configuration names as ``system.output_dir``.
+    """Return the path of the plot, in the folder ``system.output_dir`` of the configuration.
 
-    The result is None if the configuration names no such folder, or matplotlib is not installed.
+    If the configuration has no such folder, or if matplotlib is not installed, the result is None.
     """
     folder = config.system.get("output_dir")
     if not isinstance(folder, str) or not folder:

@@ -233,7 +233,7 @@ def verify(
 
 
 def verify_options_from_arguments(*arguments: str) -> VerifyOptions:
-    """Return the options of ``verify`` for these command-line arguments, with the project's settings applied.
+    """Return the options of ``verify`` from command-line arguments and the settings of the project.
 
     Raises:
         UsageProblem: see :func:`~chirp_migrate.verify.options.resolve_options` and :func:`.settings_as_defaults`.
@@ -277,7 +277,7 @@ def _run_verification(
 
 
 def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
-    """Return a sentence with the number of recorded loading problems, and the command that shows the problems."""
+    """Return a sentence with the number of recorded loading problems, and with the command that shows the problems."""
     checks = ", ".join(dict.fromkeys(one.check for one in report.problems))
     context = click.get_current_context()
     words = [f"--workload={context.params['workload']}"] if context.params["workload"] else []
@@ -296,7 +296,7 @@ def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
 
 
 def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
-    """Write the report to the file of ``--json`` and to the journal; return a sentence if the journal has an error."""
+    """Write the report to the file of ``--json`` and to the journal. If the journal has an error, return a sentence."""
     output.write(report)
     return store_verdict(root, report)
 
@@ -315,7 +315,7 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
 
 def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions, output: Output) -> None:
     if baseline is not None:
-        find_original_version(root, baseline)  # report an invalid --baseline, although --list runs nothing
+        find_original_version(root, baseline)  # report an invalid --baseline, even with --list, which runs nothing
     if options.source is TrainingSource.FOUND:
         discovery = select_entry_points(find_entry_points(root, options.model), options.select)
     else:

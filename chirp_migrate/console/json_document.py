@@ -1,7 +1,7 @@
 """Read and write typed documents as JSON: journals, plans, and the results of commands.
 
-The module uses Python's ``json`` instead of the JSON functions of msgspec. Texts may contain lone surrogates, which
-represent bytes that are not UTF-8, and values may be NaN.
+The module uses Python's ``json``, because the JSON functions of msgspec do not support two kinds of values: NaN, and
+texts with lone surrogates. Lone surrogates represent bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _T = TypeVar("_T")
 
 
 def to_json_values(document: object) -> Any:
-    """Return a document as dictionaries, lists, texts and numbers; keys are in the order of the fields."""
+    """Return a document as dictionaries, lists, texts and numbers. Keys are in the order of the fields."""
     return msgspec.to_builtins(document)
 
 
 def to_json_bytes(document: object, indent: int | None = 2) -> bytes:
-    """Return a document as the bytes of a JSON file; on one line if ``indent`` is None."""
+    """Return a document as the bytes of a JSON file. If ``indent`` is None, the file has one line."""
     return (json.dumps(to_json_values(document), indent=indent, ensure_ascii=True) + "\n").encode("ascii")
 
 
 def read_json(data: bytes) -> dict[str, Any]:
-    """Return the JSON object in the bytes of a file; check the bytes, because any program may have changed them.
+    """Return the JSON object in the bytes of a file. The bytes are checked, because any program may change files.
 
     Raises:
         ValueError: the bytes are not a JSON object; the message gives the reason.
@@ -55,7 +55,7 @@ def convert_json(json_object: dict[str, Any], document_type: type[_T]) -> _T:
 
 
 def _translate_type_error(message: str) -> str:
-    """Return a message of msgspec in the style of other messages, such as "`str` where `int` should be at `$.a`"."""
+    """Translate a message of msgspec to the style of this program, such as "`str` where `int` should be at `$.a`"."""
     what, _, place = message.partition(" - at ")
     what = re.sub(r"Object missing required field (`.*?`)", r"\1 is missing", what)
     what = re.sub(r"Expected (.*), got (.*)", r"\2 where \1 should be", what)

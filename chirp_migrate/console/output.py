@@ -1,6 +1,6 @@
 """The output of a command: text for users, and a JSON document for programs.
 
-A target that cannot be written is reported before the command begins its work.
+If the file of the JSON document cannot be written, the command reports the error at its beginning.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _READABLE_WIDTH = 100
 
 @dataclass(frozen=True)
 class Output:
-    """How much a command prints, and where it writes its JSON document.
+    """The settings of a command's output: how much to print, and where to write the JSON document.
 
     Attributes:
-        json_file: the file of ``--json``, or ``-`` for standard output; None writes no document.
+        json_file: the file of ``--json``, or ``-`` for standard output; None for no document.
         quiet: whether to print only the most important lines.
         verbose: whether to print everything.
         color: ``auto``, ``always`` or ``never``.
@@ -50,17 +50,18 @@ class Output:
 
     @property
     def json_is_printed(self) -> bool:
-        """Return whether the JSON document is written to standard output, which must then contain no other text."""
+        """Return whether the JSON document goes to standard output. In this case, no other text may go there."""
         return self.json_file == STANDARD_OUTPUT
 
     def screen(self, *, prose: bool = True, err: bool | None = None) -> Screen:
         """Return a screen that prints text to standard output or standard error.
 
-        Colours are used on a terminal unless NO_COLOR is set.
+        A terminal gets colours; the environment variable NO_COLOR turns colours off.
 
         Args:
-            prose: whether to limit lines to a readable length, also on a wide terminal.
-            err: whether to print to standard error; None: only if the JSON document is written to standard output.
+            prose: whether to limit lines to 100 columns on a wide terminal, because longer lines are hard to read.
+            err: whether to print to standard error. None: print to standard error if the JSON document is written to
+                standard output.
         """
         stream = sys.stderr if (self.json_is_printed if err is None else err) else sys.stdout
         automatic = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
@@ -83,15 +84,16 @@ class Output:
             write_bytes(self.json_file, to_json_bytes(document))
 
     def print_line(self, text: str) -> None:
-        """Print one line to standard error, unless ``quiet`` is set."""
+        """Print one line to standard error. With ``quiet``, print nothing."""
         if not self.quiet:
             print(f"  {escape_invisible(text)}", file=sys.stderr, flush=True)
 
     def progress(self, doing: str) -> AbstractContextManager[Progress]:
-        """Return a context whose value is a progress callback that prints to standard error, unless ``quiet`` is set.
+        """Return a context manager whose value is a progress callback. The callback prints to standard error.
 
         On a terminal, a progress line appears after two seconds and shows the current step. If standard error is not a
-        terminal, only texts are printed, each on its own line.
+        terminal, the callback prints texts on separate lines, and ignores steps. With ``quiet``, the callback prints
+        nothing.
         """
         if not self.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             return LiveProgressLine(sys.stderr, doing)
@@ -99,7 +101,7 @@ class Output:
 
 
 def check_writable(target: Path | None) -> None:
-    """Check that the file ``target`` can probably be written, so that a command does not lose its result at the end.
+    """Check early that the file ``target`` can probably be written, so that a command does not lose its result.
 
     Raises:
         UsageProblem: the folder of ``target`` does not exist, or ``target`` is itself a folder.

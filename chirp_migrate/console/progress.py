@@ -1,6 +1,6 @@
 """The type of callbacks that report the progress of long operations.
 
-The module imports little, because many modules import it.
+The module imports little, because many other modules import this module.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class ProgressStep(msgspec.Struct, frozen=True, tag="step"):
     Attributes:
         text: description of the step.
         done: number of finished parts.
-        total: number of all parts; 0 if it is not known.
-        left_s: estimated seconds left, or the lower bound of this estimate if ``most_s`` is larger. None: the last
-            estimate continues to count down.
-        most_s: upper bound of the seconds left. None: the last bound continues to count down.
+        total: number of all parts; 0 for an unknown number.
+        left_s: estimated seconds until the end of the operation. If ``most_s`` is larger, ``left_s`` is a lower bound.
+            None keeps the last estimate, which continues to count down.
+        most_s: upper bound of the seconds until the end. None keeps the last bound, which continues to count down.
     """
 
     text: str
@@ -32,7 +32,7 @@ class ProgressStep(msgspec.Struct, frozen=True, tag="step"):
 
 
 Progress = Callable[[str | ProgressStep], None]
-"""A callback for progress. A text is printed as a line; a step is shown on a terminal, until the next step."""
+"""A callback for progress. A text is printed as a line. A step is shown on a terminal until the next step."""
 
 
 def no_progress(_what: str | ProgressStep) -> None:

@@ -1,6 +1,6 @@
 """Show the progress of a long operation in one line of a terminal.
 
-A thread draws the line, so that its clock also continues during a long step.
+A thread draws the line, so that the clock in the line also continues during a long step.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ __all__ = ["LiveProgressLine"]
 
 #: Seconds before the line appears, and seconds between two updates of the line.
 _PATIENCE_S, _EVERY_S = 2.0, 0.25
-#: Numbers of columns: of a terminal of unknown width, of the longest line, of the shortest text, and of the bar.
+#: Widths in columns: a terminal of unknown width, the longest line, the shortest text, and the bar.
 _USUAL_WIDTH, _WIDEST, _LEAST_TEXT, _BAR = 80, 100, 14, 10
 
-#: Held while the line is drawn. A fork waits for this lock, because a lock that is held stays locked in the child.
+#: Lock around the drawing of the line. A fork waits for the lock, because a held lock would stay locked in the child.
 _drawing = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_drawing.acquire, after_in_parent=_drawing.release, after_in_child=_drawing.release)
 
 
 class LiveProgressLine(threading.Thread):
-    """A context whose value is a progress callback for a terminal. At the end of the context, the line is removed.
+    """A context manager whose value is a progress callback for a terminal. At the end, the line is removed.
 
     The cursor stays at the beginning of the line, so that other output, such as ``^C``, overwrites the line.
     """
@@ -40,7 +40,7 @@ class LiveProgressLine(threading.Thread):
         self._full, self._empty, self._more = "█░…" if stream.encoding.lower().startswith("utf") else "#.>"
         self._began = time.monotonic()
         self._step = ProgressStep(doing)
-        self._least = self._most = 0.0  # bounds of the time at which the operation ends; 0 if they are not known
+        self._least = self._most = 0.0  # bounds of the time at which the operation ends; 0 for an unknown bound
         self._shown = ""
         self._over = threading.Event()
 
@@ -54,7 +54,7 @@ class LiveProgressLine(threading.Thread):
         self._draw("")
 
     def __call__(self, what: str | ProgressStep) -> None:
-        """Show ``what`` if it is a step; if it is a text, print it above the progress line."""
+        """Show a step in the progress line, or print a text above the progress line."""
         if isinstance(what, str):
             self._draw(self._shown, above=f"  {escape_invisible(what)}\x1b[K\n")
             return
@@ -78,7 +78,7 @@ class LiveProgressLine(threading.Thread):
                 self._shown = line
 
     def _line(self, step: ProgressStep) -> str:
-        """Return the text of the line: the step, a bar and numbers if they fit, and the time."""
+        """Return the text of the line: the step, a bar and numbers (if there is room), and the time."""
         now = time.monotonic()
         right = _describe_time_left(self._least - now, self._most - now) or f"{_clock(now - self._began)} so far"
         room = min(os.get_terminal_size(self._stream.fileno()).columns or _USUAL_WIDTH, _WIDEST) - 3

@@ -1,8 +1,8 @@
 """Print paragraphs, lists, tables and diffs that fit the terminal, with the library rich.
 
 Texts cannot control the terminal: control characters are escaped first (see ``escape_invisible`` in :mod:`.text`), and
-rich does not interpret markup in texts. The module imports rich, which takes time. So only code that prints results
-imports this module, and ``--help`` does not import it.
+rich does not interpret markup in texts. The import of rich takes time. So only code that prints results imports this
+module. ``--help`` does not import this module.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from chirp_migrate.console.text import escape_invisible, to_one_line
 
 __all__ = ["LEAST_WIDTH", "Screen", "diff_style", "render_to_text"]
 
-#: Smallest width of the output, in columns, also on a narrower terminal.
+#: Smallest width of the output, in columns. A narrower terminal wraps the lines.
 LEAST_WIDTH = 40
 #: Number of columns of a terminal whose width is not known.
 _USUAL_WIDTH = 80
@@ -32,14 +32,14 @@ _GAP = 2
 _TAB = 4
 _NOTE = " (-v)"
 _MORE = f" …{_NOTE}"
-#: Smallest number of words, with a path in front, that a reader understands without the rest of a clause.
+#: Smallest number of words of a shortened clause, with the path in front. Fewer words would be hard to understand.
 _WORDS_OF_CLAUSE = 4
 _DIFF_STYLES = {"+++": "bold", "---": "bold", "+": "green", "-": "red", "@": "cyan", "#": "dim"}
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> NoReturn:
-        """Raise the error of a closed pipe again; rich itself would exit with 1.
+        """Raise the error of a closed pipe again, because rich would exit with 1.
 
         The command line has its own exit code for this error.
         """
@@ -80,7 +80,7 @@ class Screen:
         )
 
     def line(self, text: str = "", style: str = "", *, end: str = "\n") -> None:
-        """Print one line without wrapping it, so that users can copy it and programs can read it.
+        """Print one line without wrapping, so that users can copy the line and programs can read the line.
 
         At the beginning of the output, an empty line is not printed.
         """
@@ -90,11 +90,11 @@ class Screen:
         self._console.print(Text(escape_invisible(text), style), soft_wrap=True, end=end)
 
     def styled(self, text: str, style: str) -> str:
-        """Return ``text`` with the codes for ``style``, or unchanged if colours may not be used."""
+        """Return ``text`` with the terminal codes for ``style``; without colours, return ``text`` unchanged."""
         return Style.parse(style).render(text, color_system=ColorSystem.STANDARD if self.colour else None)
 
     def title(self, text: str) -> None:
-        """Print the title of a section: an empty line, the title in capitals, and a rule below it."""
+        """Print the title of a section: an empty line, the title in capitals, and a line of ``=``."""
         name = to_one_line(text).upper()
         self.line()
         self.text(name, style="bold")
@@ -122,18 +122,18 @@ class Screen:
             text: the text of the paragraph.
             indent: number of blanks in front of every line.
             style: name of a style of rich.
-            first: text in front of the first line; the other lines are indented by its width.
-            hang: additional indentation of all lines but the first, in columns.
-            most: largest number of lines; if the text is longer, a note on -v replaces the rest.
-            short: a shorter form of the text, or "". If the text is too long, the shorter form is printed with the
-                note. If the shorter form is also too long, only its beginning is printed, in one line if possible.
+            first: text in front of the first line. All other lines are indented by the width of this text.
+            hang: additional indentation of the second and further lines, in columns.
+            most: largest number of lines. If the text is longer, the note " … (-v)" replaces the rest.
+            short: a shorter form of the text, or "". If the text is too long, the shorter form and the note are printed
+                instead. If the shorter form is also too long, only its beginning is printed, in one line if possible.
         """
         self._paragraph(
             Text(to_one_line(text), style), indent, Text(first), hang, most, Text(to_one_line(short), style)
         )
 
     def item(self, mark: str, text: str, indent: int = 2, style: str = "") -> None:
-        """Print a mark in ``style``, and a paragraph next to it; all lines of the paragraph are aligned."""
+        """Print a mark in ``style``, and a paragraph next to the mark. All lines of the paragraph are aligned."""
         shown = Text(to_one_line(mark), style)
         if indent + shown.cell_len + _GAP > self.width // 2:
             self._paragraph(shown, indent)
@@ -142,7 +142,7 @@ class Screen:
             self._paragraph(Text(to_one_line(text)), indent, shown + Text(" " * _GAP))
 
     def term(self, name: str, meaning: str, indent: int = 2, style: str = "bold", hang: int = 4) -> None:
-        """Print a term in ``style`` and its meaning; further lines of the meaning are indented by ``hang``."""
+        """Print a term in ``style``, and its meaning. Further lines of the meaning are indented by ``hang``."""
         begun = to_one_line(name) if name.endswith(".") else f"{to_one_line(name)}:"
         self._paragraph(Text.assemble((begun, style), " ", to_one_line(meaning)), indent, hang=hang)
 
@@ -155,7 +155,7 @@ class Screen:
         row is printed as a paragraph of column names and values.
 
         Args:
-            header: a name for each column; may be empty.
+            header: a name for each column; an empty sequence for a table without header.
             rows: rows with a cell for each column.
             left: indices of the left-aligned columns; all other columns are right-aligned.
             indent: number of blanks in front of every line.
@@ -182,10 +182,10 @@ class Screen:
                 self.text(", ".join(said), indent + 2)
 
     def diff(self, rows: Iterable[Sequence[tuple[str, str]]], columns: Sequence[int | None]) -> None:
-        """Print the lines of a diff next to their numbers. A long line continues on the next line, without a number.
+        """Print the lines of a diff with their numbers. A long line continues on the next line, without a number.
 
         Args:
-            rows: for each line, its cells; each cell is a text and a style.
+            rows: the lines. Each line is a sequence of cells, and each cell is a pair (text, style).
             columns: width of each column; columns with None share the remaining width.
         """
         table = Table.grid(padding=(0, 1, 0, 0))
@@ -213,7 +213,7 @@ class Screen:
         self._print(table, indent)
 
     def diff_line(self, line: str) -> None:
-        """Print one line of a unified diff in its colour, without wrapping it."""
+        """Print one line of a unified diff in its colour, without wrapping."""
         self.line(line.rstrip("\n"), diff_style(line))
 
     def _paragraph(
@@ -233,7 +233,8 @@ class Screen:
             if short:
                 lines = list((short + _NOTE).wrap(self._console, room, overflow="fold", tab_size=_TAB))
             if len(lines) > most:
-                # One line is enough for a shorter form, but not if a long path leaves no room for a clause.
+                # One line is enough for a shorter form. But if a long path leaves no room for a clause, more lines are
+                # needed.
                 is_enough = short and len(_whole_words(lines[0].plain, room - len(_MORE)).split()) >= _WORDS_OF_CLAUSE
                 kept = 1 if is_enough else most
                 lines = [*lines[: kept - 1], Text(_whole_words(lines[kept - 1].plain, room - len(_MORE)) + _MORE)]
@@ -243,7 +244,7 @@ class Screen:
             self._print(front + line, 0)
 
     def _print(self, shown: RenderableType, indent: int) -> None:
-        """Print something without the blanks that rich adds at the ends of lines."""
+        """Print ``shown`` without the blanks that rich adds at the ends of lines."""
         self._begun = True
         for line in self._console.render_lines(shown, self._console.options.update(width=self.width - indent)):
             segments = [Segment(" " * indent), *line]
@@ -256,7 +257,7 @@ class Screen:
 
 
 def _whole_words(line: str, most: int) -> str:
-    """Return the words at the beginning of a line that fit into ``most`` columns; of a long first word, a part."""
+    """Return the first words of a line, as many as fit into ``most`` columns. A first word that is too long is cut."""
     if len(line) <= most:
         return line.rstrip()
     fitting = line[: most + 1]

@@ -19,7 +19,7 @@ __all__ = [
     "to_one_line",
 ]
 
-#: Number of names that a sentence lists. For all further names, the sentence contains only their number.
+#: Number of names that a sentence lists. For further names, the sentence has only a number, as in "and 7 more".
 _NAMED = 12
 
 
@@ -36,7 +36,7 @@ def to_one_line(text: str) -> str:
 
 
 def escape_for_matplotlib(text: str) -> str:
-    """Return a text for matplotlib: dollar signs are escaped, because they would begin a formula.
+    """Return a text for matplotlib with escaped dollar signs, because a dollar sign would begin a formula.
 
     Characters that cannot be printed are replaced.
     """
@@ -45,9 +45,9 @@ def escape_for_matplotlib(text: str) -> str:
 
 
 def as_sentence(text: str) -> str:
-    """Return a text as a sentence, with a capital letter at its beginning and a full stop at its end.
+    """Return a text as a sentence that begins with a capital letter and ends with a full stop.
 
-    The first letter stays as it is if the text begins with a path or a label, such as ``train.py`` or ``note: ``.
+    If the text begins with a path or a label, such as ``train.py`` or ``note: ``, the first letter stays unchanged.
     """
     begins_with_name = re.match(r"\S*[._:/]\S|\w+: ", text) is not None
     first = text[:1] if begins_with_name else text[:1].upper()
@@ -56,9 +56,9 @@ def as_sentence(text: str) -> str:
 
 
 def format_value(value: float | None) -> str:
-    """Return a measured value as text with three significant digits, or all digits of a large integer part.
+    """Return a measured value as text with three significant digits, such as ``0.123``, or as an integer from 100 on.
 
-    The result is "-" for None.
+    For None, the result is "-".
     """
     if value is None:
         return "-"
@@ -87,14 +87,14 @@ def pluralize(number: int, noun: str) -> str:
 
 
 def shorten_list(names: Iterable[str], max_shown: int = _NAMED) -> str:
-    """Return names as text such as ``a, b and 7 more``: the first ``max_shown`` names, and the number of all others."""
+    """Return the first ``max_shown`` names and the number of further names as text, such as ``a, b and 7 more``."""
     listed = list(names)
     more = len(listed) - max_shown
     return ", ".join(listed[:max_shown]) + (f" and {more} more" if more > 0 else "")
 
 
 def suggest_name(wrong: str, names: Iterable[str], list_intro: str) -> str:
-    """Return a suggestion for a ``wrong`` name, as the end of a message: the most similar name, or all names.
+    """Return the end of a message on a ``wrong`` name: the most similar name, or the list of all names.
 
     Args:
         wrong: the name that does not exist.

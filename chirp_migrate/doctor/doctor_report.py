@@ -1,4 +1,4 @@
-"""The JSON document of ``doctor``. ``doctor --json`` writes it, and ``doctor`` prints its content."""
+"""The JSON document of ``doctor``. ``doctor --json`` writes the document, and ``doctor`` prints its content."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class WatchedEntryPoint(msgspec.Struct, frozen=True, kw_only=True):
         label: label of the entry point.
         seconds: wall time of the training in seconds.
         loaders, passes, batches: numbers of recorded loaders, loader passes and batches.
-        error: error that the entry point raised, or how its process ended; an empty string if it trained.
-        printed: last lines of the traceback or output; an empty string if it trained.
+        error: error that the entry point raised, or how its process ended; an empty string if the entry point trained.
+        printed: last lines of the traceback or output; an empty string if the entry point trained.
     """
 
     label: str
@@ -90,7 +90,7 @@ def decode(data: bytes) -> DoctorReport:
     """Read a document that :func:`encode` wrote and that users may have edited.
 
     Raises:
-        ValueError: the data is no such document. The message has the reason.
+        ValueError: the data is not a document of ``doctor``. The message has the reason.
     """
     found = read_json(data)
     if not {"problems", "entry_points"} <= found.keys():

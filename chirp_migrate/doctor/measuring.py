@@ -35,7 +35,7 @@ def measure_worker_counts(
         progress: called with the progress.
 
     Returns:
-        The best number of workers; None if the time is too short to find the best number.
+        The loading times with the best and with the present number of workers; None if the best number is not clear.
 
     Raises:
         TaskNotPossible: the loader cannot be measured, because its dataset is a stream.

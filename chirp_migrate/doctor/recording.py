@@ -63,7 +63,7 @@ class LoaderInfo(msgspec.Struct):
             the same dataset object.
         is_stream: whether the dataset is an ``IterableDataset``.
         samples: length of the dataset; -1 if it has no length.
-        batch_size: samples of a full batch; None if a batch sampler decides.
+        batch_size: samples of a full batch; None if a batch sampler decides the size.
         num_workers, persistent_workers, drop_last, start_method: settings of the loader.
         sampler: class name of the sampler.
         is_random_order: whether the sampler is a class of PyTorch that shuffles.
@@ -109,7 +109,7 @@ class NormalizationCall(msgspec.Struct):
 
     Attributes:
         kind: name of the class, such as ``BatchNorm2d``.
-        with_one_sample: number of calls with one sample, from a batch with one sample.
+        with_one_sample: number of calls with one sample, for a batch of the loader that also has one sample.
         calls: number of all calls in training mode.
     """
 
@@ -141,14 +141,14 @@ class LoaderPass(msgspec.Struct):
         seconds: seconds from the beginning of the pass to its last batch.
         doubles: dictionary, position in the first batch → bytes of the float64 tensor at this position.
         normalization: dictionary, class name of a BatchNorm → number of its calls in training mode.
-        carries_state: whether a recurrent module carries its state from batch to batch: the state is zero for the first
-            batch and not zero for the second.
+        carries_state: whether a recurrent module carries its state from batch to batch. The state is then zero for the
+            first batch and not zero for the second batch.
         device: type of the device of the first module that was called; an empty string if no module was called.
         moved: dictionary, position in the first batch → bytes of the large tensor in CPU memory at this position.
         is_pinned: whether the large tensors in CPU memory are pinned.
         strided: positions of large tensors in CPU memory that are neither contiguous nor ``channels_last``.
         positions: dictionary, attribute path of an open file in the dataset → read position in the training process
-            after each batch; an empty dictionary unless the loader forks several workers.
+            after each batch. The dictionary is empty if the loader does not fork several workers.
     """
 
     number: int
@@ -258,8 +258,8 @@ class BatchRecord(msgspec.Struct):
 
     Attributes:
         indices: indices of the samples, from the sampler; an empty list if the sampler does not yield integers.
-        samples: hash of each sample, over its rows in all tensors; an empty list if the batch does not have a row per
-            sample.
+        samples: hash of each sample, over its rows in all tensors; an empty list if a tensor does not have one row for
+            each sample.
         whole: hash of all tensors of the batch; an empty string if the batch has no tensors.
         names: text that identifies each sample, if samples have no hash; equal texts mean equal samples.
         sample_bytes: bytes of one sample.
@@ -362,7 +362,7 @@ class Recording(msgspec.Struct):
         seconds: wall time of the training in seconds.
         is_cut: whether the time was too short for two epochs.
         is_shortened: whether ``doctor`` ended a loader pass early.
-        error: error that the entry point raised, in one line; an empty string if it trained.
+        error: error that the entry point raised, in one line; an empty string if the entry point trained.
         printed: last lines of the traceback, or last lines that a crashed process printed.
     """
 
@@ -427,7 +427,7 @@ class Recording(msgspec.Struct):
         return list(found.values())
 
     def group_training_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Group the training passes by dataset and loader, without streams and without passes with a second model.
+        """Group the training passes by dataset and loader; omit iterable datasets and passes with a second model.
 
         A second model may belong to a second training, which may begin with the same seed on purpose.
         """

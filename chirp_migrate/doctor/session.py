@@ -47,8 +47,8 @@ def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> Doctor
     Raises:
         UsageProblem: no entry point is selected, no entry point takes a batch from a PyTorch loader, or the settings
             name a command, whose loaders ``doctor`` cannot watch.
-        WorkloadFailed: the user's code failed before any entry point began, or no problem was found and no entry
-            point took batches without an error.
+        WorkloadFailed: the user's code failed before any entry point began. The error is also raised if an entry point
+            failed, no other entry point took a batch, and no problem was found.
     """
     ends_at = time.time() + options.budget_s
     if options.source is TrainingSource.COMMAND:

@@ -16,10 +16,10 @@ _WORD = re.compile(r"\w+")
 
 
 def text_with_hunks(module: Module, hunks: Iterable[Hunk], public_names: Collection[str], style: ImportStyle) -> str:
-    """Return the text of ``module`` with only ``hunks`` accepted.
+    """Return the text of ``module`` after applying only the accepted ``hunks``.
 
     Args:
-        module: the present file.
+        module: the file before the edits.
         hunks: the accepted hunks, in the order of the file. The result does not depend on the refused hunks.
         public_names: top-level names that other files import from this file. The names stay, even if the file itself
             does not use the names.
@@ -27,10 +27,10 @@ def text_with_hunks(module: Module, hunks: Iterable[Hunk], public_names: Collect
 
     Raises:
         UnparsableModule: the file cannot be parsed.
-        SyntaxError: the result cannot be parsed. Only a hunk that the user edited can cause this.
+        SyntaxError: the result cannot be parsed. Only a hunk that the user edited can cause this error.
     """
     accepted = tuple(hunks)
-    # Two rewrites may contain the same edit, such as one that adds an import next to a statement.
+    # Two rewrites may contain the same edit, such as an edit that adds an import next to a statement.
     edits = list(dict.fromkeys(edit for hunk in accepted for edit in hunk.edits))
     if not edits:
         return module.text

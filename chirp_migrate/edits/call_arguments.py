@@ -24,7 +24,9 @@ _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 def call_text(
     module: Module, style: CodeStyle, callee: str, arguments: Sequence[str], *, indent: str = "", columns_taken: int = 0
 ) -> str:
-    """Return the source of ``callee(arguments)``, broken into lines as by black if it is too long for the project.
+    """Return the source of ``callee(arguments)``.
+
+    A call that is too long for the project's line length is broken into lines as black would break the call.
 
     Args:
         module: the module that will contain the call.
@@ -78,7 +80,10 @@ class CallEdit:
         self._added += arguments
 
     def edits(self) -> tuple[Edit, ...]:
-        """Return all edits. They break the call into new lines if a line would get too long or too far to the right."""
+        """Return all edits of the call.
+
+        The edits break the call into new lines if a line would get too long, or start too far to the right.
+        """
         start, end = self._module.span(self._call.func)
         renamed = [Edit(start, end, self._callee)] if self._callee else []
         shift = len(self._callee) - (end - start) if renamed else 0
@@ -86,14 +91,14 @@ class CallEdit:
         return self._with_new_layout(in_place, shift) or self._edits_below_name(renamed, shift) or tuple(in_place)
 
     def _edits_in_place(self, renamed: Sequence[Edit], shift: int) -> list[Edit]:
-        """Return edits that keep the lines of the call.
+        """Return edits that keep the line breaks of the call.
 
         Lines that are aligned with the first argument move by ``shift`` columns.
         """
         return [*renamed, *self._named, *self._realign_lines(shift), *self._insertion_edits(shift)]
 
     def _edits_below_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
-        """Return edits that move the first argument, and the lines aligned with it, to a new line below the name.
+        """Return edits that move the first argument, and the lines aligned with this argument, below the called name.
 
         The result is empty if these lines would not start far to the right.
         """
@@ -106,7 +111,7 @@ class CallEdit:
         )
 
     def _is_far_right(self, shift: int) -> bool:
-        """Return whether a shift would move lines far to the right that are aligned with the first argument."""
+        """Return whether lines that are aligned with the first argument would start far to the right after a shift."""
         assert self._style is not None
         wanted = self._style.longest_line(self._module.text)
         return shift > 0 and self._aligned_column() + shift > min(_FARTHEST, _FARTHEST_SHARE * wanted)
@@ -158,9 +163,9 @@ class CallEdit:
     def _with_new_layout(self, in_place: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
         """Return the edit that breaks the whole call into new lines, if necessary.
 
-        A new layout is necessary if ``in_place``, the edits that keep the lines, would make lines too long or move them
-        far to the right. The result is empty if no new layout is necessary, or if the whole statement is formatted
-        later. The result is also empty if the call contains comments, which could lose their place.
+        A new layout is necessary if ``in_place``, the edits that keep the line breaks, would make lines too long or
+        move lines far to the right. The result is empty if no new layout is necessary, or if the whole statement is
+        formatted later. The result is also empty if the call contains comments, which could lose their place.
         """
         module, style = self._module, self._style
         if style is None or not self._spans or is_formatted(module, style, self._call):
@@ -190,7 +195,7 @@ class CallEdit:
         return (Edit(start, end, self._put_one_per_line()),)
 
     def _aligned_column(self) -> int:
-        """Return the column of the first argument if other lines are aligned with it, else 0."""
+        """Return the column of the first argument if other lines are aligned with this argument, else 0."""
         positions = range(1, len(self._spans))
         aligned = any(self._opens_line(n) and self._column(n) == self._column(0) for n in positions)
         return self._column(0) if aligned and not self._opens_line(0) else 0
@@ -212,10 +217,10 @@ class CallEdit:
         return [apply_edits_in_span(self._module.text, span, own) for span, own in pairs] + self._added
 
     def _move_lines(self, position: int, text: str, column: int) -> str:
-        """Return the text of an argument that moves to a column, with its further lines moved to the left with it.
+        """Return the text of an argument whose first line moves to ``column``; its later lines move to the left, too.
 
-        Further lines begin at least one indent to the right of the arguments. The text is unchanged if it contains tabs
-        or a string of several lines.
+        The later lines begin at least one indent to the right of the arguments. The text is unchanged if it contains
+        tabs or a string of several lines.
         """
         first, *others = NEWLINE.split(text)
         is_added = position >= len(self._spans)
@@ -235,7 +240,8 @@ class CallEdit:
     def _keep_grouping(self) -> Iterator[str]:
         """Yield the source of the call with the arguments below the called name, grouped into the same lines as before.
 
-        If the arguments were aligned with the opening bracket, the closing bracket is where the file usually has it.
+        If the arguments were aligned with the opening bracket, the closing bracket has the usual position of closing
+        brackets in the file.
         """
         if not any(self._opens_line(n) for n in range(1, len(self._spans))):
             return

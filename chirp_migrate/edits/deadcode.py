@@ -1,7 +1,7 @@
 """Remove imports and variables that a rewrite has made unused.
 
 Imports and variables that were unused before the rewrite stay. The module reads the tree of the standard library's
-``ast``, and compares names by their spelling. In doubt, it keeps code.
+``ast``, and compares names by their spelling. In doubt, the module keeps code.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def remove_newly_unused_names(
         before: source text of the module before the rewrite.
         after: source text of the module after the rewrite.
         is_public: function that returns whether another file may import a top-level name from this module. Names for
-            which it returns True stay.
+            which the function returns True stay.
         style: how the project writes imports.
     """
     only_imports = False
@@ -94,9 +94,9 @@ def remove_newly_unused_names(
 def _without_idle_submodules(
     before: str, dead: dict[_Binding, list[_DeadStatement]]
 ) -> dict[_Binding, list[_DeadStatement]]:
-    """Return ``dead`` without the statements ``import package.module`` whose module the old text did not read.
+    """Return ``dead`` without each statement ``import a.b`` whose module ``a.b`` the old text did not read.
 
-    The result also omits an ``import package`` next to such an import, because both bind the same name.
+    The result also omits an ``import a`` next to such an ``import a.b``, because both statements bind the name ``a``.
     """
     read, found = _module_names(before).paths, dict(dead)
     for binding, places in dead.items():
@@ -168,13 +168,13 @@ class _ModuleNames:
         return found
 
     def bound(self, names: Collection[str]) -> dict[_Binding, list[_DeadStatement]]:
-        """Return the statements that bind ``names``, except statements whose removal would remove a side effect."""
+        """Return the statements that bind ``names``, except statements with side effects."""
         named = {one: places for one, places in self.bindings.items() if one.name in names}
         pure = {one: [place for place in places if _is_pure(place.statement)] for one, places in named.items()}
         return {one: places for one, places in pure.items() if places}
 
     def unused(self, names: Collection[str]) -> dict[_Binding, list[_DeadStatement]]:
-        """Return the statements that bind ``names``, for the names that no code reads."""
+        """Return the statements that bind the unused ones of ``names``: the names that no code reads."""
         bound = self.bound(names).items()
         return {
             one: places
@@ -187,7 +187,7 @@ class _ModuleNames:
 
     @cached_property
     def submodules(self) -> dict[str, list[_DeadStatement]]:
-        """Return, by module, each top-level ``import package.module`` of a file that also has ``import package``."""
+        """Return each top-level ``import a.b`` of a file that also has ``import a``. The key is the module ``a.b``."""
         body = self._outline.tree.body
         plain = [(one, alias) for one in body if isinstance(one, ast.Import) for alias in one.names if not alias.asname]
         packages = {alias.name for _, alias in plain}
@@ -227,7 +227,7 @@ class _ModuleNames:
         return frozenset(self._names_read_in("") - bound)
 
     def names_in_strings(self, path: str) -> bool:
-        """Return whether code in a string contains ``path`` and reads its first name."""
+        """Return whether code in a string contains the dotted ``path``, and reads the first name of ``path``."""
         return any(path in text and path.partition(".")[0] in _read_in_string(text) for text in self._strings)
 
     def _may_be_read_by_string(self, binding: _Binding) -> bool:
@@ -341,7 +341,7 @@ def _read_in_string(text: str) -> frozenset[str]:
     """Return the names that code in a string reads. The code is the whole string, or the examples of a doctest.
 
     The result is empty if the string is not code. A single word counts only if it begins with a capital letter, because
-    it may then name a class. Other single words are mostly keys.
+    such a word may name a class. Other single words are mostly keys of dictionaries.
     """
     if _WORD.fullmatch(text) is not None:
         return frozenset({text} if text[:1].isupper() else ())

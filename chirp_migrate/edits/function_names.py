@@ -40,9 +40,10 @@ _MADE = {
 #: Keyword arguments that select how a function works, such as `mode="reflect"`. The values of such arguments become
 #: part of the new name.
 _MANNERS = frozenset({"mode", "padding_mode", "reduction", "interpolation"})
-#: The word in the name of a function that returns a function, before the parameters of the outer function.
+#: Part of the name of a function that returns a function. The parameters of the outer function follow this part.
 _FOR = "_for_"
-#: Methods and attributes that change only the shape, type or memory of a value. Names for lambdas ignore them.
+#: Methods and attributes that change only the shape, type or memory of a value. Names for lambdas ignore these methods
+#: and attributes.
 _HOLDS = frozenset(
     {"squeeze", "unsqueeze", "view", "reshape", "contiguous", "detach", "clone", "flatten", "copy", "data", "numpy"}
 )
@@ -94,7 +95,7 @@ def _vague_verb(name: str) -> str | None:
 
 
 def _name_for_expression(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
-    """Return a name for what an expression computes from the parameters of a function.
+    """Return a function name that describes an expression of the parameters of ``function``.
 
     The result is ``None`` if no short name describes the expression.
     """

@@ -1,4 +1,4 @@
-"""Add the imports that rewritten code needs, at places where readers expect imports and where they are harmless.
+"""Add the imports that rewritten code needs, at places where readers expect imports and where imports are harmless.
 
 The runtime, ``chirpid_patch``, imports torch. Some modules import torch in a ``try``, an ``if`` or a function, so that
 they work without torch or load quickly. In such a module, the rewrite imports the runtime at the same place as torch.
@@ -22,7 +22,8 @@ from chirp_migrate.syntax.queries import dotted_source, is_docstring, is_name
 from chirp_migrate.syntax.scopes import BindingKind
 
 _RUNTIME = "chirpid_patch"
-#: Packages that import torch. If one of them is imported above, torch is installed, and importing the runtime is cheap.
+#: Packages that import torch. Below an import of such a package, torch is already loaded, and importing the runtime is
+#: cheap.
 _NEEDS_TORCH = re.compile(r"(torch\w*|pytorch_lightning|lightning|chirpid_patch|timm|accelerate)(\.|$)")
 
 _TORCH = re.compile(r"torch(\.|$)")
@@ -88,7 +89,7 @@ def import_edits(
         module: the module that needs the imports.
         needed: the imports.
         style: how the project sorts imports. Existing imports are not sorted again.
-        first_use: offset of the first code that uses one of the names. The imports must be above this code.
+        first_use: offset of the first code that uses an imported name. The imports must be above this code.
     """
     edits: list[Edit] = []
     for source in sorted({source for source, _ in needed}):
@@ -109,9 +110,9 @@ def import_edits(
 def local_import_edits(module: Module, name: cst.Name, needed: Import, style: ImportStyle) -> list[Edit] | None:
     """Return edits that import ``needed`` next to the imports of ``name``, in a function or a ``__main__`` block.
 
-    The result is ``None`` if the import belongs at the top level of the module. The import belongs at the top level if
-    the module imports ``name`` there. The import also belongs at the top level if a function imports ``name`` and the
-    module imports torch at the top level.
+    The result is ``None`` if the import belongs at the top level of the module. Such an import is needed in two cases.
+    In the first case, the module imports ``name`` at the top level, outside of a ``__main__`` block. In the second
+    case, a function imports ``name``, and the module imports torch at the top level.
     """
     variable = module.scopes.lookup(name.value, name)
     if variable is None:
@@ -183,7 +184,10 @@ def _import_line(source: str, clauses: list[str]) -> str:
 
 
 def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
-    """Yield edits that add ``clauses`` to an import, in sorted order if its names are sorted, else at the end."""
+    """Yield edits that add ``clauses`` to an import.
+
+    If the names of the import are sorted, the names stay sorted. If not, the new names come last.
+    """
     aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
     spans = [module.span(alias.asname.name if alias.asname else alias.name) for alias in aliases]
     starts = [module.span(alias.name)[0] for alias in aliases]
@@ -227,8 +231,8 @@ def _new_import_line(
 ) -> list[Edit]:
     """Return edits that add an import as a new line.
 
-    If possible, the line is inserted at its sorted place. If not, it follows the import of ``DataLoader`` or torch, or
-    the imports of its section.
+    If possible, the line is inserted at its sorted place. If not, the line follows the import of ``DataLoader`` or
+    torch, or the imports of its section.
     """
     line = style.format_import(_import_line(source, clauses)).replace("\n", module.newline)
     body = module.tree.body
@@ -261,7 +265,7 @@ def _loader_import(
 
     The first choice is the import of ``DataLoader`` from torch or a package that needs torch, then another import from
     ``torch.utils``, then the first import of torch, then a ``DataLoader`` from elsewhere. If further imports of torch
-    follow directly, the result is the last of them.
+    follow directly, the result is the last of these imports.
     """
     body = module.tree.body
     places = [n for n in run if n in imports and (first_use is None or module.span(body[n])[1] <= first_use)]
@@ -344,7 +348,10 @@ def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: Im
 
 
 def _last_torch_import(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]], position: int) -> cst.CSTNode:
-    """Return the import at a position of a block, or the last of the imports of torch that directly follow it."""
+    """Return the import at ``position`` of a block.
+
+    If imports of torch directly follow this import, the result is the last of these imports.
+    """
     following = position + 1
     while all(map(_TORCH.match, imports.get(following, ["-"]))) and not getattr(body[following], "leading_lines", ()):
         position, following = following, following + 1
@@ -385,10 +392,10 @@ def _has_same_import(module: Module, statement: cst.CSTNode, line: str) -> bool:
 def _import_positions(module: Module, source: str) -> Sequence[int]:
     """Return the positions of the consecutive imports among which an import from ``source`` is inserted.
 
-    The result is the first group of consecutive imports; it is empty if the module has no imports. For the runtime, the
+    The result is the first group of consecutive imports, or empty if the module has no imports. For the runtime, the
     result is the group with the first import of torch, because a module may have to run code before it imports torch.
-    If the module changes ``sys.path`` below this group, the change may be necessary to find the runtime. The result is
-    then the group directly below the change, or the position of the change itself.
+    If the module changes ``sys.path`` below this group, the change may be necessary to find the runtime. In this case,
+    the result is the group directly below the change, or the position of the change itself.
     """
     imports = _imports_in(module, module.tree.body)
     start = next(iter(imports), -1)

@@ -45,7 +45,8 @@ def formatting_edits(
         style: how the project formats its code.
 
     Returns:
-        Edits of the text after ``edits`` and ``other_edits``, each with the rewrites that change its statement.
+        Edits that must be applied after ``edits`` and ``other_edits``, each with the rewrites that change its
+        statement.
     """
     touched = module.statements_at(edit.start for edit in edits)
     statements = sorted(
@@ -155,7 +156,7 @@ def _comments(text: str) -> tuple[_Comment, ...]:
 
 
 def _layout_changes(before: str, after: str) -> Iterator[Edit]:
-    """Yield small edits that turn ``before`` into ``after``. They change only white space, brackets and commas."""
+    """Yield small edits that turn ``before`` into ``after``. The edits change only white space, brackets and commas."""
     old, new = _TOKEN.findall(before), _TOKEN.findall(after)
     starts = [0, *accumulate(map(len, old))]
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():

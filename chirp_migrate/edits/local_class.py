@@ -1,4 +1,4 @@
-"""Check whether a dataset class inside a function can move to module level, with the values that it captures."""
+"""Check whether a dataset class inside a function can move to module level, with the values that the class captures."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _BASES_LIMIT = 8
 _OWN_STATE = re.compile(
     r"__(new|getattr|getattribute|setattr|getstate|setstate|reduce|reduce_ex|copy|deepcopy|getnewargs|getnewargs_ex)__"
 )
-#: Prefix of attributes for captured values.
+#: Prefix of attributes for captured values, which are values of variables of the enclosing functions.
 KEPT = "_captured_"
 #: Attributes that show where a class was defined, or what its objects store.
 _TELLING = frozenset({"__dict__", "__qualname__", "__subclasses__"})
@@ -62,8 +62,8 @@ class LocalClass:
     Attributes:
         values: the variables of enclosing functions that the class uses, except imported names.
         imports: the names that enclosing functions import and the class uses.
-        methods: its methods, in order.
-        init: its ``__init__``; None if it has none.
+        methods: the methods of the class, in order.
+        init: the method ``__init__`` of the class; None if the class has no such method.
     """
 
     def __init__(self, module: Module, project: Project, node: cst.ClassDef) -> None:
@@ -78,7 +78,7 @@ class LocalClass:
         self.init = next((method for method in self.methods if method.name.value == "__init__"), None)
 
     def method_of(self, read: cst.CSTNode) -> cst.FunctionDef | None:
-        """Return the method whose body contains a node; None if no method does."""
+        """Return the method whose body contains a node; None if the node is in no method."""
         around = set(self.module.ancestors(read))
         return next((method for method in self.methods if method.body in around), None)
 
@@ -130,7 +130,10 @@ class LocalClass:
                 )
 
     def _check_class_state(self) -> None:
-        """Check that no code notices that one class replaces the classes that the function creates in each call."""
+        """Check that no code notices that only one class exists after the move.
+
+        Before the move, each call of the enclosing function creates a new class.
+        """
         for read in variable_reads(self.module, self.title, self.scope):
             parent = self.module.parents[read]
             of_super = isinstance(parent, cst.Arg) and is_super_call(self.module.parents[parent])
@@ -144,8 +147,8 @@ class LocalClass:
             r"(?:\bcls|\bself\s*\.\s*__class__|\btype\(self\))\s*\.\s*__qualname__\b", "__qualname__"
         ):
             raise NotMovable("the project reads where classes are defined (`__qualname__`)")
-        # Without captured values, the classes from all calls of the function are equal, unless code changes one of
-        # them.
+        # Without captured values, the classes from all calls of the function are equal, unless code changes such a
+        # class.
         if self.values and (place := find_class_used_as_value(self.project)) is not None:
             raise NotMovable(f"the project distinguishes objects by their class ({place})")
         if not self.values and (place := find_class_mutation(self.project)) is not None:
@@ -184,16 +187,17 @@ class LocalClass:
 
 
 def find_use_of_class_object(module: Module, node: cst.ClassDef, *, may_construct: bool) -> str | None:
-    """Return code in a class that uses the class object itself, so that an equal class may not replace it.
+    """Return code in a class that would notice if another class with equal code replaced the class.
 
-    The code may compare the class with another class, or store state on it. The result is None if there is no such
-    code. Reading attributes of ``type(self)``, and of the first parameter of a class method, is permitted.
+    Such code may compare the class with another class, or store state on the class. The result is None if the class has
+    no such code. Reading attributes of ``type(self)``, and of the first parameter of a class method, is permitted.
 
     Args:
         module: the module of the class.
         node: the class.
-        may_construct: whether the code may also call ``type(self)`` or such a parameter. A class that captures values
-            must not be called in this way, because the call would have to pass these values.
+        may_construct: whether the code may also call ``type(self)`` or ``cls``, the first parameter of a class method.
+            A class that captures values must not be called in this way, because the call would have to pass these
+            values.
     """
     for one in find_nodes(node, cst.Attribute, cst.Call, cst.Name):
         if isinstance(one, cst.Attribute) and one.attr.value in _TELLING:
@@ -276,10 +280,11 @@ def _is_plain(project: Project, qualified: str, *, may_construct: bool, depth: i
 
 
 def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether no class attribute may be an object that notices on which class it is read.
+    """Return whether no class attribute may be a descriptor.
 
-    Only an object of a class of the project may notice this. A literal, an object that a library creates, or a function
-    or class of the project does not.
+    A descriptor gets the class from which code reads the attribute, and so may notice a move of the class. Only an
+    object of a class of the project counts as a possible descriptor. Literals, objects that a library creates, and
+    functions and classes of the project do not count.
     """
     for statement in (
         *find_nodes_in_scope(node, cst.Assign),
@@ -296,7 +301,10 @@ def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> 
 
 
 def _gives_own_object(module: Module, project: Project, node: cst.BaseExpression, *, is_called: bool) -> bool:
-    """Return whether an expression (with ``is_called``: a call of it) may be an object of a class of the project."""
+    """Return whether an expression may be an object of a class of the project.
+
+    With ``is_called``, the function judges the result of calling the expression.
+    """
     names = project.resolved_names(module, node)
     if is_called:
         return not names or any(map(project.defines, names))

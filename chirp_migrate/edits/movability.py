@@ -48,9 +48,9 @@ _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.Conca
 
 
 def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> None:
-    """Check that a function or class depends on its place in the code only by the names that it reads.
+    """Check that a function or class does not depend on its place in the code, except by the names that it reads.
 
-    The code of the enclosing function and of the module must not depend on that place either.
+    The code of the enclosing function and of the module must not depend on the place of the definition either.
 
     Raises:
         NotMovable: some code depends on the place.
@@ -80,7 +80,7 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
 
 
 def _normalized_name(module: Module) -> str | None:
-    """Return a name in the module that Python normalises to another spelling; None if there is no such name."""
+    """Return a name in the module that Python normalises to another spelling; None without such a name."""
     if module.text.isascii():
         return None
     names = (one.value for one in module.find(cst.Name))
@@ -88,7 +88,10 @@ def _normalized_name(module: Module) -> str | None:
 
 
 def _class_that_moves(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.ClassDef | None:
-    """Return the class around ``name`` if the class is ``node`` or inside ``node``, and so also moves; else None."""
+    """Return the class around ``name`` if this class moves together with ``node``, else None.
+
+    A class moves with ``node`` if the class is ``node`` itself, or is inside ``node``.
+    """
     owner = module.enclosing_class(name)
     return owner if owner is not None and node in (owner, *module.ancestors(owner)) else None
 
@@ -153,7 +156,7 @@ def has_same_value_at(module: Module, project: Project, default: cst.BaseExpress
 
 
 def _belongs_to_project(module: Module, project: Project, qualified: str) -> bool:
-    """Return whether a qualified name belongs to the project itself. Its modules may be only partly imported."""
+    """Return whether a qualified name belongs to the project itself, whose modules may be only partly imported."""
     return qualified.startswith(".") or project.has_package(module.absolute(qualified).partition(".")[0])
 
 
@@ -199,7 +202,7 @@ def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef,
     value yet: if modules import each other, one of the modules is only partly imported.
 
     Raises:
-        NotMovable: a value may not exist at that time, or may differ.
+        NotMovable: a value may be missing at that time, or may be different.
     """
     for base in node.bases:
         if not isinstance(base.value, cst.Name | cst.Attribute | cst.Subscript):

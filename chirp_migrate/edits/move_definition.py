@@ -60,8 +60,8 @@ def function_offset(module: Module, node: cst.CSTNode) -> int:
     """Return the offset at which a new function for the code ``node`` is inserted.
 
     The new function is inserted above the top-level definition that contains ``node``. For code outside of definitions,
-    it is inserted below the last definition or import above ``node``. In a notebook, it is inserted above the
-    statement, in the same cell.
+    the function is inserted below the last definition or import above ``node``. In a notebook, the function is inserted
+    above the statement, in the same cell.
     """
     statement = module.top_level_statement(node)
     if isinstance(statement, cst.FunctionDef | cst.ClassDef) or module.path.endswith(".ipynb"):
@@ -118,7 +118,10 @@ def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tu
 
 
 def join_removals(edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """Return ``edits`` with overlapping removals joined. Removals overlap in the blank lines between them."""
+    """Return ``edits`` with overlapping removals joined.
+
+    The removals of two adjacent definitions overlap in the blank lines between the definitions.
+    """
     found: list[Edit] = []
     for edit in sorted(edits, key=lambda one: (one.start, one.end)):
         if found and edit.start < found[-1].end and not edit.replacement and not found[-1].replacement:
@@ -135,7 +138,7 @@ def moved_source(
 
     The offsets of ``edits`` refer to the module. Lines that begin inside a string keep their indentation. Docstrings
     are indented like the code, because ``inspect.cleandoc`` and Python 3.13 remove this indentation. Older versions of
-    Python do not remove it. So docstrings keep their indentation if the project reads ``__doc__``.
+    Python do not remove the indentation. So docstrings keep their indentation if the project reads ``__doc__``.
 
     Raises:
         NotMovable: the lines cannot be moved as a block.
@@ -241,7 +244,7 @@ def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[
 def insert_lines_after_docstring(
     module: Module, node: cst.FunctionDef, indent: str, lines: Sequence[str]
 ) -> Iterator[Edit]:
-    """Yield the edit that inserts lines after the docstring of a function. The function moves to ``indent``."""
+    """Yield the edit that inserts lines after a function's docstring; ``indent`` is the function's new indentation."""
     if not lines:
         return
     body = node.body.body

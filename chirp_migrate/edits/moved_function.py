@@ -1,4 +1,7 @@
-"""Move functions and lambdas out of enclosing functions. A function, method or partial replaces each of them."""
+"""Move functions and lambdas out of enclosing functions.
+
+A top-level function, a method or a ``partial`` replaces each moved function.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,7 @@ class MovedFunction:
 
     @property
     def is_changed(self) -> bool:
-        """Return whether the replacement is a ``partial`` or a method, and not only the name of a function."""
+        """Return whether a ``partial`` or a method replaces the function, and not just another plain function."""
         return bool(self.captives or self.bound or self.method)
 
     def check(self) -> None:
@@ -147,7 +150,7 @@ class MovedFunction:
         """Return the parameters whose defaults must be evaluated at the old place of the function.
 
         In the new function, these parameters have no default, so they must come before all parameters with a default.
-        So the result also includes each parameter with a default that comes before one of them.
+        So the result also includes each parameter with a default that comes before such a parameter.
         """
         given = self.node.params
         defaulted = [parameter for parameter in (*given.posonly_params, *given.params) if parameter.default is not None]
@@ -260,7 +263,10 @@ class MovedFunction:
         return False
 
     def _may_be_method(self, use: cst.CSTNode) -> bool:
-        """Return whether a use may store the function in a class. Calls would then pass ``self`` as first argument."""
+        """Return whether a use may store the function in a class.
+
+        If so, calls would pass ``self`` as first argument.
+        """
         module, step = self.module, next_step_of_value(self.module, use)
         match step:
             case ConditionalOperand(whole):
@@ -281,7 +287,7 @@ class MovedFunction:
     def _may_be_class(self, owner: cst.BaseExpression) -> bool:
         """Return whether the owner of an assigned attribute may be a class.
 
-        If the owner is unknown, the result is False only if the function cannot take a further argument for ``self``.
+        If the owner is unknown, the result is True if the function can take a further argument for ``self``.
         """
         module = self.module
         match owner:
@@ -338,7 +344,8 @@ class MovedFunction:
             around: number of columns that other code takes in the line.
 
         Raises:
-            NotMovable: the expression needs ``partial``, but at its place this name is bound to another object.
+            NotMovable: the expression needs ``partial``, but the name ``partial`` is bound to another object at this
+                place.
         """
         module = self.module
         spans = [(one.name.value, move.span_with_parentheses(module, one.default)) for one in self.bound if one.default]

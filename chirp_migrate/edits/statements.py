@@ -72,7 +72,7 @@ def delete_line_range(module: Module, start: int, end: int) -> Edit:
 def start_of_comments_above(module: Module, offset: int, indent: str) -> int:
     """Return the start of the comment lines directly above ``offset``.
 
-    The result is ``offset`` if no comment is there, or if the comment begins the file.
+    The result is ``offset`` if no comment is above ``offset``, or if the comment begins the file.
     """
     above = offset
     while above > 0 and module.text.startswith(f"{indent}#", module.line_start(above - 1)):

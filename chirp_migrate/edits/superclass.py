@@ -55,7 +55,10 @@ def read_attribute_stores(module: Module, init: cst.FunctionDef) -> list[Attribu
 
 
 def _method_statements(init: cst.FunctionDef) -> Sequence[cst.CSTNode]:
-    """Return the statements of a method; only the suite itself if the suite is on the same line as ``def``."""
+    """Return the statements of a method.
+
+    If the statements are on the same line as ``def``, the only item is the suite that contains them.
+    """
     return init.body.body if isinstance(init.body, cst.IndentedBlock) else [init.body]
 
 
@@ -150,11 +153,11 @@ def superclass_edits(
 
     Args:
         module: the module of the class.
-        node: the class; it has an ``__init__`` and one base.
-        stores: the assignments of attributes in its ``__init__``.
+        node: the class, which has an ``__init__`` and one base.
+        stores: the assignments of attributes in ``__init__`` of the class.
         base: name of the class of the runtime that becomes the base class.
         arguments: source of the arguments of ``super().__init__``.
-        consumed: the assignments whose values are among these arguments.
+        consumed: the assignments whose values are among ``arguments``.
         provided: names of the attributes that the runtime's class sets itself.
         style: how the project formats its code.
     """

@@ -1,4 +1,4 @@
-"""Add comments that suppress all current findings, so that ``check`` counts only new ones (``check --add-ignore``)."""
+"""Add comments that suppress all current findings, so that ``check`` counts only new findings (``--add-ignore``)."""
 
 from __future__ import annotations
 

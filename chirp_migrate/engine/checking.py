@@ -42,7 +42,7 @@ class CheckReport:
 
     @property
     def stopping(self) -> tuple[Finding, ...]:
-        """Return the findings that do not count as work, but prevent workers from starting other than by ``fork``."""
+        """Return the findings that do not count as work, but limit workers to the start method ``fork``."""
         codes = {rule.code for rule in all_rules() if rule.stops_workers}
         return tuple(
             finding for finding in self.others if finding.rule in codes and finding.status is FindingStatus.REPORT
@@ -50,12 +50,12 @@ class CheckReport:
 
     @property
     def suppressed(self) -> tuple[Finding, ...]:
-        """Return the findings that a comment or a setting suppresses; they never count as work."""
+        """Return the findings that a comment or a setting suppresses. Such findings never count as work."""
         return self._with_status({FindingStatus.SUPPRESSED})
 
     @property
     def unchanged(self) -> tuple[Finding, ...]:
-        """Return the loaders whose rewrite would gain nothing; they never count as work."""
+        """Return the loaders whose rewrite would gain nothing. Such loaders never count as work."""
         return self._with_status({FindingStatus.UNCHANGED})
 
     @property
@@ -64,7 +64,7 @@ class CheckReport:
         return ExitCode.WORK_REMAINS if self.work or self.plan.skipped else ExitCode.OK
 
     def is_suppressed_by_settings(self, finding: Finding) -> bool:
-        """Return whether the setting ``per-file-ignores`` suppresses a finding. A comment may also suppress it."""
+        """Return whether the setting ``per-file-ignores`` suppresses a finding; comments in the code do not count."""
         return finding.rule in self.settings.ignored_in(finding.path)
 
     def _with_status(self, statuses: Collection[FindingStatus]) -> tuple[Finding, ...]:

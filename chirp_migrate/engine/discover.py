@@ -27,8 +27,8 @@ LARGEST_NOTEBOOK_BYTES = 64 * 1024**2
 
 _SIZE_LIMITS = {".py": LARGEST_FILE_BYTES, ".ipynb": LARGEST_NOTEBOOK_BYTES}
 
-#: Suffixes of configuration files, which may name classes, and of Cython sources. The tool treats files above the size
-#: limit as data, and all files of a folder with more than ``_MOST_SETTINGS``.
+#: Suffixes of configuration files, which may name classes, and of Cython sources. The tool ignores such a file as data
+#: if the file is larger than the size limit, or if its folder has more than ``_MOST_SETTINGS`` such files.
 _SETTINGS = (".yaml", ".yml", ".toml", ".json", ".jsonl", ".ini", ".cfg", ".gin", ".pyx")
 _LARGEST_SETTINGS_BYTES = 256 * 1024
 _MOST_SETTINGS = 200
@@ -73,12 +73,13 @@ class DiscoveredFiles:
     """The result of :func:`discover_files`.
 
     Attributes:
-        root: the absolute path of the folder of the run; all other paths are relative to it.
+        root: the absolute path of the folder of the run; all other paths are relative to this folder.
         files: posix paths of the Python files to check, sorted.
         notebooks: posix paths of the notebooks to check, sorted.
         left_out: excluded folders and files, sorted, each with the reason.
-        context: posix paths of files and notebooks that the user excludes, and of vendored files, sorted. Rules read
-            these files, because the project uses their definitions, but do not rewrite them.
+        context: posix paths of files and notebooks that the user excludes, and of vendored files (copies from other
+            projects), sorted. Rules read these files, because the project uses their definitions, but do not rewrite
+            them.
         settings: posix paths of configuration files (YAML, TOML, JSON, INI, gin) and Cython sources, sorted. Such files
             may name classes of which a program creates objects.
     """
@@ -111,13 +112,13 @@ def project_root(path: Path) -> Path:
 
 
 def journal_root(path: Path) -> Path:
-    """Return the absolute path of the folder whose journal records runs on ``path``.
+    """Return the absolute path of the folder whose journal (``.chirp-migrate/``) records runs on ``path``.
 
     A project has one journal. The top of the project is the top of its git work tree, or without git the nearest folder
     with a ``pyproject.toml``. The result is the nearest folder from ``path`` up to the top that has a journal, or the
-    top if no folder has one. Outside of any project, the result is the nearest folder above ``path`` with a journal, or
-    the folder of ``path``. The search skips folders of another user, because a journal of another user could write into
-    this project.
+    top if no folder has one. If ``path`` is in no project, the result is the nearest folder above ``path`` with a
+    journal, or the folder of ``path``. The search skips folders of another user, because a journal of another user
+    could write into this project.
 
     Raises:
         UsageProblem: see :func:`project_root`.
@@ -141,7 +142,7 @@ def discover_files(
     - version control, virtual environments, installed packages, caches and build output,
     - vendored code: folders called ``vendor``, ``third_party`` or similar, and ``extern`` and ``external`` if they
       contain a licence or packaging files,
-    - links that leave the tree,
+    - links to places outside of the folder,
     - Python files above 4 MiB and notebooks above 64 MiB,
     - files that git ignores.
 
@@ -205,7 +206,7 @@ def discover_files(
 def _walk_folder(
     root: Path, ignored: frozenset[str], left_out: list[SkippedFile], settings: list[str]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the path of each file below ``root``, and whether the file is vendored.
+    """Yield the path of each file below ``root``, and whether the file is vendored (copied from another project).
 
     Adds excluded paths to ``left_out``, and configuration files to ``settings``.
     """

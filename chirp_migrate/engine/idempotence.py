@@ -32,12 +32,12 @@ def check_nothing_to_rewrite(
         settings: the settings of the plan.
         edited_files: paths of files with hunks that the user edited. These files must compile, but rules may rewrite
             them again.
-        jobs: number of processes that run the rules; ``None`` means as many as save time.
+        jobs: number of processes that run the rules; ``None`` chooses the number by the amount of code.
         progress: called for every file.
 
     Raises:
-        WriteRefused: a rewritten file cannot be compiled, or a rule would rewrite the file again, although the user
-            refused no rewrite by this rule.
+        WriteRefused: a rewritten file cannot be compiled, or a rule would rewrite the file again. Rules of which the
+            user refused a rewrite do not count.
     """
     rewritten = {file.path: file.after for file in plan.files if file.hunks}
     if not rewritten:

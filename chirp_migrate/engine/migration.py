@@ -1,4 +1,4 @@
-"""Plan the whole migration of a backend: rewritten files, the scaffold, and the dependency or vendored runtime."""
+"""Plan the whole migration of a backend: rewritten files, added files, and the runtime as a dependency or as a copy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plan_migration(
     jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> Plan:
-    """Return the plan of everything that ``apply`` does at ``path``.
+    """Return the plan of all changes that ``apply`` makes at ``path``.
 
     Args:
         path: folder of the backend, or one Python file (which gets no scaffold and no dependency).
@@ -51,7 +51,7 @@ def plan_migration(
             files if ``utils/`` contains the modules of a training backend, and a rewritten file imports the runtime.
         vendor: copy the runtime into the backend instead of adding a dependency. If no file imports the runtime, the
             plan neither copies the runtime nor adds a dependency.
-        jobs: number of processes that run the rules; ``None`` means as many as save time.
+        jobs: number of processes that run the rules; ``None`` chooses the number by the amount of code.
         progress: called for every file.
 
     Raises:
@@ -85,7 +85,7 @@ def plan_migration(
 
 
 def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePlan], list[str]]:
-    """Return the files that get the dependency, and notes for the user."""
+    """Return the files that name the runtime as a dependency, such as ``pyproject.toml``, and notes for the user."""
     top = journal_root(root)
     project = root if has_dependency_file(root) else top
     importing = [root / file.path for file in files if imports_runtime(file.after)]
@@ -105,7 +105,7 @@ def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePl
 
 
 def _plan_vendoring(root: Path) -> list[FilePlan]:
-    """Return the files of the vendored runtime, and the edits that remove the dependency of an earlier run."""
+    """Return the files of the copied runtime, and the edits that remove the dependency that an earlier run added."""
     return [*vendor_files(root), *dependency_removal(root)]
 
 

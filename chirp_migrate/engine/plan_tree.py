@@ -36,7 +36,7 @@ from chirp_migrate.syntax.project import Project
 __all__ = ["Source", "decode_source", "plan_tree"]
 
 Source = SourceFile | NotebookSource
-#: If a file takes more seconds, a line on the terminal names the file.
+#: If the rules need more seconds for a file, a line on the terminal names the file.
 _LONG_S = 5.0
 _STORED = "stored outputs would no longer match the code; --notebooks rewrites such notebooks"
 #: Text of a notebook that mentions a data loader, or PyTorch's module of datasets and loaders.
@@ -55,14 +55,15 @@ def plan_tree(
 ) -> Plan:
     """Plan the migration of every Python file and notebook under ``root``.
 
-    The tool does not parse files that contain no word of any rule. So it does not report syntax errors in such files.
+    Each rule has trigger words, such as ``DataLoader``. The tool does not parse files without any of these words, and
+    does not report syntax errors in such files.
 
     Args:
         root: folder of the backend, or one Python file or notebook.
         settings: files to check and rules to run; None means all.
-        jobs: number of processes; ``None`` means as many as save time.
+        jobs: number of processes; ``None`` chooses the number by the amount of code.
         progress: called for every file.
-        overlay: new contents of files, by posix path relative to the root. The plan then covers only these files.
+        overlay: new contents of files, by posix path relative to the root. If given, the plan covers only these files.
             ``None`` plans all files, with the bytes on disk.
         vendor: whether the runtime will be copied into ``root``. If so, imports of the runtime are sorted like imports
             of the project.
@@ -94,11 +95,11 @@ def plan_tree(
     )
     planned = (path for path in (*found.files, *found.notebooks) if overlay is None or path in overlay)
     looked_at = [path for path in planned if path in sources]
-    # Most files contain no word of any rule. For each remaining file, `rewrite_in_hunks` selects the rules.
+    # Most files contain no trigger word of any rule. For each remaining file, `rewrite_in_hunks` selects the rules.
     words = {word for rule in rules for word in rule.trigger}
     named = set(project.paths_containing(*set().union(*(rule.names(project) for rule in rules))))
     concerned = [path for path in looked_at if path in named or any(word in texts[path] for word in words)]
-    # Report a file that cannot be decoded only if it contains words of a rule.
+    # Report a file that cannot be decoded only if the file contains a trigger word of a rule.
     skipped = [
         SkippedFile(path, _reason_of_error(error))
         for path, error in (unread | unread_books).items()
@@ -165,7 +166,7 @@ def plan_tree(
 
 
 def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """Return the files, with ``together`` of each hunk reduced to the calls that a hunk of another file also names."""
+    """Return the files after removing calls from ``together`` of each hunk that hunks of only one file name."""
     named = Counter(one for file in files for one in frozenset[str]().union(*(hunk.together for hunk in file.hunks)))
     shared = frozenset(one for one, number in named.items() if number > 1)
     return [
@@ -209,7 +210,7 @@ def _omit_tests_without_loaders(
 
 
 class _FileReader:
-    """Reads the files of a tree; the bytes of a file in ``overlay`` replace those on disk."""
+    """Reads the files of a tree; for a file in ``overlay``, the bytes in ``overlay`` replace the bytes on disk."""
 
     def __init__(self, root: Path, overlay: Mapping[str, bytes]) -> None:
         self._root, self._overlay = root, overlay
@@ -242,7 +243,7 @@ def _read_all(
 
 
 def _contains_rule_word(text: str, rules: Sequence[Rule]) -> bool:
-    """Return whether a text contains a word of any rule. Only such texts are parsed."""
+    """Return whether a text contains a trigger word of any rule. Only such texts are parsed."""
     return any(word in text for rule in rules for word in rule.trigger)
 
 

@@ -1,4 +1,4 @@
-"""Run a command of the user after a rewrite; its exit code decides whether the rewrite stays."""
+"""Run a command of the user after a rewrite; the exit code of the command decides whether the rewrite stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Run the rules on one file repeatedly until no rule has an edit, and split the changes into hunks."""
+"""Run the rules on one file repeatedly until no rule has an edit, and split the changes into hunks.
+
+A hunk is the smallest change that the user can accept or refuse alone.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +45,12 @@ _DEFINITION = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class FileResult:
-    """The result of the rules on one file. It can be pickled, and so sent between processes.
+    """The result of running the rules on one file. Worker processes return such results, which can be pickled.
 
     Attributes:
         path: posix path relative to the root.
         text: the new text; the old text if nothing changes.
-        findings: the findings in order of their places.
+        findings: the findings in the order of the text.
         hunks: the changes that can be accepted or refused alone (see :class:`~chirp_migrate.plans.plan.Hunk`).
         public: names that other files import from this file.
         notes: sentences about the file that belong to no finding.
@@ -74,8 +77,8 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
     Args:
         path: posix path relative to the root.
         text: text of the file.
-        project: the backend of the file. The function stores the new text in it.
-        settings: rules to run, and findings to suppress.
+        project: the backend of the file. The function stores the new text in the project.
+        settings: the rules to run, and the findings to suppress.
     """
     try:
         suppressions = read_suppressions(text)
@@ -141,14 +144,14 @@ def rewrite_in_hunks(
     Args:
         path: posix path relative to the root.
         text: source of the module.
-        project: the backend of the file. The function stores the new text in it.
+        project: the backend of the file. The function stores the new text in the project.
         unsafe: also apply rules that change behaviour.
         rules: the rules; ``None`` means all.
         ignored: codes of the rules whose findings are suppressed in this file.
         by_gain: whether to omit rewrites that gain nothing (see :class:`~chirp_migrate.plans.plan.Gain`).
 
     Returns:
-        The new text, its hunks and the findings. Lines and columns are those of the original text.
+        The new text, its hunks and the findings. Lines and columns of findings refer to the original text.
 
     Raises:
         UnparsableModule: ``text`` cannot be parsed.
@@ -258,7 +261,8 @@ class _RewriteState:
         self._pieces.splice([*((edit, FOLLOWS) for edit in added), *owners.items()])
         self._pieces.splice(formatting_edits(module, owners, added, self._project.code_style))
         # A match that appears only in a later pass depends on earlier rewrites. If the match edits text that earlier
-        # rewrites wrote, it depends on exactly those rewrites. If not, it may depend on any earlier rewrite.
+        # rewrites wrote, the match depends on exactly these rewrites. If not, the match may depend on any earlier
+        # rewrite.
         unexplained -= {later for _, later in self._pieces.joined}
         self._joined |= {(earlier, number) for number in unexplained for earlier in range(first)}
         style = self._project.import_style
@@ -269,13 +273,19 @@ class _RewriteState:
         return self._pieces.text
 
     def _loader_calls_of_match(self, rule: Rule, match: RuleMatch) -> frozenset[tuple[str, int]]:
-        """Return original file and line of the loader calls that a review must decide together with a match."""
+        """Return the calls whose rewrites can only be accepted or refused together with a match.
+
+        Each call builds a loader, and is a pair of original file and line.
+        """
         if not rule.counts_sites:
             return match.together
         return frozenset({(self._original.path, self._original.position(self._pieces.origin(match.offset))[0])})
 
     def _loader_calls_of_rewrites(self, numbers: Iterable[int]) -> frozenset[str]:
-        """Return the loader calls, as ``path:line``, that a review must decide together with the given rewrites."""
+        """Return the calls whose rewrites can only be accepted or refused together with the given rewrites.
+
+        Each call builds a loader, and is a text ``path:line``.
+        """
         return frozenset(f"{path}:{line}" for number in numbers for path, line in self._calls[number])
 
     def _is_public(self, module: Module, name: str) -> bool:
@@ -302,7 +312,10 @@ class _RewriteState:
         return FileResult(path, text, tuple(sorted(findings, key=_sort_key)), hunks, public)
 
     def _hunks(self) -> tuple[tuple[Hunk, ...], list[int | None]]:
-        """Return the hunks, and for each rewrite the number of its hunk; None if later rewrites undid a rewrite."""
+        """Return the hunks, and for each rewrite the number of its hunk.
+
+        The number is None for a rewrite that later rewrites undid.
+        """
         edits = list(self._pieces.edits())
         joined = {*self._joined, *self._pieces.joined, *pairs_sharing_lines(edits, self._original.line_starts)}
         groups = group_connected_items(len(self._done), joined)
@@ -382,14 +395,15 @@ def _choose_matches(
 ) -> tuple[list[tuple[Rule, RuleMatch]], list[tuple[Rule, RuleMatch, FindingStatus]]]:
     """Return the matches to apply in this pass, and the matches that are reported and not applied.
 
-    The matches to apply do not overlap. A match that overlaps one of them is in neither list: the next pass finds it
-    again.
+    The matches to apply do not overlap. A match that overlaps a chosen match is in neither list, because the next pass
+    finds the match again.
     """
     chosen: list[tuple[Rule, RuleMatch]] = []
     remaining: list[tuple[Rule, RuleMatch, FindingStatus]] = []
     taken: list[Edit] = []
     defined: set[str] = set()
-    # With --unsafe the user requests changes of behaviour, so such matches take precedence at the same place.
+    # With --unsafe the user requests changes of behaviour. So matches of rules that change behaviour take precedence
+    # over other matches at the same place.
     for rule, match in sorted(matches, key=lambda one: not unsafe or one[0].safety is not Safety.BEHAVIOUR):
         new = [edit for edit in match.edits if edit not in taken]  # matches may share the edit that defines a name
         defines = {name for edit in new for name in _DEFINITION.findall(edit.replacement)}

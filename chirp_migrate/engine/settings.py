@@ -49,7 +49,8 @@ class Settings:
         unsafe: also apply rules that change behaviour.
         notebooks: whether notebooks are checked; ``None`` checks only notebooks without stored outputs.
         tests: also check tests.
-        scaffold: whether to add the scaffold; ``None`` adds it only if ``utils/`` has Python modules for training.
+        scaffold: whether to add the scaffold, which consists of modules, a notebook and tests; ``None`` adds the
+            scaffold only if ``utils/`` has Python modules for training.
         vendor: whether the runtime is copied into the project.
         all_loaders: also rewrite loaders whose rewrite gains nothing.
         excluded: globs of further files that are not rewritten, relative to the folder of the run.
@@ -76,7 +77,7 @@ class Settings:
         return tuple(rule for rule in all_rules() if self.codes is None or rule.code in self.codes)
 
     def why_left_out(self, path: str) -> str | None:
-        """Return why the settings exclude the file at ``path``; ``None`` if they do not exclude it."""
+        """Return why the settings exclude the file at ``path``; ``None`` if the settings do not exclude the file."""
         name = self.prefix + path
         if any(pattern.fullmatch(name) for pattern in self.exclude):
             return f"excluded in {_FILE}"
@@ -111,7 +112,7 @@ class Settings:
         """Return these settings, changed by the options of the command line. An option that is None changes nothing.
 
         The option ``select`` replaces both ``select`` and ``ignore`` of the settings. Without ``select``, the option
-        ``ignore`` removes further rules. The option ``exclude`` removes further files.
+        ``ignore`` removes further rules. The option ``exclude`` excludes further files.
 
         Raises:
             UsageProblem: a selector matches no rule, no rule remains, or a pattern is invalid.
@@ -146,8 +147,8 @@ class Settings:
 def read_settings(path: Path) -> Settings:
     """Return the settings for ``path``, from the nearest ``pyproject.toml`` with a table ``[tool.chirp-migrate]``.
 
-    The function searches the folder of the run. In a git work tree, it also searches each folder above, up to the top
-    of the work tree.
+    The function searches the folder of the run. In a git work tree, the function also searches each folder above, up to
+    the top of the work tree.
 
     Raises:
         UsageProblem: ``path`` does not exist, a ``pyproject.toml`` cannot be read, or the table of this program has an
@@ -309,7 +310,7 @@ class _TableReader:
 
 
 def _pattern_problem(glob: str) -> str:
-    """Return why ``glob`` is not a valid pattern; "" if it is valid."""
+    """Return why ``glob`` is not a valid pattern; "" for a valid pattern."""
     if glob.startswith("!") or "[" in glob:
         return f"{glob!r} contains ! or […], which these patterns do not support: use *, ** and ?"
     return ""
@@ -320,7 +321,8 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
     """Return a regular expression for the posix paths that ``glob`` matches, by the rules of ``.gitignore``.
 
     ``*`` and ``?`` match within one folder; ``**`` matches any number of folders. A pattern without a slash, or with a
-    slash only at its end, matches at any depth. If a pattern matches a folder, it matches everything below the folder.
+    slash only at its end, matches at any depth. If a pattern matches a folder, the pattern also matches everything
+    below the folder.
     """
     body = glob.removeprefix("./").strip("/")
     anchored = "/" in glob.rstrip("/")

@@ -4,7 +4,7 @@ The brackets contain codes, prefixes of codes or names of rules. A comment witho
 a comment can be at three places:
 
 * ``# chirp: ignore[CHP001, CHP007]`` after the code on the line of a finding. At the end of a statement with several
-  lines, the comment applies to all its lines;
+  lines, the comment applies to all lines of the statement;
 * on its own line above a line or statement. Other comments may be in between;
 * ``# chirp: ignore-file[CHP001]`` above the first statement of the file. A docstring does not count as a statement.
 """
@@ -81,7 +81,7 @@ def read_suppressions(text: str) -> Suppressions:
 
 
 def add_ignore_comments(text: str, codes: Mapping[int, Collection[str]]) -> str:
-    """Return ``text`` with a comment above each statement that contains a given line; the comment suppresses rules.
+    """Return ``text`` with an ``ignore`` comment above each statement that contains a line of ``codes``.
 
     Args:
         text: source that can be tokenized.

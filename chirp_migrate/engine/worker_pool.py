@@ -25,7 +25,8 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["collect_garbage_rarely", "migrate_files"]
 
-#: Characters of source for which one more process saves time. They take about half a second of work.
+#: Number of characters of source code for which one more process saves time. The rules need about half a second for so
+#: many characters.
 _WORTH_A_PROCESS = 150_000
 
 #: Thresholds of the garbage collector that make collections rare, because parsing creates almost no garbage.
@@ -36,13 +37,13 @@ _settings: Settings
 
 
 def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jobs: int | None) -> Iterator[FileResult]:
-    """Yield the result of :func:`~chirp_migrate.engine.rewrite_file.migrate_file` for each file, once it is ready.
+    """Yield the result of :func:`~chirp_migrate.engine.rewrite_file.migrate_file` for each file, when it is ready.
 
     Args:
         paths: files of ``project`` in which any rule may find something.
         project: the backend. After the last result, the project contains its original texts again.
         settings: which rules to run, and which findings to suppress.
-        jobs: number of processes; ``None`` means as many as save time.
+        jobs: number of processes; ``None`` chooses the number by the amount of code.
     """
     sizes = {path: len(project.text(path)) for path in paths}
     count = _number_of_jobs(sum(sizes.values())) if jobs is None else jobs
@@ -114,7 +115,10 @@ def _start_worker(project: Project, settings: Settings) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this worker when its parent ends. Without this thread, the workers of a killed parent would wait for ever."""
+    """End this worker when its parent ends.
+
+    Otherwise, the workers of a killed parent would wait for ever.
+    """
     parent = multiprocessing.parent_process()
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])

@@ -1,8 +1,9 @@
-"""Make the plan of a project before LibCST's tool changes the first file, and pass on the plan as LibCST metadata.
+"""Make the plan of a project before LibCST's tool changes the first file, and pass the plan on as LibCST metadata.
 
-Other files decide which rewrites of a file are permitted, because they may import a name, re-export the name, or
-replace the name in a test. LibCST passes the files to a codemod one at a time, in several processes, and writes some
-files before it reads others. Before the first file, LibCST collects metadata of the whole repository in one process.
+The permitted rewrites of a file depend on other files, which may import a name, re-export the name, or replace the name
+in a test. LibCST passes the files to a codemod one at a time, in several processes. So LibCST writes some files before
+it reads other files. But before the first file, LibCST collects metadata of the whole repository in one process. The
+plan is made in this step.
 """
 
 from __future__ import annotations
@@ -40,12 +41,14 @@ _UNFINISHED = (
 
 @dataclass(frozen=True)
 class ChangesOfFile:
-    """The planned changes of one file. LibCST sends the changes of all files with every file, so they must be small.
+    """The planned changes of one file.
+
+    For every file, LibCST sends the changes of all files to a process. So objects of this class must be small.
 
     Attributes:
         digest: SHA-256 of the bytes that the file had when the plan was made.
         edits: replacements in the text of the file.
-        remarks: for each finding that is not rewritten: a sentence with its line and rule.
+        remarks: for each finding that is not rewritten, a sentence with line and rule.
         obstacle: the reason why the file cannot be rewritten; ``None`` if the file can be rewritten.
     """
 
@@ -59,7 +62,7 @@ class BackendPlan(BaseMetadataProvider[ChangesOfFile]):
     """The metadata provider that assigns a :class:`ChangesOfFile` to the module of each file.
 
     Attributes:
-        codes: the rules to run; empty means the rules that the settings of the project select.
+        codes: codes of the rules to run; an empty tuple for the rules that the settings of the project select.
     """
 
     codes: ClassVar[tuple[str, ...]] = ()
@@ -81,15 +84,15 @@ class BackendPlan(BaseMetadataProvider[ChangesOfFile]):
 
 
 def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -> dict[str, ChangesOfFile]:
-    """Return, for each of ``paths``, the changes that ``chirp-migrate apply`` at ``root`` would make to the file.
+    """Return a dictionary: path in ``paths`` → changes that ``chirp-migrate apply`` at ``root`` would make to the file.
 
-    The settings in ``pyproject.toml`` apply. If they exclude a file, its ``obstacle`` is the reason.
+    The settings in ``pyproject.toml`` apply. For a file that the settings exclude, ``obstacle`` is the reason.
 
     Args:
         root: folder of the project. The function reads all files of the project, because rewrites depend on other
             files.
         paths: paths of the Python files to plan, as LibCST passes them.
-        codes: codes of the rules to run; empty means the rules that the settings select.
+        codes: codes of the rules to run; an empty sequence for the rules that the settings select.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: ``root`` has no Python file, its settings are invalid, or a run of
@@ -121,14 +124,14 @@ def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ())
 
 
 def _absolute(path: str | Path) -> Path:
-    """Return an absolute path. Links are not resolved, because the plan excludes links to files, but not the files."""
+    """Return an absolute path without resolving links, because a plan excludes links to files, but not the files."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
 def _planned_file(plan: Plan, name: str, data: bytes) -> ChangesOfFile:
     obstacles = [] if name.endswith(".py") else ["the file is not a .py file."]
     obstacles += [skipped.reason for skipped in plan.skipped if skipped.path == name]
-    # An excluded path is this file or a folder that contains it.
+    # An excluded path is the file itself, or a folder that contains the file.
     obstacles += [left.reason for left in plan.left_out if name == left.path or name.startswith(f"{left.path}/")]
     if obstacles:
         return ChangesOfFile(obstacle=obstacles[0])
@@ -141,7 +144,7 @@ def _planned_file(plan: Plan, name: str, data: bytes) -> ChangesOfFile:
     return ChangesOfFile(sha256(data), edits, tuple(remarks))
 
 
-#: The findings that LibCST's tool shows as warnings, by their status; for each status, the end of the warning.
+#: Statuses of the findings that LibCST's tool shows as warnings. Dictionary: status → end of the warning.
 _SAID = {
     FindingStatus.REPORT: "",
     FindingStatus.OPT_IN: " (changes what training learns; unsafe = true in [tool.chirp-migrate] applies it)",

@@ -23,14 +23,17 @@ _REFORMATTED = "LibCST would change further white space in the file: use chirp-m
 
 
 class PlannedCommand(CodemodCommand, ABC):
-    """Applies the plan of the backend to each file. A subclass has one metadata dependency, a :class:`BackendPlan`."""
+    """Base class of commands that apply the plan of the project to each file.
+
+    Each subclass has one metadata dependency: :class:`BackendPlan`, or a class derived from :class:`BackendPlan`.
+    """
 
     def transform_module(self, tree: cst.Module) -> cst.Module:
         """Return the rewritten module.
 
         Raises:
             libcst.codemod.SkipFile: the source comes from standard input, the file is excluded or cannot be rewritten,
-                or LibCST cannot write the file without further changes.
+                or LibCST would change further white space in the file.
         """
         if self.context.metadata_manager is None or self.context.filename is None:
             self.warn(_ALONE)  # LibCST's tool does not print the message of SkipFile for standard input
@@ -63,7 +66,7 @@ class PlannedCommand(CodemodCommand, ABC):
 
 
 class MigrateCommand(PlannedCommand):
-    """Applies every rule that the settings of the project select."""
+    """The command that applies all rules that the settings of the project select."""
 
     DESCRIPTION = (
         "Migrate a PyTorch training project to worker-safe data loading, with all rules that its settings select."

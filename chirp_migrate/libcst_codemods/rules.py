@@ -1,4 +1,4 @@
-"""A LibCST command for each rule, named by its code: ``python -m libcst.tool codemod rules.CHP007 backend/``.
+"""A LibCST command for each rule, as in ``python -m libcst.tool codemod rules.CHP007 backend/``.
 
 A new rule gets its command automatically.
 """

@@ -1,4 +1,4 @@
-"""The data of a plan: the new bytes of every file, and every finding with its place and reason."""
+"""The data of a plan: the new bytes of every file, and all findings with place and reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ __all__ = [
     "sha256",
 ]
 
-#: Version of the JSON documents. The version changes if a field is removed or changes its meaning, not for new fields.
+#: Version of the format of JSON documents. The version changes if a field is removed or changes its meaning. New fields
+#: do not change the version.
 SCHEMA: Final = 1
 
 
@@ -36,7 +37,7 @@ class Safety(str, Enum):
     """How the rewrites of a rule affect the training.
 
     ``SAFE``: the training gets the same samples in the same order; augmented values keep their distribution.
-    ``BEHAVIOUR``: the result of the training changes. ``ADVICE``: the rule reports problems and rewrites nothing.
+    ``BEHAVIOUR``: the training learns something else. ``ADVICE``: the rule reports problems and rewrites nothing.
     """
 
     SAFE = "safe"
@@ -45,7 +46,7 @@ class Safety(str, Enum):
 
 
 class FindingStatus(str, Enum):
-    """What happens to a finding.
+    """What ``apply`` does with a finding.
 
     ``REWRITE``: ``apply`` rewrites the code. ``OPT_IN``: ``apply`` rewrites the code only with ``--unsafe``.
     ``REPORT``: the finding is only reported. ``SUPPRESSED``: a comment or setting excludes the finding. ``REFUSED``:
@@ -77,21 +78,23 @@ class GainKind(str, Enum):
         return self.value.replace("-", " ")
 
 
-#: Reasons why a loader gains nothing, neither from the factory nor from more workers.
+#: Reasons why the factory and more workers cannot speed up a loader.
 NO_SAMPLES = "the dataset is empty"
-ONE_SAMPLE_IN_MEMORY = "each batch is one sample, which is in memory"
+ONE_SAMPLE = "each batch is one sample"
+ONE_SAMPLE_IN_MEMORY = f"{ONE_SAMPLE}, which is in memory"
 INDEXED_ONE_BY_ONE = "samples are indexed one by one"
+ALL_INDEXED_ONE_BY_ONE = "the datasets of this project index samples one by one"
 
 
 @dataclass(frozen=True)
 class Gain:
-    """The improvement that the rewrite of a loader, or of an object in loaders, brings, and the reason.
+    """The improvement that a rewrite brings to a loader, and the reason for the improvement.
 
     Attributes:
         kind: what the rewrite improves.
-        why: the reason, as a clause of a message.
-        path: file of the code that is the reason, relative to the root of the plan; "" if no code is the reason.
-        line: line of the code that is the reason, from 1; 0 if no code is the reason.
+        why: the reason, as a part of a message, such as "the dataset is empty".
+        path: file of the code that explains the reason, relative to the root of the plan; "" without such code.
+        line: line of the code that explains the reason, from 1; 0 without such code.
     """
 
     kind: GainKind
@@ -101,25 +104,30 @@ class Gain:
 
     @property
     def workers_may_help(self) -> bool:
-        """Return whether another number of workers may speed up the loader, because each sample takes some time."""
-        return self.why not in (NO_SAMPLES, ONE_SAMPLE_IN_MEMORY, INDEXED_ONE_BY_ONE)
+        """Return whether another number of workers may speed up the loader."""
+        return self.why not in (
+            NO_SAMPLES,
+            ONE_SAMPLE_IN_MEMORY,
+            INDEXED_ONE_BY_ONE,
+            ALL_INDEXED_ONE_BY_ONE,
+        )
 
     @property
     def text(self) -> str:
-        """Return the reason, with file and line of the code that is the reason."""
+        """Return the reason, with file and line of the code that explains the reason."""
         return f"{self.why}, {self.path}:{self.line}" if self.path else self.why
 
 
 @dataclass(frozen=True)
 class Edit:
-    """The replacement of ``text[start:end]`` in a decoded source text."""
+    """The replacement of ``text[start:end]`` in the decoded text of a source file."""
 
     start: int
     end: int
     replacement: str
 
 
-#: Why a file is written.
+#: The reason for writing a file.
 Note = Literal["rewrite", "scaffold", "dependency", "vendor", "ignore"]
 
 #: An import that rewritten code needs: the module, and the text after ``import`` (``name`` or ``name as other``).
@@ -128,17 +136,18 @@ Import = tuple[str, str]
 
 @dataclass(frozen=True)
 class Hunk:
-    """The smallest change that can be accepted or refused alone: edits that make sense only together.
+    """The smallest change that can be accepted or refused alone. The edits of a hunk make sense only together.
 
-    A hunk does not contain the imports that it adds, nor the removal of code that becomes unused. These edits follow
-    from all accepted hunks of the file (see :func:`chirp_migrate.edits.apply_hunks.text_with_hunks`).
+    The edits of a hunk do not add imports, and do not remove code that becomes unused. These edits follow from all
+    accepted hunks of the file (see :func:`chirp_migrate.edits.apply_hunks.text_with_hunks`).
 
     Attributes:
-        number: number of the hunk in its file, from 1, in the order of the text.
-        edits: edits of the original text. Edits of different hunks do not overlap, but may be the same insertion.
+        number: number of the hunk in its file, from 1, from top to bottom.
+        edits: edits of the original text. Edits of different hunks do not overlap, but two hunks may have the same
+            insertion.
         imports: the imports that the edits need.
-        together: calls that build loaders, as ``path:line``. Hunks of other files with one of these calls are accepted
-            or refused together with this hunk.
+        together: calls that build loaders, as ``path:line``. All hunks that have a call in common are accepted or
+            refused together, also in different files.
     """
 
     number: int
@@ -161,10 +170,10 @@ class Finding:
         safety: effect of the rewrite on the training.
         status: what happens to the finding.
         why: short machine-readable reason why the code is not rewritten, such as ``used-as-value``; may be empty.
-        cell: in a notebook, the number of the cell that contains ``line``, from 1 over all cells; else None.
-        hunk: number of the hunk that rewrites the code if the hunk is accepted; None without such a hunk.
-        reason: why the rule exists: one paragraph.
-        gain: the gain from rewriting a loader or an object in loaders; None for all other findings.
+        cell: number of the notebook cell that contains ``line``, from 1 over all cells; None in a Python file.
+        hunk: number of the hunk that rewrites the code; None without such a hunk.
+        reason: one paragraph on why the rule exists.
+        gain: the gain from rewriting a loader, or an object that a loader uses; None for all other findings.
     """
 
     rule: str
@@ -183,14 +192,14 @@ class Finding:
 
     @property
     def message_with_gain(self) -> str:
-        """Return the message; if the gain of the rewrite is known, with the gain and its reason."""
+        """Return the message. If the rewrite has a gain, the message contains the gain and the reason for the gain."""
         if self.gain is None or self.status is FindingStatus.UNCHANGED:
             return self.message
         return f"{self.message}; gain: {self.gain.kind.words} ({self.gain.text})"
 
     @property
     def place(self) -> str:
-        """Return the line as text for a message; in a notebook with the number of the cell."""
+        """Return the place as text for a message, such as ``12``, or ``cell 3, line 12`` in a notebook."""
         return str(self.line) if self.cell is None else f"cell {self.cell}, line {self.line}"
 
 
@@ -202,9 +211,9 @@ class FilePlan:
         path: posix path relative to the root of the plan.
         before: the bytes of the file when the plan was made; ``None`` if the plan creates the file.
         after: the new bytes.
-        note: why the file is written.
+        note: the reason for writing the file.
         hunks: for a rewritten file, the changes that can be accepted or refused.
-        public: for a rewritten file, the names that other files import from it. The rewrite keeps these names.
+        public: for a rewritten file, the names that other files import from this file. The rewrite keeps these names.
     """
 
     path: str
@@ -221,7 +230,7 @@ class SkippedFile(Struct, frozen=True, omit_defaults=True):
     Attributes:
         path: posix path relative to the root of the plan.
         reason: the reason, as a message.
-        loaders: for an excluded test, the number of its loaders that could be migrated.
+        loaders: for an excluded test, the number of loaders in the test that could be migrated.
     """
 
     path: str
@@ -233,9 +242,9 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
     """The options of a plan.
 
     Attributes:
-        rules: codes of the rules that ran; None means all.
-        unsafe: whether rewrites that change behaviour are applied.
-        notebooks: whether notebooks were checked; None if only notebooks without stored outputs were checked.
+        rules: codes of the rules that ran; None for all rules.
+        unsafe: whether rewrites that change what training learns are applied.
+        notebooks: whether notebooks were checked; None: only notebooks without stored outputs were checked.
         scaffold: whether the factory and monitor modules, the notebook and the tests are added.
         vendor: whether the runtime is copied into the project.
         tests: whether tests were checked.
@@ -262,7 +271,7 @@ class Plan:
         files: the files to write.
         findings: the findings of all rules.
         skipped: files that could not be processed.
-        notes: sentences about the run that belong to no single finding.
+        notes: sentences about the whole run, which do not belong to a finding.
         left_out: excluded folders and files.
         options: the options of the run.
     """
@@ -276,7 +285,7 @@ class Plan:
     options: PlanOptions = field(default_factory=PlanOptions)
 
     def seen_from(self, folder: Path) -> Plan:
-        """Return the plan with paths relative to ``folder``, which is the present root or a folder above it."""
+        """Return the plan with paths relative to ``folder``, which is the present root or a folder above the root."""
         between = self.root.relative_to(folder)
         return replace(
             self,
@@ -289,7 +298,7 @@ class Plan:
 
     @property
     def is_vendored(self) -> bool:
-        """Return whether the runtime is copied into the tree."""
+        """Return whether the plan copies files of the runtime into the project."""
         return any(file.note == "vendor" for file in self.files)
 
 

@@ -32,9 +32,9 @@ _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 
 
 class ReplacementEntry(Struct, frozen=True):
-    """A replacement: text replaces the source from start up to end. The character at end is not replaced.
+    """A replacement: text replaces the source between start and end. The character at end is not replaced.
 
-    For a notebook, the positions refer to the module that consists of its code cells.
+    For a notebook, start and end are positions in the text of all code cells, joined to one module.
     """
 
     start: _Place
@@ -43,17 +43,17 @@ class ReplacementEntry(Struct, frozen=True):
 
 
 class HunkEntry(Struct, frozen=True, kw_only=True):
-    """Edits that make sense only together.
+    """One hunk of a plan: edits that make sense only together.
 
     Attributes:
         number: number of the hunk in its file, from 1.
-        lines: first and last line of each changed range. For an insertion, the last line is the line above the first.
+        lines: first and last line of each changed range. For an insertion before line 5, the pair is (5, 4).
         edits: the edits of the hunk.
-        imports: the imports that the edits need. An import is added if any accepted hunk needs it.
+        imports: the imports that the edits need. An import is added if any accepted hunk needs the import.
         decision: decision of a review; None if the hunk is not decided yet.
-        edited: the edits that the user wrote in place of edits; None if the user wrote none.
-        together: calls that build loaders, as path:line. A review accepts or refuses all hunks with the same call
-            together, also in other files.
+        edited: the edits that the user wrote in place of the field edits; None without such edits.
+        together: calls that build loaders, as path:line. All hunks that have a call in common are accepted or refused
+            together, also in different files.
     """
 
     number: int
@@ -66,7 +66,7 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
 
 
 class FileEntry(Struct, frozen=True, kw_only=True):
-    """A written file: posix path, reason, and hashes of the old bytes (None for an added file) and of the new bytes."""
+    """A written file: posix path, reason, and the SHA-256 of the old bytes (None for an added file) and new bytes."""
 
     path: str
     action: Literal["rewrite", "create"]
@@ -100,7 +100,7 @@ class PlannedFileEntry(FileEntry, frozen=True, kw_only=True):
 
 
 class LoaderCounts(Struct, frozen=True, kw_only=True):
-    """Numbers of loaders (``sites``) and of findings of each rule, by outcome."""
+    """The number of loaders by outcome (``sites``), and the number of findings by rule and outcome (``rules``)."""
 
     sites: dict[str, int]
     listed_by_reason: dict[str, int]
@@ -109,7 +109,7 @@ class LoaderCounts(Struct, frozen=True, kw_only=True):
 
 
 class PlanJson(Struct, frozen=True, kw_only=True):
-    """The document of a finished or simulated run. Only ``check`` adds ``strict`` and ``exit_code``."""
+    """The JSON document of a finished or simulated run. Only ``check`` sets ``strict`` and ``exit_code``."""
 
     schema: Literal[1] = SCHEMA
     tool: str
@@ -124,9 +124,10 @@ class PlanJson(Struct, frozen=True, kw_only=True):
 
 
 class PlanDocument(Struct, frozen=True, kw_only=True):
-    """The document of a plan: ``plan`` writes it, ``review`` adds decisions, and ``apply --plan`` applies it.
+    """The document of a plan file. ``plan`` writes such files, ``review`` adds decisions, ``apply --plan`` reads them.
 
-    ``reviewed``: whether a review has begun. After that, every hunk must be decided before the plan can be applied.
+    ``reviewed``: whether a review has begun. After the beginning of a review, every hunk must be decided before the
+    plan can be applied.
     """
 
     schema: Literal[1] = SCHEMA

@@ -22,12 +22,12 @@ __all__ = ["FileDetails", "FindingDetails", "HunkDetails", "ReportContents", "Ru
 
 @dataclass(frozen=True)
 class FindingDetails:
-    """A finding with the details that a reader needs.
+    """A finding, with the reason of its rule and the line of code.
 
     Attributes:
         finding: the finding.
-        reason: why the rule exists, one paragraph; an empty string for a rule that this version does not have.
-        source: line of code at the finding, without its newline; an empty string if it is not known.
+        reason: one paragraph on why the rule exists; an empty string if this version does not have the rule.
+        source: line of code at the finding, without the newline; an empty string for an unknown line.
     """
 
     finding: Finding
@@ -37,17 +37,18 @@ class FindingDetails:
 
 @dataclass(frozen=True)
 class HunkDetails:
-    """One change of a file: a hunk, or changes that follow from hunks.
+    """One change of a file: a hunk (the smallest change that can be accepted alone), or changes that follow from hunks.
 
     Attributes:
-        id: name of the change in links, equal in every report, from letters, digits and ``_./:-``.
-        number: number of the hunk in its file, from 1; 0 for a change that is no hunk.
-        kind: ``rewrite`` (a hunk of rules), ``follows`` (imports that hunks need, and dead code), ``file`` (an added
-            file) or ``unknown`` (the journal does not contain the rules).
+        id: name of the change in links. Every report uses the same name. The characters are letters, digits and
+            ``_./:-``.
+        number: number of the hunk in its file, from 1; 0 for a change that is not a hunk.
+        kind: ``rewrite`` for a hunk, ``follows`` for imports that hunks need and for removed dead code, ``file`` for an
+            added file, ``unknown`` if the journal does not contain the rules.
         findings: the findings that the hunk rewrites, in the order of their lines.
         imports: import statements that the hunk needs, such as ``from chirpid_patch import SpecAugment``.
         decision: decision of a review, ``accepted`` or ``refused``; None without a decision.
-        edited: whether the user changed the new lines in a review.
+        edited: whether the user edited the new lines in a review.
         sections: the changed lines with unchanged lines around them, in the order of the file.
     """
 
@@ -69,9 +70,9 @@ class FileDetails:
         path: POSIX path relative to the project.
         action: ``rewrite`` or ``create``.
         note: reason for the change: ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
-        added: number of added lines, as git counts them; for a notebook, lines of its JSON.
+        added: number of added lines, as ``git diff`` counts lines; for a notebook, lines of its JSON.
         removed: number of removed lines.
-        hunks: the changes in the order of the file; changes that are no hunks are last.
+        hunks: the changes in the order of the file; changes that are not hunks are last.
         edited_since: whether the user has edited the file since the run.
         id: name of the file in links.
     """
@@ -95,11 +96,12 @@ class RunDetails:
         created: time at the start of the run, ISO 8601 in UTC; an empty string for a plan.
         tool: name and version of the program that made the run or plan, such as ``chirp-migrate 0.1.0``.
         files: rewritten files, then added files, each sorted by path.
-        reported: findings that were not rewritten: status ``opt-in``, ``refused``, ``report`` or ``suppressed``.
+        reported: findings that were not rewritten, with status ``opt-in``, ``refused``, ``report``, ``suppressed`` or
+            ``unchanged``.
         skipped: files that could not be processed or written, with the reason.
         left_out: excluded files and folders, with the reason.
         ledger: counts of loaders and findings; None if the journal lacks the plan of the run.
-        notes: more sentences for the user.
+        notes: further sentences for the user, for example on dependencies.
     """
 
     number: int | None
@@ -125,9 +127,9 @@ class ReportContents:
     Attributes:
         name: name of the project's folder.
         runs: the applied runs, oldest first, or one plan.
-        verdict: the last document of ``verify``; None if ``verify`` did not run.
-        notices: sentences on limits of the report, for example that files were edited later.
-        doctor: the last document of ``doctor``; None if ``doctor`` did not run.
+        verdict: the result of the last ``verify``; None if ``verify`` did not run.
+        notices: sentences on the limits of the report, for example on files that were edited after the migration.
+        doctor: the result of the last ``doctor``; None if ``doctor`` did not run.
     """
 
     name: str
@@ -148,14 +150,14 @@ class ReportContents:
 
     @property
     def is_plan(self) -> bool:
-        """Return whether the report is about a plan, which is not applied."""
+        """Return whether the report is about a plan that is not applied."""
         return any(run.number is None for run in self.runs)
 
 
 def group_by_file(
     findings: Iterable[FindingDetails],
 ) -> Iterator[tuple[str, list[tuple[str, list[list[FindingDetails]]]]]]:
-    """Group findings that were not rewritten: yield each title with its paths and their groups of equal messages."""
+    """Yield (title, files) for findings that were not rewritten; each file is (path, groups of equal messages)."""
     for title, found in group_unchanged_findings(findings, lambda one: one.finding):
         files = groupby(found, key=lambda one: one.finding.path)
         yield title, [(path, _group_by_message(of_file)) for path, of_file in files]

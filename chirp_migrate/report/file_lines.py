@@ -1,7 +1,8 @@
-"""Assign each changed line of a file to the hunk that changed it, to show the lines before and after.
+"""Find the hunk that changed each line of a file, so that reports can show the changed lines of each hunk.
 
-The edits of a hunk determine the lines that the hunk changes. Added imports and removed dead code belong to no hunk. A
-comparison of the texts finds these lines. The lines of a notebook are the lines of its code cells.
+The edits of a hunk determine the lines that the hunk changes. Added imports and removed dead code belong to no hunk.
+The module finds these lines by comparing the texts before and after the changes. The lines of a notebook are the lines
+of its code cells.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _CODE = (".py", ".ipynb")
 _REST = frozenset({FOLLOWS})
 _NOBODY: frozenset[int] = frozenset()
 
-#: Position of a line: number of its notebook cell (None in a Python file), and number of the line; both from 1.
+#: Position of a line: (number of the notebook cell, number of the line), both from 1. In a Python file, the cell is
+#: None.
 _Place = tuple[int | None, int]
 
 
@@ -48,9 +50,9 @@ class _DiffLine:
 
     Attributes:
         sign: ``-`` for a removed line, ``+`` for an added line, a blank for an unchanged line.
-        before, after: number of the line before and after the change, from 1; None if the line does not exist in this
-            version.
-        owners: numbers of the hunks that changed the line; an empty set for an unchanged line.
+        before, after: number of the line before and after the change, from 1; None in a version without the line.
+        owners: numbers of the hunks that changed the line, with ``FOLLOWS`` for a change of no hunk; an empty set for
+            an unchanged line.
     """
 
     sign: str
@@ -64,7 +66,7 @@ class _ChangedRange:
     """A range of lines that hunks replace.
 
     Attributes:
-        first, end: first line of the range, and first line after it, counted from 0 in the original text.
+        first, end: first line of the range, and first line after the range, counted from 0 in the original text.
         written: the lines that replace the range.
         owners: numbers of the hunks.
     """
@@ -114,9 +116,9 @@ class FileLines:
         return self._old.lines[self._old.places.index(place)] if place in self._old.places else ""
 
     def with_new_line(self, finding: Finding) -> Finding:
-        """Return the finding with its line number after the changes.
+        """Return the finding with its line number in the changed file.
 
-        If the line was rewritten, the result has the number of the most similar line that the same hunk added.
+        For a line that was rewritten, the result has the line number of the most similar line that the same hunk added.
         """
         at = next((n for n, line in enumerate(self._lines) if self._is_at(finding, line)), None)
         if at is None:
@@ -131,11 +133,11 @@ class FileLines:
         return line.before is not None and self._old.place(line.before) == (finding.cell, finding.line)
 
     def _most_similar(self, at: int, hunk: int | None) -> int | None:
-        """Return the number of the line, among the lines that a hunk added, that is most similar to the removed line.
+        """Return the number of the added line that is most similar to a removed line; None without an added line.
 
         Args:
             at: position of the removed line.
-            hunk: number of the hunk; None for the hunks that removed the line.
+            hunk: number of the hunk that added the line; None for the hunks that removed the line.
         """
         removed = self._old.lines[(self._lines[at].before or 1) - 1].strip()
         owners = self._lines[at].owners if hunk is None else {hunk}
@@ -149,12 +151,18 @@ class FileLines:
         return self._lines[max(added, key=likeness)].after if added else None
 
     def _next_after(self, at: int) -> int | None:
-        """Return the number of the first remaining line from ``at`` on, or else of the last remaining line above."""
+        """Return the line number, after the changes, of the first line from ``at`` on that was not removed.
+
+        If all these lines were removed, the result is the number of the nearest line above that was not removed.
+        """
         following = (line.after for line in (*self._lines[at:], *reversed(self._lines[:at])))
         return next((number for number in following if number is not None), None)
 
     def _last_context_position(self, at: int, step: int) -> int:
-        """Return the position of the last unchanged line to show above (``step`` -1) or below (1) the line ``at``."""
+        """Return the position of the last context line above (``step`` -1) or below (``step`` 1) the line ``at``.
+
+        Context lines are unchanged lines around a change, at most three on each side.
+        """
         for _ in range(_CONTEXT):
             beside = at + step
             if not 0 <= beside < len(self._lines) or self._lines[beside].owners:
@@ -169,7 +177,7 @@ class FileLines:
         return ChangeRow(line.sign, old and old[1], new and new[1], text.lines[number - 1], text.words(number))
 
     def _place(self, line: _DiffLine) -> _Place | None:
-        """Return cell and line number of a diff line; None for a line between notebook cells."""
+        """Return (cell, line number) of a diff line; None for a line between notebook cells."""
         return self._old.place(line.before) or self._new.place(line.after)
 
     def _cell(self, line: _DiffLine) -> int | None:
@@ -177,7 +185,7 @@ class FileLines:
         return place and place[0]
 
     def _enclosing_definition(self, lines: Sequence[_DiffLine]) -> str:
-        """Return the name of the function or class around the last of ``lines`` that is not an added line."""
+        """Return the name of the function or class around the last line in ``lines``, without added lines."""
         numbers = [line.before for line in lines if line.before is not None]
         return self._name_at(numbers[-1]) if numbers else ""
 
@@ -201,9 +209,9 @@ class _FileText:
     """One version of a file.
 
     Attributes:
-        text: the whole text; for a notebook, the code cells joined to one module, in which magics are masked.
-        places: cell and line number of each line; None for lines between notebook cells.
-        lines: the lines as the file has them, with the original magics.
+        text: the whole text. For a notebook, the text is all code cells joined to one module, without IPython magics.
+        places: (cell, line number) of each line; None for lines between notebook cells.
+        lines: the lines as in the file, with IPython magics such as ``%matplotlib inline``.
     """
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -222,7 +230,7 @@ class _FileText:
         self.lines = [masked.get(place, line) for place, line in zip(self.places, lines, strict=True)]
 
     def place(self, line: int | None) -> _Place | None:
-        """Return cell and line number of a line of ``text``; None for a line between notebook cells."""
+        """Return (cell, line number) of a line of ``text``; None for a line between notebook cells."""
         return None if line is None else self.places[line - 1]
 
     def words(self, line: int) -> tuple[Word, ...]:
@@ -261,7 +269,7 @@ def definition_at_line(text: str) -> Callable[[int], str]:
 
 
 def _changed_ranges(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
-    """Return the ranges of lines that the hunks replace, in order. An edit that two hunks share belongs to both."""
+    """Return the ranges of lines that the hunks replace, in order. An edit of two hunks belongs to both hunks."""
     owners: dict[Edit, frozenset[int]] = {}
     for hunk in hunks:
         for edit in hunk.edits:
@@ -284,9 +292,9 @@ def _changed_ranges(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
 
 
 def _lines(before: str, after: str, runs: Sequence[_ChangedRange]) -> Iterator[_DiffLine]:
-    """Yield the lines of both texts as a diff; an unchanged line occurs once."""
+    """Yield the lines of both texts as a diff, in which an unchanged line occurs once."""
     old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
-    middle: list[str] = []  # the original lines with the changes of the hunks only
+    middle: list[str] = []  # the original lines with the changes of the hunks, and no other changes
     line = 0
     for run in runs:
         middle += [*old[line : run.first], *run.written]
@@ -315,9 +323,10 @@ def _lines(before: str, after: str, runs: Sequence[_ChangedRange]) -> Iterator[_
 def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | None], dict[int, list[int]]]:
     """Find each line of ``middle`` in ``new``.
 
-    Returns: Two values. The first value is a list: for each line of ``middle``, its line number in ``new``, or None.
-        The second value is a dictionary: position in ``middle`` → numbers of the lines that ``new`` inserts at this
-        position.
+    Returns:
+        Two values. The first value is a list: for each line of ``middle``, its line number in ``new``, or None. The
+        second value is a dictionary: position of a line in ``middle`` → numbers of the lines that ``new`` inserts after
+        the line.
     """
     match: list[int | None] = [None] * len(middle)
     inserted: dict[int, list[int]] = {}

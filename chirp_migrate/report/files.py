@@ -1,4 +1,4 @@
-"""Collect the data that a report shows of one file: its hunks, the changed lines, and the reasons for the changes."""
+"""Collect the data of one file for a report: the hunks, the changed lines, and the reasons for the changes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _hunk_of_finding(finding: Finding, known: Collection[int]) -> int | None:
 
 
 def _link_name(path: str, run: int | None, part: str = "") -> str:
-    """Return a name for links, equal in every report. If ``path`` has special characters, the name has a hash."""
+    """Return a link name, the same in every report. For a ``path`` with special characters, the name has a hash."""
     plain = _ODD_IN_LINKS.sub("-", path)
     if plain != path:
         plain += f"-{hashlib.sha256(path.encode('utf-8', errors='surrogateescape')).hexdigest()[:8]}"

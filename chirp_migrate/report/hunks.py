@@ -1,4 +1,4 @@
-"""Show a change as numbered lines that are unchanged, removed or added."""
+"""Classes and functions for the lines of a change. Each line is unchanged, removed or added."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import groupby, takewhile, zip_longest
 
 __all__ = ["ChangeRow", "ChangeSection", "Pair", "differing_words", "group_changed_rows", "side_by_side"]
 
-#: The differing words of two lines are highlighted if at least this share of the shorter line is equal.
+#: If at least this share of the shorter of two lines is equal, the differing words are highlighted.
 _ALIKE = 0.3
 _WORD = re.compile(r"\w+|\W")
 
@@ -20,9 +20,10 @@ class ChangeRow:
 
     Attributes:
         sign: ``-`` for a removed line, ``+`` for an added line, a blank for an unchanged line.
-        before: number of the line before the change, from 1, in a notebook within its cell; None for an added line.
-        after: number of the line after the change; None for a removed line, or if it is not known.
-        text: the text without its newline.
+        before: number of the line before the change, from 1; None for an added line. In a notebook, the lines of each
+            cell are numbered from 1.
+        after: number of the line after the change; None for a removed line, or for an unknown number.
+        text: the text of the line, without the newline.
         words: the tokens of the text, each with the kind that determines its colour.
     """
 
@@ -40,8 +41,8 @@ class ChangeSection:
     Attributes:
         rows: the lines in the order of a unified diff.
         cell: number of the notebook cell, from 1; None in a Python file.
-        within: name of the function or class around the first changed line, such as ``TrainingEngine.run``; may be
-            empty.
+        within: name of the function or class around the first changed line, such as ``TrainingEngine.run``; an empty
+            string outside of functions and classes.
     """
 
     rows: tuple[ChangeRow, ...]
@@ -49,12 +50,13 @@ class ChangeSection:
     within: str = ""
 
 
-#: Two lines that are shown next to each other: before and after the change; None for an empty side.
+#: Two lines that are shown next to each other: the line before and the line after the change; None if no such line
+#: exists.
 Pair = tuple[ChangeRow | None, ChangeRow | None]
 
 
 def group_changed_rows(rows: Iterable[ChangeRow]) -> Iterator[tuple[bool, list[ChangeRow]]]:
-    """Group neighbouring lines: yield whether the lines of a group are changed, and the lines.
+    """Group neighbouring lines: yield ``(True, rows)`` for changed lines, and ``(False, rows)`` for unchanged lines.
 
     A removed line after an added line begins a new group.
     """
@@ -69,7 +71,7 @@ def group_changed_rows(rows: Iterable[ChangeRow]) -> Iterator[tuple[bool, list[C
 
 
 def side_by_side(rows: Iterable[ChangeRow]) -> Iterator[Pair]:
-    """Yield pairs of lines for two columns. A removed line is next to the added line that replaces it."""
+    """Yield pairs of lines for two columns. A removed line is next to the added line that replaces the removed line."""
     for changed, run in group_changed_rows(rows):
         if changed:
             yield from zip_longest(*([row for row in run if row.sign == sign] for sign in "-+"))
@@ -78,9 +80,9 @@ def side_by_side(rows: Iterable[ChangeRow]) -> Iterator[Pair]:
 
 
 def differing_words(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the part in which two lines differ: start and end in ``old``, and start and end in ``new``.
+    """Return the differing parts of two lines: start and end in ``old``, and start and end in ``new``.
 
-    The result is None if the lines have little in common, or only their indentation.
+    The result is None if the lines have little in common. Common indentation does not count.
     """
     one, other = _WORD.findall(old), _WORD.findall(new)
     start = _common_prefix_length(one, other)

@@ -16,7 +16,7 @@ _COLUMNS = 60
 
 
 def create_plot_folder(folder: Path) -> None:
-    """Create the folder for the plots. ``verify`` creates the folder first, so that an error does not lose results.
+    """Create the folder for the plots. ``verify`` calls the function before the training, so errors lose no results.
 
     Raises:
         UsageProblem: the folder cannot be created.

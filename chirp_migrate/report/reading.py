@@ -1,4 +1,4 @@
-"""Read the data of a report: the runs in the journal or a plan file, and the documents of ``verify`` and ``doctor``."""
+"""Read the data of a report: applied runs or a plan, and the results of ``verify`` and ``doctor``."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def read_report_contents(
     Args:
         path: folder of the project.
         run: number of the run of ``apply`` to report; None for all applied runs.
-        plan_file: file of ``plan -o`` to report instead of the applied runs.
-        verdict_file: file of ``verify --json``; None for the document that ``verify`` stored in the journal.
-        doctor_file: file of ``doctor --json``; None for the document that ``doctor`` stored in the journal.
+        plan_file: file that ``plan -o`` wrote, to report instead of the applied runs.
+        verdict_file: file that ``verify --json`` wrote; None for the result that ``verify`` stored in the journal.
+        doctor_file: file that ``doctor --json`` wrote; None for the result that ``doctor`` stored in the journal.
 
     Raises:
-        UsageProblem: no run is applied, the run does not exist, or a file is no document of the expected kind.
+        UsageProblem: no run is applied, the run does not exist, or a file has the wrong format.
         WriteRefused: the project has changed since the plan was made, or a run was interrupted.
-        JournalDamaged: a journal cannot be read or trusted.
+        JournalDamaged: a journal cannot be read, or is damaged.
     """
     doctor = None if doctor_file is None else _read_document(doctor_file, "doctor", doctor_report.decode)
     if plan_file is not None:
@@ -125,7 +125,7 @@ def _details_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunDetails:
 
 def _details_of_found_plan(found: PlanFile) -> RunDetails:
     plan, choices = found.plan, found.choices
-    # Show refused hunks, too; show edited hunks as the user edited them.
+    # Show refused hunks, too. Show edited hunks with the edits of the user.
     shown = apply_choices(plan, {one: replace(choice, accepted=True) for one, choice in choices.items()})
     refused = {one for one, choice in choices.items() if not choice.accepted}
     findings = tuple(
@@ -183,9 +183,9 @@ def _run_details(
 
 
 def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLookup:
-    """Return a function that returns the bytes of a file before and after a run, by its path in the plan.
+    """Return a function that maps a path in the plan to the bytes of the file before and after the run.
 
-    The journal has paths with links resolved, so the path of a file may differ between journal and plan.
+    In the journal, links in paths are resolved. So the journal and the plan may have different paths for a file.
     """
     paths = {file.path for file in run.files}
     linked = {(file.sha256_before, file.sha256_after): file.path for file in run.files if file.path not in planned}
@@ -201,14 +201,14 @@ def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLooku
 
 
 def _file_from_journal(run: JournalRun, path: str) -> FilePlan:
-    """Return a file of a run from the journal. The result has no hunks and no findings."""
+    """Return a file of a run with the bytes from the journal. The result has no hunks."""
     file = next(one for one in run.files if one.path == path)
     before = None if file.before is None else run.content(file.before.sha256)
     return FilePlan(path, before, run.content(file.sha256_after), "rewrite")
 
 
 def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
-    """Return the files that the user has edited since a run, without files that a later run wrote."""
+    """Return the files that the user has edited since a run. Files that a later run wrote are omitted."""
     later = {file.path for one in runs if one.number > run.number for file in one.files}
     mine = {file.path: file.sha256_after for file in run.files if file.path not in later}
     return frozenset(files_changed_since(run.root, mine))
@@ -217,7 +217,7 @@ def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]
 def _last_document(
     runs: Sequence[JournalRun], name: str, read: Callable[[bytes], _Document]
 ) -> tuple[_Document | None, int | None]:
-    """Return the last document of ``verify`` or ``doctor``, and the number of the run with which it is stored."""
+    """Return the last result of ``verify`` or ``doctor``, and the number of the run in whose folder the result is."""
     command = Path(name).stem
     for run in reversed(runs):
         data = run.document(name)
@@ -250,12 +250,12 @@ def _read_document(file: Path, command: str, read: Callable[[bytes], _Document])
 def _find_mismatches(
     details: Sequence[RunDetails], verdict: VerifyReport | None, kept_with: int | None, runs: Sequence[JournalRun]
 ) -> Iterator[str]:
-    """Yield sentences on parts of a report that do not fit together, such as a verdict on an earlier run.
+    """Yield warnings about outdated or missing parts of a report, such as a verdict from before the last run.
 
     Args:
         details: the runs to report.
-        verdict: the document of ``verify``; None without a verification.
-        kept_with: number of the run with which the document is stored; None if it comes from a file.
+        verdict: the result of ``verify``; None if ``verify`` did not run.
+        kept_with: number of the run in whose folder the result of ``verify`` is; None if the result comes from a file.
         runs: all applied runs.
     """
     for run in details:

@@ -1,4 +1,4 @@
-"""Store the documents of ``verify`` and ``doctor`` in the journal of ``apply``, from which ``report`` reads them."""
+"""Store the results of ``verify`` and ``doctor`` in the journal of ``apply``, where ``report`` finds the results."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["files_changed_since", "hashes_of_written_files", "store_doctor_repor
 
 
 def hashes_of_written_files(root: Path) -> dict[str, str | None]:
-    """Return a dictionary: path of a file that ``apply`` wrote → its present SHA-256; None for an unreadable file.
+    """Return a dictionary: path of a file that ``apply`` wrote → SHA-256 of the present file; None if unreadable.
 
     Raises:
-        JournalDamaged: a journal cannot be read or trusted.
+        JournalDamaged: a journal cannot be read, or is damaged.
     """
     root = journal_root(root)
     paths = {file.path for run in applied_runs(root) for file in run.files}
@@ -29,22 +29,22 @@ def hashes_of_written_files(root: Path) -> dict[str, str | None]:
 
 
 def store_verdict(root: Path, report: VerifyReport) -> str | None:
-    """Store the document of ``verify`` in the journal, in place of an earlier document.
+    """Store the result of ``verify`` in the journal, in place of an earlier result.
 
-    If the project has no applied run and so no journal, nothing is stored.
+    Without an applied run, the project has no journal, and nothing is stored.
 
     Args:
         root: the verified project, with links resolved.
-        report: the document of ``verify``.
+        report: the result of ``verify``.
 
     Returns:
-        None, or a sentence with the reason why the document could not be stored.
+        None, or a sentence on why the result could not be stored.
     """
     return _store(root, VERDICT, encode(report), "The verdict")
 
 
 def store_doctor_report(root: Path, report: DoctorReport) -> str | None:
-    """Store the document of ``doctor`` in the journal, like :func:`store_verdict`."""
+    """Store the result of ``doctor`` in the journal, like :func:`store_verdict`."""
     return _store(root, DOCTOR, doctor_report.encode(report), "The result")
 
 
@@ -60,7 +60,7 @@ def _store(root: Path, name: str, content: bytes, what: str) -> str | None:
 
 
 def files_changed_since(root: Path, hashes: Mapping[str, str | None]) -> tuple[str, ...]:
-    """Return the paths of the files that have changed: their SHA-256 differs from the value in ``hashes``."""
+    """Return the paths of the files whose SHA-256 differs from the value in ``hashes``."""
     return tuple(path for path, digest in hashes.items() if _digest(root / path) != digest)
 
 

@@ -1,4 +1,4 @@
-"""Read the times, metrics and waits for batches from the document of ``verify``, for reports."""
+"""Read times, metrics and waits for batches from the result of ``verify``, for reports."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ class EntryTimes:
     """The times of one entry point, or of all entry points together.
 
     Attributes:
-        label: label of the entry point; ``all`` for all together.
+        label: label of the entry point; ``all`` for all entry points together.
         seconds: dictionary, version (``before``, ``after``, or ``cached`` for zero-cost loading) → seconds in each
             round. Versions that were not timed are missing.
         ratio: time after / time before the migration.
-        zero_cost_ratio: time with zero-cost loading / time before the migration; None if it was not measured.
-        verdict: verdict on the entry point; for all together, verdict of the verification; may be empty.
+        zero_cost_ratio: time with zero-cost loading / time before the migration; None without such a measurement.
+        verdict: verdict on the entry point, which may be empty; for all entry points together, verdict of the
+            verification.
     """
 
     label: str
@@ -56,7 +57,7 @@ class EntryTimes:
     verdict: str
 
     def median(self, side: str, missing: str) -> str:
-        """Return the median seconds of a version as text with two decimals; ``missing`` if it was not timed."""
+        """Return the median seconds of a version as text with two decimals; ``missing`` for a version without times."""
         return f"{statistics.median(self.seconds[side]):.2f}" if self.seconds.get(side) else missing
 
 
@@ -80,7 +81,7 @@ def total_times(report: VerifyReport) -> EntryTimes | None:
     """Return the times of all entry points together; None if nothing was timed."""
     if report.ratio is None:
         return None
-    # Zero seconds mean that the version was not timed in this round.
+    # Zero seconds mean that the round did not time the version.
     taken = {side: [s for s in of if s] for side, of in report.total_seconds.items() if any(of)}
     return EntryTimes("all", taken, report.ratio, report.zero_cost_ratio, report.verdict)
 
@@ -96,22 +97,22 @@ def entry_times(report: VerifyReport) -> list[EntryTimes]:
 
 
 def measured_metrics(report: VerifyReport) -> list[tuple[Metric, float | None, float | None]]:
-    """Return each metric that was measured, with its values before and after the migration (None: not measured)."""
+    """Return (metric, value before, value after the migration) for each metric with at least one value."""
     before, after = (report.measures.figures.get(side, {}) for side in ("before", "after"))
     rows = [(one, before.get(one.name), after.get(one.name)) for one in report.measures.definitions]
     return [row for row in rows if row[1:] != (None, None)]
 
 
 def detectable_change(report: VerifyReport, label: str) -> float | None:
-    """Return the smallest change of an augmentation's probability that the tests would find in 9 of 10 verifications.
+    """Return the smallest change of a probability of an augmentation that 9 of 10 verifications would find.
 
-    None means that the smallest change is not known.
+    If the smallest change is not known, the result is None.
     """
     return max((one.share for one in report.noticed.get(label, {}).values()), default=None)
 
 
 def batch_waits_ms(report: VerifyReport) -> dict[str, list[float]]:
-    """Return a dictionary: version → sorted waits for training batches in ms, without the first batch of each pass."""
+    """Return sorted waits for training batches in ms, by version, without the first batch of each loader pass."""
     found = {}
     for side, raw in report.measures.raw.items():
         walks = (walk for entry in raw.entries.values() for walk in entry.walks if walk.role == "train")

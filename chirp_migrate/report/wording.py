@@ -27,7 +27,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 
-#: Dictionary: reason for which a file is written → its text.
+#: Dictionary: reason for writing a file → text for the reason.
 NOTES = {
     "rewrite": "rewritten",
     "ignore": "comments that suppress findings",
@@ -35,7 +35,7 @@ NOTES = {
     "dependency": "dependency",
     "vendor": "vendored",
 }
-#: Dictionary: kind of a change that is no hunk → its heading.
+#: Dictionary: kind of a change that is not a hunk → heading of the change.
 HUNK_KINDS = {
     "follows": "Changed imports, and removed code that the changes above make unused",
     "file": "The file as a whole",
@@ -46,7 +46,7 @@ SAFETIES = {
     Safety.BEHAVIOUR: "what training learns differs; a suggestion, which --unsafe applies",
     Safety.ADVICE: "reported, never rewritten",
 }
-#: Dictionary: status of a finding on a loader → its text.
+#: Dictionary: status of a finding on a loader → text for the status.
 _FATES = {
     FindingStatus.REWRITE: "migrated",
     FindingStatus.FINE: "already migrated",
@@ -69,13 +69,13 @@ _TITLES = {
 
 
 def finding_outcomes(counts: Mapping[FindingStatus, int]) -> list[tuple[FindingStatus, str, int]]:
-    """Return status, word and number of findings for each outcome; ``counts`` has the number of findings by status."""
+    """Return (status, word for users, number of findings) for each status in ``counts``."""
     words = {**_FATES, FindingStatus.REWRITE: "rewritten", FindingStatus.FINE: "fine", FindingStatus.REPORT: "reported"}
     return [(status, word, counts[status]) for status, word in words.items() if counts.get(status)]
 
 
 def loader_outcomes(ledger: LoaderLedger, *, planned: bool) -> list[tuple[FindingStatus, str, int]]:
-    """Return status, word and number of loaders for each outcome; ``planned``: the plan is not applied."""
+    """Return (status, word for users, number of loaders) for each status; ``planned``: the plan is not applied."""
     words, sites = {**_FATES, FindingStatus.REWRITE: "to migrate"} if planned else _FATES, ledger.loader_sites
     return [(status, word, sites[status]) for status, word in words.items() if sites.get(status)]
 
@@ -86,7 +86,7 @@ def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, listed: str
     Args:
         ledger: the counts.
         planned: whether the plan is not applied.
-        listed: text that refers to the list of loaders that are not rewritten.
+        listed: reference to the list of loaders that are not rewritten, such as " (listed after the diff)".
     """
     if ledger.counting:
         parts = loader_outcomes(ledger, planned=planned)
@@ -106,7 +106,7 @@ def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, listed: str
 
 
 def group_unchanged_findings(items: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[tuple[str, list[_T]]]:
-    """Return a dictionary: title → findings for the findings that were not rewritten, most important title first."""
+    """Return (title, findings) for the findings that were not rewritten, the most important title first."""
     rules = {rule.code: rule for rule in all_rules()}
 
     def title(finding: Finding) -> str:
@@ -125,11 +125,11 @@ def group_unchanged_findings(items: Iterable[_T], finding_of: Callable[[_T], Fin
 
 
 def unchanged_loaders(findings: Iterable[Finding], most: int | None = 4) -> Iterator[str]:
-    """Yield a sentence for each reason why loaders are unchanged, because nothing would be gained.
+    """Yield a sentence for each reason why a rewrite of loaders would gain nothing.
 
     Args:
         findings: the findings of a plan.
-        most: largest number of files, and of places of a reason, that a sentence lists; None to list all.
+        most: largest number of files that a sentence lists, and also of places in the code; None for all.
     """
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     by_reason: dict[str, list[tuple[str, Gain]]] = {}
@@ -148,7 +148,7 @@ def unchanged_loaders(findings: Iterable[Finding], most: int | None = 4) -> Iter
 
 
 def first_names_and_total(names: Sequence[str], most: int | None) -> str:
-    """Return names as text; if there are more than ``most``, only the first names and the number of all names."""
+    """Return names as text. For more than ``most`` names, the text is the first names and the number of all names."""
     if most is None or len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[:most])}, … ({len(names)})"

@@ -1,4 +1,4 @@
-"""Split Python source into tokens, and determine the kind of each token. The page has a colour for each kind."""
+"""Split Python source into tokens for syntax highlighting. The web page has a colour for each kind of token."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chirp_migrate.source.text import NEWLINE
 
 __all__ = ["Word", "tokens_by_line"]
 
-#: Class of the token in the style sheet (``""`` for plain text), and text of the token.
+#: A token: its class in the style sheet (``""`` for plain text), and its text.
 Word = tuple[str, str]
 
 _KINDS: tuple[tuple[_TokenType, str], ...] = (

@@ -1,4 +1,4 @@
-"""Convert the edits of a hunk to blocks of whole lines."""
+"""Convert the edits of a hunk (positions in a text) to blocks of whole lines."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["LineBlock", "SourceLines"]
 
 @dataclass(frozen=True)
 class LineBlock:
-    """Lines of a text, and the text that replaces them.
+    """Lines of a text, and the text that replaces the lines.
 
     Attributes:
         first: the first line, from 1.
-        end: the line after the last line; equal to ``first`` if the block only inserts lines.
+        end: the line after the last line. If the block only inserts lines, ``end`` is equal to ``first``.
         after: the text that replaces the lines.
     """
 

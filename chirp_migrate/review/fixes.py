@@ -1,4 +1,4 @@
-"""Convert hunks to replacements of lines, because editors and code hosts apply fixes in this form."""
+"""Convert hunks to replacements of whole lines. Editors and code hosts apply fixes in this form."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["line_fixes"]
 
 
 def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[ReplacementEntry, ...]]:
-    """Return, for the number of each hunk of a rewritten Python file, the replacements of lines.
+    """Return a dictionary for a rewritten Python file: number of a hunk → replacements of lines.
 
-    The replacements of a hunk have the same result as accepting only this hunk. So the replacements also add the
-    imports of the hunk, and remove code that becomes unused.
+    Applying the replacements of a hunk has the same result as accepting only this hunk. So the replacements also add
+    the imports of the hunk, and remove code that becomes unused.
 
     Positions refer to the current file, without byte order mark. In a file that ends without a newline, the last
     position is after the last character.
 
-    Hunks of notebooks have no replacements, because lines of code are not lines of the file. Hunks that change the
-    first line of a file with a byte order mark have no replacements, either. Only some programs count the mark as a
-    part of the first line.
+    Hunks of notebooks are omitted, because lines of code are not lines of the notebook file. In a file with a byte
+    order mark, hunks that change the first line are also omitted. Only some programs count the mark as a part of the
+    first line.
     """
     if file.before is None or not file.hunks or file.path.endswith(".ipynb"):
         return {}
@@ -50,7 +50,7 @@ def _replacements(lines: SourceLines, new: str) -> tuple[ReplacementEntry, ...]:
 
 
 def _line_and_column(lines: SourceLines, offset: int) -> tuple[int, int]:
-    """Return the line and column of an offset. If the text ends with a newline, its end is a new line, column 1."""
+    """Return (line, column) of an offset. After a newline, the end of the text is column 1 of a new line."""
     if offset == len(lines.text) and lines.text.endswith(("\r", "\n")):
         return len(lines.lines) + 1, 1
     return lines.position(offset)

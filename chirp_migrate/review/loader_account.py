@@ -12,10 +12,10 @@ from chirp_migrate.rules import all_rules
 
 __all__ = ["LoaderLedger"]
 
-#: Short reason of a finding that is not rewritten and has only a message.
+#: Short reason of a finding that is not rewritten and has no short reason of its own.
 _OTHER = "other"
 _NOT_WRITTEN = "file-not-written"
-#: Reason of a finding on code that stores or passes the class `DataLoader`, and builds no loader.
+#: Reason of a finding on code that stores or passes the class `DataLoader` without building a loader.
 _VALUE = "used-as-value"
 
 
@@ -24,12 +24,12 @@ class LoaderLedger:
     """Counts of the loaders and findings of a run.
 
     Attributes:
-        sites: for each status, the number of findings of rules with ``counts_sites``: loaders, and uses of the class
-            ``DataLoader`` as a value.
-        reasons: for each short reason, the number of findings in ``sites`` that are not rewritten for this reason.
-        rules: for each rule code and status, the number of findings, including the findings in ``sites``.
+        sites: dictionary, status → number of findings of rules that count loaders. Uses of the class ``DataLoader`` as
+            a value are included.
+        reasons: dictionary, short reason → number of findings in ``sites`` that are not rewritten for this reason.
+        rules: dictionary, code of a rule → status → number of findings. The findings in ``sites`` are included.
         unread: number of files that could not be processed. Loaders and findings in these files are not counted.
-        counting: whether a rule that counts loaders ran.
+        counting: whether a rule that counts loaders was among the rules of the run.
     """
 
     sites: Mapping[FindingStatus, int]
@@ -64,24 +64,24 @@ class LoaderLedger:
 
     @property
     def found(self) -> int:
-        """Return the number of all loaders that were found; uses of the class as a value are no loaders."""
+        """Return the number of all loaders that were found, without uses of the class ``DataLoader`` as a value."""
         return sum(self.sites.values()) - self.values
 
     @property
     def values(self) -> int:
-        """Return the number of places that use the class ``DataLoader`` as a value, and are not rewritten."""
+        """Return the number of places that use the class ``DataLoader`` as a value. These places are not rewritten."""
         return self.reasons.get(_VALUE, 0)
 
     @property
     def loader_sites(self) -> Mapping[FindingStatus, int]:
-        """Return, for each status, the number of loaders with this status, without uses of the class as a value."""
+        """Return a dictionary: status → number of loaders. Uses of the class ``DataLoader`` as a value do not count."""
         return {
             status: number - self.values * (status is FindingStatus.REPORT) for status, number in self.sites.items()
         }
 
     @property
     def loader_reasons(self) -> Mapping[str, int]:
-        """Return, for each short reason, the number of loaders that are not rewritten for this reason."""
+        """Return a dictionary: short reason → number of loaders that are not rewritten for this reason."""
         return {why: number for why, number in self.reasons.items() if why != _VALUE}
 
     def to_counts(self) -> LoaderCounts:

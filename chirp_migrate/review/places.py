@@ -1,4 +1,4 @@
-"""Find the place of each finding for programs that show a repository: its path from the top, and its lines."""
+"""Find path and lines of each finding, for programs that show findings in a repository."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, Unreadab
 __all__ = ["FileRegion", "FileWithFindings", "FindingPlaces", "base_of_report_paths"]
 
 _WINDOWS_CODEPAGE = re.compile(r"cp(125\d)")
-#: Encodings whose Python name is also their IANA name, apart from a hyphen.
+#: Pattern of encodings whose names in Python and at IANA are equal, apart from a hyphen.
 _SHARED_NAME = re.compile(r"utf-8|iso8859-\d+")
 
 
@@ -26,7 +26,7 @@ class FileRegion:
 
     Attributes:
         line: the first line, from 1.
-        column: the column in characters, from 1; None if it is not known.
+        column: the column in characters, from 1; None for an unknown column.
         last_line: the last line; None if the place is in one line.
     """
 
@@ -36,10 +36,10 @@ class FileRegion:
 
 
 def base_of_report_paths(root: Path) -> Path:
-    """Return the folder to which the paths in reports are relative.
+    """Return the folder to which the paths in SARIF documents and GitHub annotations are relative.
 
     The result is the top of the git work tree that contains ``root`` (an absolute path). Outside of a work tree, the
-    result is the current folder if the current folder contains ``root``, else ``root``.
+    result is the current folder, or ``root`` if the current folder does not contain ``root``.
     """
     for folder in (root, *root.parents):
         if (folder / ".git").exists():
@@ -54,9 +54,9 @@ class FileWithFindings:
 
     Attributes:
         data: the bytes of the file.
-        encoding: IANA's name of the encoding; ``None`` if IANA has no name for the encoding.
+        encoding: IANA's name of the encoding; ``None`` if no name is known.
         cells: dictionary, number of a notebook cell → lines of the JSON file that contain the code of the cell.
-        lines: dictionary, number of a notebook cell, or None for a Python file → lines of code.
+        lines: dictionary, number of a notebook cell → lines of code. For a Python file, the only key is None.
     """
 
     data: bytes
@@ -66,7 +66,7 @@ class FileWithFindings:
 
     @classmethod
     def from_bytes(cls, path: str, data: bytes) -> FileWithFindings:
-        """Read the file called ``path``.
+        """Return the data of the file ``path``, whose bytes are ``data``.
 
         Raises:
             UnreadableSource: the bytes are not text, or not a notebook.
@@ -94,7 +94,9 @@ def _line_at(text: str, offset: int) -> int:
 
 
 class FindingPlaces:
-    """The files of a plan that have findings. A file that the plan does not rewrite is read on first use.
+    """The files of a plan that have findings, and the places of the findings.
+
+    Files that the plan does not rewrite are read on first use.
 
     Args:
         plan: the plan.
@@ -126,7 +128,7 @@ class FindingPlaces:
         return self._files[path]
 
     def region(self, finding: Finding) -> FileRegion:
-        """Return the place of a finding in its file; for a notebook, the lines of JSON with the code of the cell.
+        """Return the place of a finding in its file. In a notebook, the place is the JSON lines of the cell's code.
 
         Raises:
             UsageProblem: the file changed after the plan was made.

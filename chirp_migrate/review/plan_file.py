@@ -1,7 +1,7 @@
-"""Read and write plan files. Any machine with the same sources can apply exactly the bytes that were reviewed.
+"""Read and write plan files. With a plan file, any machine with the same sources can write exactly the reviewed bytes.
 
 A plan file contains the edits, and hashes of the files to rewrite. So a plan can be applied only to the sources from
-which it was made. The reader checks the whole plan file, because any program may have changed the file.
+which the plan was made. The reader checks the whole plan file, because any program may have changed the file.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ __all__ = [
     "run_document",
 ]
 
-#: A function that returns the old and new bytes of a file. The arguments are the path, and the SHA-256 of the old bytes
-#: and of the new bytes. The new bytes are None if the plan defines them. The result is None if no file has the hashes.
+#: A function that returns the old and new bytes of a file. The arguments are the path, the SHA-256 of the old bytes,
+#: and the SHA-256 of the new bytes. If the new bytes are None, the reader computes the new bytes from the edits in the
+#: plan. If no file has these hashes, the whole result is None.
 ContentLookup = Callable[[str, str | None, str], tuple[bytes | None, bytes | None] | None]
 
 
@@ -65,7 +66,8 @@ class PlanFile:
         plan: the original plan, without the decisions of a review.
         choices: the decisions of a review so far.
         tool: name and version of the program that wrote the file.
-        reviewed: whether a review has begun. After that, every hunk must be decided before the plan can be applied.
+        reviewed: whether a review has begun. After the beginning of a review, every hunk must be decided before the
+            plan can be applied.
     """
 
     plan: Plan
@@ -75,7 +77,7 @@ class PlanFile:
 
 
 def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
-    """Return a plan as the document that :func:`read_plan` reads. ``choices`` are None before a review."""
+    """Return a plan as the document of a plan file, for :func:`read_plan`. Before a review, ``choices`` is None."""
     return PlanDocument(
         tool=f"chirp-migrate {__version__}",
         options=plan.options,
@@ -90,12 +92,12 @@ def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
 
 
 def run_document(plan: Plan, skipped: Sequence[SkippedFile], **more: Any) -> PlanJson:
-    """Return the document of a finished or simulated run, without the contents of files.
+    """Return the JSON document of a finished or simulated run, without the contents of files.
 
     Args:
         plan: the plan of the run.
         skipped: files that could not be written.
-        more: ``strict`` and ``exit_code`` of ``check``.
+        more: the fields ``strict`` and ``exit_code``, which only ``check`` passes.
     """
     return PlanJson(
         tool=f"chirp-migrate {__version__}",
@@ -113,7 +115,7 @@ def read_plan_document(data: bytes) -> PlanDocument:
     """Return the document in the bytes of a plan file. The document is not compared with the files on disk.
 
     Raises:
-        ValueError: the bytes are not a plan, or a newer version wrote it; the message gives the reason.
+        ValueError: the bytes are not a plan, or a newer version wrote the plan; the message gives the reason.
     """
     found = read_json(data)
     if found.get("kind") != KIND:
@@ -124,7 +126,7 @@ def read_plan_document(data: bytes) -> PlanDocument:
 
 
 def load_plan(file: Path, root: Path) -> PlanFile:
-    """Return the plan in ``file`` for the tree at ``root``.
+    """Return the plan in ``file`` for the project at ``root``.
 
     Raises:
         UsageProblem: the file cannot be read, or :func:`read_plan` raises this error.
@@ -138,7 +140,7 @@ def load_plan(file: Path, root: Path) -> PlanFile:
 
 
 def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
-    """Read a plan for the tree at ``root``.
+    """Read a plan for the project at ``root``, and check that the files still have the planned hashes.
 
     Args:
         data: bytes of the plan file.
@@ -146,8 +148,8 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         root: folder to which the paths of the plan are relative.
 
     Raises:
-        UsageProblem: the data is not a plan, a newer version wrote it, or it contains paths that lead outside the tree.
-        WriteRefused: files have changed since the plan was made; the message names these files.
+        UsageProblem: the data is not a plan, a newer version wrote the plan, or a path leads outside of the project.
+        WriteRefused: files have changed since the plan was made; the message lists these files.
     """
     tree = _CurrentFiles(root)
     try:
@@ -169,12 +171,12 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
 
 
 def read_applied_plan(document: PlanDocument, root: Path, stored_bytes: ContentLookup) -> Plan:
-    """Return the changes that an earlier run applied, from its stored plan. The project itself is not read.
+    """Return the changes that an earlier run applied, from the stored plan of the run. The project itself is not read.
 
     Args:
         document: the stored plan.
         root: folder to which the paths of the plan are relative.
-        stored_bytes: function that returns the stored bytes of a file. Files for which it returns None are omitted.
+        stored_bytes: function that returns the stored bytes of a file; None for a file to omit.
 
     Raises:
         ValueError: the document is not a valid plan; the message gives the reason.
@@ -183,9 +185,9 @@ def read_applied_plan(document: PlanDocument, root: Path, stored_bytes: ContentL
 
 
 def keep_earlier_decisions(old: PlanDocument, new: PlanDocument) -> PlanDocument:
-    """Return the plan ``new`` with the decisions of an earlier review, taken from equal hunks of the plan ``old``.
+    """Return the plan ``new`` with the decisions of an earlier review on equal hunks of the plan ``old``.
 
-    Two hunks are equal if the sources of their files and their edits are equal.
+    Two hunks are equal if they have equal edits and imports, and if the source file is unchanged.
     """
     before = {entry.path: entry for entry in old.files}
     files = [_with_decisions(file, before[file.path]) if file.path in before else file for file in new.files]
@@ -206,7 +208,7 @@ def _with_decisions(file: PlannedFileEntry, old: PlannedFileEntry) -> PlannedFil
 
 
 class _NewerSchemaError(ValueError):
-    """The document has another schema version than this program; the message names the program that wrote it."""
+    """Error: the document has another schema version. The message names the program that wrote the document."""
 
 
 def _planned_file(file: FilePlan, choices: Choices) -> PlannedFileEntry:
@@ -268,7 +270,7 @@ class _CurrentFiles:
 
 
 class _PlanReader:
-    """Reads a plan and the decisions of its review from a document, into ``plan_file``."""
+    """Converts the document of a plan file to ``plan_file``: a plan, and the decisions of its review."""
 
     def __init__(self, whole: PlanDocument, root: Path, contents: ContentLookup) -> None:
         self._contents = contents

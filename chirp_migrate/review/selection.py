@@ -16,13 +16,14 @@ from chirp_migrate.syntax.module import Module, UnparsableModule
 
 __all__ = ["WHOLE_FILE", "Choices", "HunkChoice", "HunkId", "apply_choices", "hunks_to_decide"]
 
-#: Identifies a hunk in a plan: the path of its file, and its number in this file.
+#: Identifies a hunk in a plan: (path of the file, number of the hunk in this file).
 HunkId = tuple[str, int]
 
-#: Stands for the number of a hunk if the decision is on a whole file, such as an added file.
+#: Number in place of the hunk number if the decision is on a whole file, such as an added file.
 WHOLE_FILE = 0
 
-#: Notes of files that provide the runtime. These files are useless if no other written file imports the runtime.
+#: Values of ``FilePlan.note`` for files that provide the runtime. If no other written file imports the runtime, these
+#: files are useless.
 _SERVANTS = frozenset({"dependency", "vendor"})
 
 
@@ -32,7 +33,7 @@ class HunkChoice:
 
     Attributes:
         accepted: whether the hunk is accepted.
-        edits: the edits that the user wrote in place of the edits of the hunk; None if the user wrote none.
+        edits: the edits that the user wrote in place of the edits of the hunk; None without such edits.
     """
 
     accepted: bool
@@ -43,16 +44,16 @@ Choices = Mapping[HunkId, HunkChoice]
 
 
 def hunks_to_decide(plan: Plan) -> list[HunkId]:
-    """Return the identifiers of all hunks and whole files of a plan that can be accepted or refused, in order."""
+    """Return the identifiers of the hunks and whole files of a plan that can be accepted or refused, in order."""
     return [
         (file.path, number) for file in plan.files for number in ([hunk.number for hunk in file.hunks] or [WHOLE_FILE])
     ]
 
 
 def apply_choices(plan: Plan, choices: Choices) -> Plan:
-    """Return ``plan`` with ``choices`` applied. Hunks without a decision are accepted.
+    """Return ``plan`` without refused hunks, and with the edits of the user. Hunks without a decision are accepted.
 
-    If no remaining file needs the runtime, the result neither adds the dependency nor copies the runtime.
+    If no remaining file imports the runtime, the result does not add the dependency, and does not copy the runtime.
 
     Raises:
         WriteRefused: the accepted hunks of a file depend on refused hunks, or an edited hunk is not valid Python.

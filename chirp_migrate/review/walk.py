@@ -1,4 +1,4 @@
-"""Review a plan hunk by hunk: create the diff of the current hunk, store the decision, and find the next hunk."""
+"""Review a plan hunk by hunk: show the diff of the current hunk, store the decision, and find the next hunk."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class InvalidEdit(Exception):
 
 @dataclass(frozen=True)
 class ReviewItem:
-    """A hunk, or a whole file, that the user accepts or refuses in a review.
+    """A hunk or a whole file that the user accepts or refuses in a review.
 
     Attributes:
         id: the path of the file and the number of the hunk.
         file: the file.
         hunk: the hunk; None if the decision is on a whole file.
-        findings: the findings that the hunk rewrites, in the order of their places.
+        findings: the findings that the hunk rewrites, from top to bottom.
     """
 
     id: HunkId
@@ -43,9 +43,9 @@ class ReviewItem:
 
     @property
     def kind(self) -> str:
-        """Return the code of the rule that rewrites the hunk, or why a whole file is written.
+        """Return the code of the rule that rewrites the hunk; for a whole file, the reason for writing the file.
 
-        One decision on "the rest of the rule" applies to all items of the same kind.
+        In a review, one answer can decide on all remaining items of the same kind.
         """
         return self.findings[0].rule if self.findings else self.file.note
 
@@ -53,7 +53,7 @@ class ReviewItem:
         """Yield the lines of a unified diff of the hunk, with context.
 
         Args:
-            edits: the edits to show in place of the hunk's own edits; None shows the hunk's own edits.
+            edits: the edits to show in place of the hunk's own edits; None for the hunk's own edits.
         """
         if self.hunk is None or self.file.before is None:
             yield from diff_hunks_of_file(self.file)
@@ -79,7 +79,7 @@ class Review:
 
     @property
     def current(self) -> ReviewItem | None:
-        """Return the current item, on which the user decides next; None if all items are decided."""
+        """Return the item on which the user decides next; None if all items are decided."""
         return self.items[self._position] if self._position < len(self.items) else None
 
     @property
@@ -88,7 +88,7 @@ class Review:
         return self._position + 1
 
     def decided_with(self, item: ReviewItem) -> list[ReviewItem]:
-        """Return the items that are decided together with ``item``, including ``item``."""
+        """Return ``item`` and the other items that must be decided together with ``item``."""
         return self._bound[item.id]
 
     def undecided(self) -> int:
@@ -101,17 +101,17 @@ class Review:
         self._advance()
 
     def decide_rest_of_file(self, accepted: bool) -> int:
-        """Accept or refuse all undecided items in the file of the current item; return their number."""
+        """Accept or refuse all undecided items in the file of the current item; return the number of decided items."""
         path = self._current_item().file.path
         return self._decide_all(accepted, (item for item in self.items if item.file.path == path))
 
     def decide_rest_of_kind(self, accepted: bool) -> int:
-        """Accept or refuse all undecided items with the rule of the current item, in any file; return their number."""
+        """Accept or refuse all undecided items of the current kind, in all files; return the number of these items."""
         kind = self._current_item().kind
         return self._decide_all(accepted, (item for item in self.items if item.kind == kind))
 
     def go_back(self) -> bool:
-        """Move back to the previous item; return False if the current item is the first."""
+        """Move back to the previous item. At the first item, stay there and return False."""
         if self._position == 0:
             return False
         self._position -= 1
@@ -143,7 +143,7 @@ class Review:
             self.choices[one.id] = HunkChoice(accepted, before.edits if before is not None and accepted else None)
 
     def _advance(self) -> None:
-        """Move to the next undecided item; after the last item, continue with the first item."""
+        """Move to the next undecided item. The search continues with the first item after the last item."""
         order = [*range(self._position + 1, len(self.items)), *range(self._position + 1)]
         self._position = next((n for n in order if self.items[n].id not in self.choices), len(self.items))
 
@@ -155,9 +155,9 @@ class Review:
 
 
 def text_for_editor(item: ReviewItem, choice: HunkChoice | None) -> str:
-    """Return the text to edit a hunk in an editor: the new lines of each block, below a marker.
+    """Return the text that the user edits in an editor to change a hunk: a marker and the new lines for each block.
 
-    The marker names the lines that the block replaces.
+    The marker contains the numbers of the lines that the block replaces.
 
     Raises:
         InvalidEdit: the item is a whole file, which cannot be edited.
@@ -170,7 +170,7 @@ def text_for_editor(item: ReviewItem, choice: HunkChoice | None) -> str:
 
 
 def edits_from_editor(item: ReviewItem, choice: HunkChoice | None, text: str) -> tuple[Edit, ...]:
-    """Return the edits that an edited text of :func:`text_for_editor` describes.
+    """Convert a text from :func:`text_for_editor` that the user has edited to edits.
 
     Raises:
         InvalidEdit: a marker is missing or was changed.
@@ -205,9 +205,10 @@ def _items(plan: Plan) -> Iterator[ReviewItem]:
 
 
 def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
-    """Return, for each item, all items that must be decided together with this item.
+    """Return a dictionary: id of an item → all items that must be decided together with this item.
 
-    Two items belong together if their hunks name the same call in ``together``, directly or through other items.
+    Two items belong together if the sets ``together`` of their hunks have a call in common. Items that belong to the
+    same third item also belong together.
     """
     first: dict[str, int] = {}
     pairs = [
@@ -223,7 +224,7 @@ def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
 
 
 def _blocks_of_item(item: ReviewItem, choice: HunkChoice | None) -> tuple[SourceLines, list[LineBlock]]:
-    """Return the lines of an item's file, and the blocks of lines that its hunk changes, with the edits of the user."""
+    """Return the lines of an item's file, and the blocks of lines that the item's edits change."""
     if item.file.before is None or item.hunk is None:
         raise InvalidEdit("a file that is added is accepted or refused as a whole")
     lines = SourceLines(decode_source(item.file.path, item.file.before).text)
@@ -232,7 +233,7 @@ def _blocks_of_item(item: ReviewItem, choice: HunkChoice | None) -> tuple[Source
 
 
 def _check_edited_file(root: Path, item: ReviewItem, edits: tuple[Edit, ...], choices: Choices) -> None:
-    """Check that the file is valid Python with the edited hunk and all other hunks that are not refused.
+    """Check that the file is valid Python after the edited hunk and all other hunks that are not refused.
 
     Raises:
         InvalidEdit: the file is not valid Python.

@@ -60,14 +60,14 @@ def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[st
     """Return the codes of the rules to run, from the selectors of ``select`` and ``ignore``.
 
     If selectors of both lists match a rule, the more specific selector decides, as in ruff: ``select CHP011, ignore
-    CHP01`` runs CHP011. If they are equally specific, the rule does not run.
+    CHP01`` runs CHP011. If both selectors are equally specific, the rule does not run.
     """
     wanted, unwanted = _specificity_by_code(select), _specificity_by_code(ignore)
     return frozenset(code for code, weight in wanted.items() if weight > unwanted.get(code, -1))
 
 
 def _specificity_by_code(selectors: Iterable[str]) -> dict[str, int]:
-    """Return a number for the code of each matched rule: how specific the most specific matching selector is.
+    """Return, for the code of each matched rule, a number that is larger if a more specific selector matches the rule.
 
     A longer prefix is more specific; ``ALL`` is the least specific selector.
     """

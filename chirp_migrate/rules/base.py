@@ -35,13 +35,14 @@ class RuleMatch:
         edits: replacements in the source text; an empty tuple if the rule reports the problem but does not rewrite the
             code.
         imports: the imports that the edits need.
-        fine: True if nothing is wrong at the place. Reports then only count the place (see ``Rule.counts_sites``).
+        fine: True if nothing is wrong at the place. Reports only count such places, and do not list them (see
+            ``Rule.counts_sites``).
         why: short machine-readable reason, such as ``used-as-value``; reports count the findings with each reason.
         by_default: whether the edits are applied without ``--unsafe`` although the rule changes behaviour.
         gain: what the rewrite of a loader improves; None if the rule does not estimate it. A rewrite of kind
             ``GainKind.NOTHING`` is applied only with ``--all-loaders``.
-        together: calls that build loaders, as pairs of original file and line. A review accepts or refuses their
-            rewrites together with this rewrite.
+        together: calls that build loaders, as pairs of original file and line. The user accepts or refuses the rewrites
+            of these calls only together with this rewrite.
     """
 
     offset: int
@@ -74,7 +75,10 @@ def join_texts(parts: Sequence[str]) -> str:
 
 
 def quote_sources(module: Module, *nodes: cst.CSTNode) -> str:
-    """Return a list of the sources of nodes, in backticks, as text for a message; equal sources appear once."""
+    """Return the source code of nodes as a list for a message, such as `a.x` and `b`.
+
+    Equal code appears once.
+    """
     return join_texts(list(dict.fromkeys(f"`{one_line_source(module, node)}`" for node in nodes)))
 
 
@@ -86,17 +90,19 @@ class Rule(ABC):
         name: short kebab-case name.
         reason: one paragraph that explains why the rewritten code is better.
         safety: how a rewrite by this rule affects the training (see :class:`~chirp_migrate.plans.plan.Safety`).
-        trigger: words such as ``DataLoader``. The rule skips a source text that contains none of these words, and no
+        trigger: words such as ``DataLoader``. The rule checks only source texts that contain one of these words, or a
             word of :meth:`names`.
         beside: further conditions on a source text. The rule skips a source text that fails one of these conditions.
-        in_place: True if the rule only replaces expressions, and neither moves, creates nor changes definitions.
+        in_place: True if the rule only replaces expressions, and leaves all class and function definitions unchanged.
         follows: codes of other rules whose rewrites can create code that this rule finds; ``None`` stands for all
             rules. The rule checks a module again after rewrites by these rules.
-        counts_sites: True if each finding of the rule is one loader; the ledger of a run counts these findings.
-        finds_bugs: True if the code that the rule finds makes results wrong or runs fail. Reports list such findings
-            first, as warnings where the report format has levels, and all other findings as notes.
-        stops_workers: True if workers can start only by ``fork`` until the code that the rule finds is rewritten. Such
-            findings are printed without ``--verbose``, and `check` does not report such code as clean.
+        counts_sites: True if each finding of the rule stands for one loader. The ledger of a run, which counts all
+            loaders, counts these findings.
+        finds_bugs: True if the code that the rule finds makes results wrong or runs fail. Reports list the findings of
+            such rules first. In report formats with levels, these findings are warnings, and all other findings are
+            notes.
+        stops_workers: True if workers can start only by ``fork`` because of the code that the rule finds. Findings of
+            such a rule are printed even without ``--verbose``, and `check` does not report their code as clean.
         verbose_only: True if advice and suggestions of the rule are printed only with ``--verbose`` and in reports.
     """
 
@@ -126,7 +132,7 @@ class Rule(ABC):
 
     @property
     def requires(self) -> str:
-        """Return the conditions for a rewrite as Markdown: the docstring of the class, or "" if it has none."""
+        """Return the conditions for a rewrite as Markdown: the docstring of the class, or "" without a docstring."""
         return inspect.cleandoc(vars(type(self)).get("__doc__") or "").replace("``", "`")
 
     def names(self, project: Project) -> Set[str]:

@@ -61,22 +61,24 @@ class DataLoaderFactory(Rule):
     """Rewrites a mention of `DataLoader` only if all these conditions hold:
 
     - `pytorch-class`: the name refers to PyTorch's `DataLoader`, also through imports of the project. No branch or
-      `import *` can bind it to another object.
+      `import *` can bind the name to another object.
     - `only-called`: the code calls the name directly, or passes it to `functools.partial`. Or the code stores the class
-      in a variable, parameter default or attribute of `self`, and this file only calls the stored class.
+      in a variable, parameter default or attribute of `self`, and the only use of the stored class in this file is to
+      call the class.
     - `no-subclass`: the mention is not the base of a class.
     - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
     - `known-parameters`: a call passes no parameter twice, and at most as many positional arguments as `DataLoader`
       takes.
     - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. Any kind of
       `patch` or `setattr` counts as a replacement, also of the module's ``__dict__``. A string that ends in
-      `module.name` counts as one, and so does an assignment to an attribute with that name, or to an attribute of
-      `DataLoader`, except on ``self``. In a file that mentions `DataLoader`, an assignment to `__defaults__`,
-      `__kwdefaults__` or `__code__` of any function counts, too. A `reload` of PyTorch's module counts. If code sets
-      attributes with computed names, a call with the name as keyword or string counts. A `patch` of PyTorch's own
-      module does not count, because it does not affect modules that have imported the class.
+      `module.name` counts as a replacement. An assignment to an attribute with the same name counts, except on
+      ``self``, and so does an assignment to an attribute of `DataLoader`. In a file that mentions `DataLoader`, an
+      assignment to `__defaults__`, `__kwdefaults__` or `__code__` of any function counts. A `reload` of PyTorch's
+      module counts. If code sets attributes with computed names, a call with the name as keyword or string counts. A
+      `patch` of PyTorch's own module does not count, because the patch does not affect modules that have imported the
+      class.
     - `name-not-hidden`: no function, class or comprehension around the call binds the factory's name to another object.
-      Other rules require the same for the names that they write.
+      Other rules have the same condition for the names that their rewrites add.
 
     The rewritten code calls `create_loader`, which takes the arguments of `DataLoader`. If every loader of a file is
     clearly for training, validation or test, the rewritten code calls `create_training_loader`,
@@ -85,12 +87,12 @@ class DataLoaderFactory(Rule):
     every batch. Without this argument, the loader pins only the batches that the factory allocates itself.
 
     By default the rule only rewrites calls that gain something. docs/apply.md lists the gains. If the code stores the
-    class and calls it later, the rewrite needs one more condition: a call in this file passes a dataset that the loader
-    can read in batches.
+    class and calls the class later, the rewrite needs one more condition. A call in this file must pass a dataset that
+    the loader can read in batches.
 
-    The new code calls `get` of a configuration only where the same function, or `__init__`, has provably called this
-    `get` with a key before. The earlier call may have a default: a number, None, True or False. No class of the project
-    may define a `get` or `__getattr__`, or inherit from a mapping, and no code may assign a `get`.
+    The new code calls `config.get` only if the same function, or `__init__`, has provably called `config.get` with a
+    key before. The earlier call may have a default: a number, None, True or False. No class of the project may define a
+    `get` or `__getattr__`, or inherit from a mapping, and no code may assign a `get`.
     """
 
     code = "CHP001"
@@ -218,7 +220,10 @@ def _add_gain(module: Module, project: Project, call: cst.Call, match: RuleMatch
 
 
 def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribute, root: cst.Name) -> bool:
-    """Return whether other code replaces ``DataLoader`` in this module or in PyTorch, or one of its methods."""
+    """Return whether other code replaces ``DataLoader`` in this module or in PyTorch.
+
+    Code that replaces a method of the class also counts.
+    """
     owner = module.scopes.lookup(root.value, node)
     asked_again = node is not root or owner is None or owner[0] is not module.scopes.module
     path = dotted_source(node) or root.value

@@ -43,18 +43,18 @@ class WorkerSafeDatasetClass(Rule):
       ``async``, and take positional arguments without defaults.
     - `straight-line`: ``__getitem__`` and the methods that it calls consist of assignments to names, ``if`` and
       ``return``.
-    - `known-samples`: samples have one of three forms. The first is ``((x - mean) / (std + number), y)`` for ``x, y =
-      dataset[indices[index]]``, with or without the number. The second is ``(transform(x), y)`` for ``x, y =
-      dataset[index]``, with one transform or more. The third is ``samples[index]`` unchanged.
+    - `known-samples`: samples have one of the following three forms. The first is ``((x - mean) / (std + number), y)``
+      for ``x, y = dataset[indices[index]]``, with or without the number. The second is ``(transform(x), y)`` for ``x, y
+      = dataset[index]``, with one transform or more. The third is ``samples[index]`` unchanged.
     - `samples-not-paths`: in ``samples[index]``, the list is not called ``paths``, ``files``, ``names``, ``urls`` or
       similar, and does not list a folder.
     - `own-state-only`: dataset, indices, mean, std, transforms, samples and the flags that switch transforms on are
       attributes of the object.
-    - `plain-switches`: the code tests whether a flag is true, or whether a transform is not None.
+    - `plain-switches`: each condition in the code tests whether a flag is true, or whether a transform is not None.
     - `nothing-else`: the value of every expression in these methods is used in the sample or in a condition, and no
       call occurs twice.
     - `clear-names`: the only names that the methods use from outside the class are None, True, False, and ``torch`` if
-      it certainly is the PyTorch module.
+      this name provably refers to the PyTorch module.
 
     By default the rule only decorates a class if a loader of the project may read its samples in batches.
     """

@@ -58,25 +58,25 @@ class WorkerSafeAugmenter(Rule):
     - `clone`: the class writes its masks into one `x.clone()` and returns that tensor. The code changes the tensor in
       no other way.
     - `two-axes`: the class masks samples with two axes and samples with three axes. The code may insert an axis in
-      front of a sample with two axes if it removes this axis again. The sizes are those of the last two axes (for an
-      image with two axes also `shape[:2]`).
-    - `both-axes`: two loops draw masks, over `num_time_masks` for the last axis and over `num_freq_masks` for the axis
-      before it. The code of a mask is in the loop or in a separate method.
-    - `guard`: the masks of an axis are unconditional, or drawn only if `parameter > 0`. Or both axes have the condition
-      `size > parameter`.
+      front of a sample with two axes if the code removes this axis again. The code uses the sizes of the last two axes
+      (for an image with two axes also `shape[:2]`).
+    - `both-axes`: one loop over `num_time_masks` draws masks on the last axis, and another loop over `num_freq_masks`
+      draws masks on the axis before the last. The code of a mask is in the loop or in a separate method.
+    - `guard`: the masks of an axis have no condition, or the condition `parameter > 0`. Or the masks of both axes have
+      the condition `size > parameter`.
     - `width`: each mask draws `width = random.randint(0, min(parameter, size))` for its axis.
     - `start`: after the width, each mask draws `start = random.randint(0, size - width)`, optionally with `max(0, …)`,
       or only if `width > 0`.
     - `stretch`: after the start, each mask sets the range from `start` to `start + width`, in all rows or in all
       columns, to `self.mask_value`, and does nothing else. Code that writes `x[:, a:b, :]` has unpacked the shape of
       `x` into three names, so `x` has three axes.
-    - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may assign parts of it to names that it
-      uses once.
+    - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may assign parts of this expression to
+      names if the code uses each name once.
     - `usual-names`: `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual modules and
       functions in all calls of the class.
 
-    By default the rule only decorates a class if a loader may apply it to batches. For this, the project must build a
-    loader outside tests, and the migration of at least one loader that can contain the class must have a gain.
+    By default the rule only decorates a class if a loader may apply the class to batches. The project must build a
+    loader outside of tests. At least one loader that can contain the class must gain something from its migration.
     """
 
     code = "CHP003"

@@ -49,7 +49,7 @@ class DatasetWrapper(Rule):
       name, the name refers to the class on every path to the calls, and no other code uses the name. The rule can
       remove the line of the assignment.
     - `known-members`: the members are ``__getitem__``, ``__len__`` and optionally an ``__init__`` that does nothing.
-      All of them are lambdas without defaults.
+      All members are lambdas without defaults.
     - `length-of-dataset`: ``__len__`` returns ``len(dataset)`` for the dataset that ``__getitem__`` reads.
     - `known-samples`: each sample is ``dataset[index]``, a pair (x, y). The code applies one or more transforms to x,
       and applies no transform twice. A flag called ``training``, ``train`` or ``is_training`` may switch all transforms
@@ -57,8 +57,8 @@ class DatasetWrapper(Rule):
     - `plain-switches`: the code applies a transform if the transform is not None. Or the code always applies the
       transform, and the transform is not a parameter with the default None. The code does not compare the flag with
       None.
-    - `straight-line`: a function that the lambdas call is a plain function, defined once next to them. It consists of
-      assignments to names, ``if`` and ``return``, and none of its names hides a name from outside.
+    - `straight-line`: a function that the lambdas call is a plain function, defined once next to the lambdas. Such a
+      function consists of assignments to names, ``if`` and ``return``, and none of its names hides a name from outside.
     - `nothing-else`: the value of every expression is used in the sample or in a condition, every sample is read once,
       and no call occurs twice.
     - `own-names-only`: dataset, transforms and flag are variables of the enclosing functions.
@@ -68,15 +68,15 @@ class DatasetWrapper(Rule):
       `getattr`, or in a `try` statement that handles AttributeError. No file sets such an attribute on an object other
       than `self`.
     - `not-copied`: no file of the project copies objects deeply, or defines estimators of scikit-learn, which are
-      cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`, except of
-      `state_dict()` and `parameters()`. If a file contains such code, the uses of the dataset and of its loader are
-      limited. The project may only pass them to a loader call, iterate over them and measure them with `len`. It may
-      also pass them to a function of the project that uses them only in these ways, but the project does not return
-      them.
+      cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`. Copies of
+      `state_dict()` and `parameters()` do not count. In a project with such code, the rewrite is still possible if the
+      uses of the dataset and of its loader are limited. The project may only pass the dataset and its loader to a
+      loader call, iterate over them and measure them with `len`. The project may also pass them to its own functions
+      that use them only in these ways. No function returns the dataset or its loader.
 
     The class of the new object has another name, and the object has the attributes `dataset`, `training` and
-    `transforms`. Its samples are tuples. If a sample is not a pair, reading it raises a ValueError, because it cannot
-    be unpacked.
+    `transforms`. Its samples are tuples. If a sample is not a pair, reading the sample raises a ValueError, because the
+    sample cannot be unpacked.
     """
 
     code = "CHP005"
@@ -159,7 +159,7 @@ def _examine_type_call(
 
 
 def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[CapturedName] | None:
-    """Return the variables of enclosing functions that ``meaning`` uses; None if it contains other expressions."""
+    """Return the variables of enclosing functions in ``meaning``; None if ``meaning`` contains other expressions."""
     found: list[CapturedName] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]
     for one in (meaning.dataset, *(stage.function for stage in meaning.stages), meaning.training):

@@ -55,48 +55,50 @@ class LocalDatasetClass(Rule):
     - `no-decorator`: the class has no decorators and no class keywords.
     - `plain-bases`: the bases of the class are names that are known at module level. They are classes of PyTorch or
       torchvision, or classes of the project that inherit from such classes. A base from the project has no metaclass,
-      no ``__init_subclass__`` and no decorators that may store state. None of its methods creates, copies or inspects
-      objects and their attributes, as ``__dict__``, ``vars`` and ``dir`` do. No attribute of this base is an object of
-      a class of the project, because such an object may be a descriptor. A descriptor receives the class from which
-      code reads the attribute. The methods of the base only call the class of an object, or read attributes of this
-      class.
-    - `plain-body`: the body of the class contains methods and constants. All decorators in it are decorators of Python
-      and PyTorch that store nothing. Decorators, bases, defaults and annotations have the same values at module level:
-      no other code assigns the names of the module that they use, nor an attribute of such a name.
+      no ``__init_subclass__`` and no decorators that may store state. No method of such a base creates, copies or
+      inspects objects and their attributes, as ``__dict__``, ``vars`` and ``dir`` do. No attribute of this base is an
+      object of a class of the project, because such an object may be a descriptor. A descriptor receives the class from
+      which code reads the attribute. If methods of the base use the class of an object, as `type(self)`, they only call
+      this class or read its attributes.
+    - `plain-body`: the body of the class contains methods and constants. All decorators in the body are decorators of
+      Python and PyTorch that store nothing. Decorators, bases, defaults and annotations have the same values at module
+      level. No other code assigns the module-level names in these expressions, or attributes of such names.
     - `place-independent`: the class contains no code whose result depends on its place, such as ``eval``, ``vars``,
       ``nonlocal``, ``__dict__`` or ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``,
       ``locals`` or ``vars``, and the module has no ``__getattr__``.
-    - `no-class-state`: the methods of the class meet the same conditions as those of its bases (see `plain-bases`), and
-      use the name of the class only for ``super`` and to read attributes. No file of the project sets an attribute on
-      the class of an object, reads its ``__qualname__``, has ``__subclasses__`` or ``__func__``, lists the classes of a
-      module with ``getmembers``, or passes `type` on. If the class captures values, no file uses the class of an object
-      as a key or an argument, compares it with the class of another object, or creates an object with it. Also, its
-      methods and bases do not create objects with ``type(self)`` or ``cls``.
+    - `no-class-state`: the methods of the class meet the same conditions as the methods of its bases (see
+      `plain-bases`). They use the name of the class only for ``super`` and to read attributes. No file of the project
+      sets an attribute on the class of an object, reads its ``__qualname__``, has ``__subclasses__`` or ``__func__``,
+      lists the classes of a module with ``getmembers``, or passes `type` on. If the class captures values, no file uses
+      the class of an object as a key or an argument, compares this class with the class of another object, or creates
+      an object with this class. Also, the methods and bases of the moved class do not create objects with
+      ``type(self)`` or ``cls``.
     - `captured-in-methods`: only the bodies of methods read the captured names. The first parameter of such a method is
       ``self``, or the method is ``__init__``.
-    - `bound-once`: each captured name gets its value on every path to the class. No code deletes the name, no inner
-      function binds the name again, and the name is not the name of an exception. An assignment in a `with` block
-      counts only if the context managers are known not to swallow exceptions. An assignment with `:=` counts only if
-      every path evaluates it.
+    - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the class.
+      No code deletes the name, no inner function binds the name again, and the name is not the name of an exception. An
+      assignment in a `with` block counts only if the context managers are known not to swallow exceptions. An
+      assignment with `:=` counts only if every path evaluates this assignment.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the class and its
-      objects. The code may pass such an object, and the loader that contains it, to a loader call, iterate over them,
-      measure them with `len` and return them. The code may also store them in a variable for the following statements
-      of the same block, or pass them to a function of the project that uses them only in these ways. Each iteration of
-      a comprehension binds its variable again. The methods do not pass on the object, one of its methods, or a
-      generator or function that reads the name. No base is a class of the project.
+      objects. The code may pass such an object, and the loader that contains the object, to a loader call, iterate over
+      them, measure them with `len` and return them. The code may also store object and loader in a variable for the
+      following statements of the same block, or pass them to a function of the project that uses them only in these
+      ways. Each iteration of a comprehension binds its variable again. The methods of the class do not pass on `self`,
+      a method of `self`, or a generator or function that reads the captured name. No base is a class of the project.
     - `plain-values`: a captured value is no local function, class or lambda, and its name does not begin with two
-      underscores. If the value is imported, one import statement binds its name, and the name always has the same value
-      (see `one-import` of CHP012).
+      underscores. If the value is imported, only one import statement binds its name, and the name always has the same
+      value (see `one-import` of CHP012).
     - `plain-constructor`: if the class captures names, its ``__init__`` has no ``**`` parameter, has its body on lines
-      of its own, and assigns none of these names. If it has no ``__init__``, its bases provably have no constructor
-      either. No method creates, copies or inspects objects and their attributes.
+      of its own, and assigns none of these names. If the class has no ``__init__``, its bases provably have no
+      constructor either. No method creates, copies or inspects objects and their attributes.
     - `not-copied`: if the objects of the class store captured values, no file of the project copies objects deeply, or
       defines estimators of scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`, `astuple`,
-      `AveragedModel` and `pickle.dumps`, except of `state_dict()` and `parameters()`. If a file contains such code, the
-      class and its objects have only the uses that `used-before-rebound` permits, and no code returns them.
+      `AveragedModel` and `pickle.dumps`. Copies of `state_dict()` and `parameters()` do not count. In a project with
+      such code, the rewrite is still possible if the class and its objects have no uses except those that
+      `used-before-rebound` permits, and no code returns them.
     - `attributes-not-listed`: if the class captures names, the module contains no ``vars``, ``dir``, ``globals``,
       ``getmembers`` or ``__dict__``, and no file lists the attributes of an object other than `self`, a class or parsed
-      arguments. These would show the attributes that its objects get for the captured values.
+      arguments. Such code would show the attributes that objects of the class get for the captured values.
     - `class-name-unused`: no file contains `__qualname__`. If the name of the class is taken in the module, no file
       reads an attribute `__name__`.
 
@@ -105,9 +107,10 @@ class LocalDatasetClass(Rule):
     If the name is taken at module level, or pytest would collect a class with this name, the class gets another name.
     Objects of a class that captures values get attributes for these values.
 
-    By default the rule moves a class only if a loader contains an object of the class, and may have workers or can read
-    whole batches after the move. If no such loader is known, the file, or a file that it imports, must contain a loader
-    with workers, or must set a number of workers. For code outside of tests, loaders in tests do not count.
+    By default the rule moves a class only if a loader contains an object of the class. After the move, this loader may
+    have workers, or can read whole batches. If no such loader is known, the file must contain a loader with workers, or
+    must set a number of workers. Such code may also be in a file that this file imports. For code outside of tests,
+    loaders in tests do not count.
     """
 
     code = "CHP006"
@@ -126,7 +129,7 @@ class LocalDatasetClass(Rule):
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text may contain a local class, also one that is created without a `class` statement."""
+        """Return whether the text may contain a local class. A class from a call such as `type(...)` also counts."""
         return super().concerns(text, project) or may_create_unpicklable(text, project, ReportedObjectKind.CLASS)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
@@ -239,7 +242,7 @@ def _store_arguments(local: LocalClass) -> Iterator[Edit]:
 
 
 def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequence[str]) -> Edit:
-    """Return the edit that adds keyword-only parameters after the existing ones."""
+    """Return the edit that adds keyword-only parameters after the existing parameters."""
     own = function.params
     if own.star_kwarg is not None:
         raise NotMovable("its `**` parameter would receive the captured values")
@@ -257,7 +260,7 @@ def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequen
 
 
 def _repeat_imports(local: LocalClass) -> Iterator[Edit]:
-    """Yield edits that add the imports of the enclosing function to the methods that use them."""
+    """Yield edits that add the imports of the enclosing function to the methods that use the imported names."""
     for method in local.methods:
         used = [one for one in local.imports if any(local.method_of(read) is method for read in one.reads)]
         lines = move.import_lines(local.module, used)

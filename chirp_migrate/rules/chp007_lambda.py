@@ -63,42 +63,46 @@ class PicklableFunction(Rule):
       `__getattr__`, and no name that Python normalises to another spelling.
     - `no-local-helper`: the lambda uses no local function, class or other lambda, because such helpers would have to
       move first.
-    - `bound-once`: each captured name gets its value on every path to the lambda. No code deletes the name, no inner
-      function binds it again, and it is not the name of an exception. An assignment in a `with` block counts only if
-      the context managers are known not to swallow exceptions. An assignment with `:=` counts only if every path
-      evaluates it.
+    - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the lambda.
+      No code deletes the name, no inner function binds the name again, and the name is not the name of an exception. An
+      assignment in a `with` block counts only if the context managers are known not to swallow exceptions. An
+      assignment with `:=` counts only if every path evaluates this assignment.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the lambda. The code
-      may pass the lambda to the call that builds a loader. It may iterate over the loader that holds the lambda, call
-      `len` on this loader and return it. The code may also store lambda and loader in a variable for the following
-      statements of the same block, or pass them to a function of the project that uses them only in these ways. Each
-      iteration of a comprehension binds its variable again. If the lambda creates a generator or function that reads
-      the name, the surrounding call consumes this generator or function.
-    - `one-import`: if a captured name is imported, exactly one import statement binds it, and every path to the lambda
-      runs it. In the imported module, one statement at the top level assigns the name. No file replaces the name in
-      that module, or replaces a module in `sys.modules`.
+      may pass the lambda to the call that builds a loader. The code may iterate over the loader that holds the lambda,
+      call `len` on this loader and return the loader. The code may also store lambda and loader in a variable for the
+      following statements of the same block, or pass them to a function of the project that uses them only in these
+      ways. Each iteration of a comprehension binds its variable again. If the lambda creates a generator or function
+      that reads the name, the surrounding call consumes this generator or function.
+    - `one-import`: if a captured name is imported, exactly one import statement binds the name, and every path to the
+      lambda runs this statement. In the imported module, one statement at the top level assigns the name. No file
+      replaces the name in that module, or replaces a module in `sys.modules`.
     - `not-inspected`: no code uses an attribute of the lambda or passes it to `inspect`. The analysis traces the lambda
-      through all variables, attributes, containers and parameters that may hold it. No file of the project sets an
-      attribute on it, or passes it on in a way that the analysis cannot trace. If no values are bound, no file uses it
-      as a key or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
-      `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`, or checks
-      for `MethodType`. If values are bound, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
-      `.__globals__` or `.__module__`, except of a class. Then no file checks whether an object is a `partial` either,
-      or reads the class of the lambda (except for an error).
-    - `not-copied`: if values are bound, no file of the project copies objects deeply, or defines estimators of
-      scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and
-      `pickle.dumps`, except of `state_dict()` and `parameters()`. If a file contains such code, the lambda has only the
-      uses that `used-before-rebound` permits, and is not returned.
-    - `partial-available`: if values are bound, `partial` is `functools.partial` there.
-    - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. Such a parameter may
-      also be positional if three conditions hold. The function is only passed to loader calls as `collate_fn` or
-      `worker_init_fn`, no file reads these attributes, and the function has a second parameter.
-    - `not-a-method`: if values are bound, the lambda is not in the body of a class, and not bound to an object. No code
-      assigns it to an attribute of a class, or of an object that may be a class, because a method gets an object as its
-      first argument.
-    - `class-not-inspected`: a lambda that uses `self` becomes a method. Then neither the class nor a base in the
-      project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
-      `dir`, `globals`, `getmembers` or `__dict__`. The name of each base shows which class it is. No class of the
-      project has a `__getattribute__`.
+      through all variables, attributes, containers and parameters that may hold the lambda. No file of the project sets
+      an attribute on the lambda, or passes the lambda on in a way that the analysis cannot trace. If the replacement is
+      not a `partial`, no file uses the lambda as a key or reads its identity. No file contains `.__name__` (except of a
+      class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`,
+      `FunctionType` or `LambdaType`, or checks for `MethodType`. If the replacement binds values, as a `partial` or a
+      method does, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__`,
+      except of a class. In this case, no file reads the class of the lambda either (except for an error). If the
+      replacement is a `partial`, no file checks whether an object is a `partial`.
+    - `not-copied`: if the replacement binds values, as a `partial` or a method does, no file of the project copies
+      objects deeply, or defines estimators of scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`,
+      `astuple`, `AveragedModel` and `pickle.dumps`. Copies of `state_dict()` and `parameters()` do not count. In a
+      project with such code, the rewrite is still possible if the lambda has no uses except those that
+      `used-before-rebound` permits, and no code returns the lambda.
+    - `partial-available`: if the replacement needs `partial`, this name refers to `functools.partial` at the place of
+      the lambda.
+    - `kept-signature`: if a default value must be computed at the old place of the lambda, its parameter is
+      keyword-only. Such a parameter may also be positional if three conditions hold. The function is only passed to
+      loader calls as `collate_fn` or `worker_init_fn`, no file reads these attributes, and the function has a second
+      parameter.
+    - `not-a-method`: if the replacement binds values, the lambda is not in the body of a class, and not bound to an
+      object. No code assigns the lambda to an attribute of a class, or of an object that may be a class, because a
+      method gets an object as its first argument.
+    - `class-not-inspected`: a lambda that uses `self` becomes a method. In this case, neither the class nor a base in
+      the project has a metaclass, another keyword or a decorator. The modules of these classes contain no
+      `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis can find the class that
+      the name of each base refers to. No class of the project has a `__getattribute__`.
     - `method-not-shared`: if the lambda becomes a method, no file reads the enclosing method from a class, as in
       `Class.method`. Otherwise the method could get any object as its `self`. A class may call a method of its base.
     - `no-computed-names`: if the lambda becomes a method, no code sets an attribute of the class under a computed name.
@@ -110,13 +114,15 @@ class PicklableFunction(Rule):
     with these names by `hasattr` or `getattr`.
 
     A lambda that only calls a function of the project, with constants and captured values, becomes a `partial` of that
-    function. It does not if other code may replace the function, or if a call passes a parameter of the lambda by
-    keyword. A lambda that the module assigns to a name becomes a function with this name, unless the name may get
-    another value. Any other lambda becomes a function whose name describes what the lambda does, or what it is for.
+    function. This does not happen if other code may replace the function, or if a call passes a parameter of the lambda
+    by keyword. A lambda that the module assigns to a name becomes a function with this name. This does not happen if
+    the name may get another value. Any other lambda becomes a function whose name describes the work or the purpose of
+    the lambda.
 
-    By default the rule moves a lambda only if a loader that holds it may have workers, or can read whole batches after
-    the rewrite. If no such loader is known, the file, or a file that it imports, must contain a loader with workers, or
-    must set a number of workers. For code outside of tests, loaders in tests do not count.
+    By default the rule moves a lambda only if a loader that holds the lambda may have workers, or can read whole
+    batches after the rewrite. If no such loader is known, the file must contain a loader with workers, or must set a
+    number of workers. Such code may also be in a file that this file imports. For code outside of tests, loaders in
+    tests do not count.
     """
 
     code = "CHP007"
@@ -177,7 +183,7 @@ def _propose_function(
 ) -> RuleMatch:
     """Return the finding for a lambda, with the edits that replace the lambda by a function.
 
-    Adds the name of the function to ``taken``. Adds the function to ``made``, so that equal lambdas share it.
+    Adds the name of the function to ``taken``. Adds the function to ``made``, so that equal lambdas share the function.
     """
     span, scope = module.span(node), module.scopes.scope_of(node)
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
@@ -241,8 +247,9 @@ def _find_called_function(
 ) -> tuple[str, list[str]] | None:
     """Return the function of the project that a lambda only calls, and the arguments that a ``partial`` must bind.
 
-    The lambda must pass its parameters on in their order; its other arguments must be constants or captured values. The
-    result is None if other code may replace the function, or if a call may pass an argument of the lambda by keyword.
+    The lambda must pass its parameters on in their order. All other arguments of the call must be constants or captured
+    values. The result is None if other code may replace the function, or if a call may pass an argument of the lambda
+    by keyword.
     """
     call, own = node.body, [one.name.value for one in node.params.params]
     is_plain = own == list(function_parameters(node)) and all(one.default is None for one in node.params.params)
@@ -373,10 +380,11 @@ def _body_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
 def _find_equal_function(
     module: Module, project: Project, node: cst.Lambda, wishes: Collection[str], said: tuple[str, ...]
 ) -> Defined | None:
-    """Return the function above a lambda that an earlier rewrite created for an equal lambda; None if there is none.
+    """Return the function above a lambda that an earlier rewrite created for an equal lambda, else None.
 
-    The result is the name of the function, and an edit. The edit changes nothing; it makes this rewrite depend on the
-    earlier rewrite. Functions whose name is not in ``wishes`` are skipped, because other code may replace them.
+    The result is the name of the function, and an edit. The edit changes nothing, but makes this rewrite depend on the
+    earlier rewrite. Functions whose name is not in ``wishes`` are skipped, because other code may replace such
+    functions.
     """
     parameters, *lines = said
     top = module.span(module.top_level_statement(node))[0]

@@ -31,16 +31,17 @@ class ConfigDefaults(Rule):
     - `plain-keys`: the dictionary contains no `**`.
     - `read-with-default`: the project uses the added key only as the key of a dictionary, or in `.get(key, value)` with
       the value that the rule adds.
-    - `only-looked-up`: code uses an object called `…config` only to look up keys, to test it, to copy or merge it, and
-      to pass it on under such a name. If a function gets such an object, the function belongs to the project, has a
-      parameter called `…config`, and has no decorator that may print arguments. No code prints, saves, compares or
-      unpacks a configuration, or reads variables with `locals`, `globals`, `eval` or frames. If an attribute stores a
-      configuration, no code reads all attributes of an object, or saves an object other than a dictionary or list. The
-      object with this attribute does not contain command-line arguments. If a module stores a configuration, no code
-      lists the names of a module. No class declares a configuration as a field.
+    - `only-looked-up`: code may look up keys in an object called `…config`, test, copy or merge the object, and pass
+      the object on under such a name. No other use is allowed. If a function gets a configuration, the function belongs
+      to the project, has a parameter called `…config`, and has no decorator that may print arguments. No code prints,
+      saves, compares or unpacks a configuration, or reads variables with `locals`, `globals`, `eval` or frames. If an
+      attribute stores a configuration, no code reads all attributes of an object, or saves an object other than a
+      dictionary or list. The object with this attribute does not contain command-line arguments. If a module stores a
+      configuration, no code lists the names of a module. No class declares a configuration as a field.
 
     The rule adds the missing keys among `optimize_dataloaders`, `benchmark_performance` and the augmentation flags. The
-    rule adds a flag only if it is a parameter of the enclosing function, or if the project reads it with `config.get`.
+    rule adds a flag only if the flag is a parameter of the enclosing function, or if the project reads the flag with
+    `config.get`.
     """
 
     code = "CHP008"

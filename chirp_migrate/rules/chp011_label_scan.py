@@ -31,7 +31,7 @@ from chirp_migrate.rules.api import (
 
 _READ, _ITERATE = "read_labels", "iterate_labels"
 _FOUND = "loads every sample just for its label"
-#: Parts of names of datasets. The rule is skipped for a source text that contains none of them.
+#: Parts of names of datasets. The rule skips a source text that contains none of these words.
 _WORDS = (
     *("ataset", "DATASET", "ubset", "SUBSET", "ata_set", "torch.utils", "ds[", "_ds", "in ds"),
     *("_set[", "_set:", "_set)", "_set]", "rainset", "alset", "estset", "evset", "validset", "fullset"),
@@ -52,7 +52,7 @@ class LabelScan(Rule):
     - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. The
       comprehension or loop is not directly in the body of a class.
     - `read-in-each-iteration`: no condition decides whether a sample is read.
-    - `read-first`: before an iteration reads a sample by its index, the iteration only counts, or uses names that no
+    - `read-first`: before an iteration reads a sample by its index, its code only counts, or only uses names that no
       code assigns again.
     - `only-computes`: all other code of an iteration, and the code that computes the indices, has no side effects. Such
       code uses operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of
@@ -64,10 +64,11 @@ class LabelScan(Rule):
     - `dataset-unchanged`: the loop neither assigns nor changes the dataset or the indices.
     - `same-dataset`: reading a sample does not replace the dataset. The dataset is a local variable, a parameter, or a
       name of the module that no function declares ``global`` and no other file assigns. If the dataset is an attribute,
-      only ``self.NAME = …`` in an ``__init__`` sets it, in all files, and no ``setattr`` or ``__dict__`` does. The code
-      that computes the indices only calls known functions, so it does not replace the dataset either.
-    - `no-handler`: no ``try`` contains the loop, and no ``with`` contains it except ``open`` and those of PyTorch and
-      tqdm.
+      only ``self.NAME = …`` in an ``__init__`` sets it, in all files, and no ``setattr`` or ``__dict__`` changes the
+      attribute. The code that computes the indices only calls known functions, so it does not replace the dataset
+      either.
+    - `no-handler`: no ``try`` contains the loop. The only ``with`` statements around the loop are those of ``open``,
+      PyTorch and tqdm.
     - `names-unused-later`: no code of the project reads names that the rewritten loop no longer binds, and the
       enclosing function does not call ``locals``, ``eval`` or similar functions.
     """

@@ -53,56 +53,61 @@ class LocalFunction(Rule):
     - `place-independent`: the function contains no code whose result depends on its place. Such code is a `nonlocal`
       name of an enclosing function, a call of `super`, `dir`, `eval`, `exec`, `locals` or `vars`, `__class__`, or a
       name that is private to the enclosing class. The enclosing function does not call `dir`, `eval`, `exec`, `locals`
-      or `vars` either. The module has no `__getattr__`, and no name that Python normalises to another spelling. A
-      function to which values are bound is not an attribute of a class.
+      or `vars` either. The module has no `__getattr__`, and no name that Python normalises to another spelling. If the
+      replacement of the function binds values, as a `partial` or a method does, the function is not an attribute of a
+      class.
     - `plain-definition`: the function has no decorator except `torch.no_grad`, `torch.enable_grad` and
       `torch.inference_mode`, and no type parameters. No code deletes its name.
     - `no-local-helper`: the function uses no other local function, class or lambda, because such helpers would have to
       move first.
-    - `bound-once`: each captured name gets its value on every path to the function. No code deletes the name, no inner
-      function binds it again, and it is not the name of an exception. An assignment in a `with` block counts only if
-      the context managers are known not to swallow exceptions. An assignment with `:=` counts only if every path
-      evaluates it.
+    - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the
+      function. No code deletes the name, no inner function binds the name again, and the name is not the name of an
+      exception. An assignment in a `with` block counts only if the context managers are known not to swallow
+      exceptions. An assignment with `:=` counts only if every path evaluates this assignment.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The code
-      may pass the function to the call that builds a loader. It may iterate over the loader that holds the function,
-      call `len` on this loader and return it. The code may also store function and loader in a variable for the
-      following statements of the same block, or pass them to a function of the project that uses them only in these
-      ways. Each iteration of a comprehension binds its variable again. If the function creates a generator or another
-      function that reads the name, the surrounding call consumes it.
-    - `one-import`: if a captured name is imported, exactly one import statement binds it, and every path to the
-      function runs it. In the imported module, one statement at the top level assigns the name. No file replaces the
-      name in that module, or replaces a module in `sys.modules`.
+      may pass the function to the call that builds a loader. The code may iterate over the loader that holds the
+      function, call `len` on this loader and return the loader. The code may also store function and loader in a
+      variable for the following statements of the same block, or pass them to a function of the project that uses them
+      only in these ways. Each iteration of a comprehension binds its variable again. If the function creates a
+      generator or another function that reads the name, the surrounding call consumes this generator or function.
+    - `one-import`: if a captured name is imported, exactly one import statement binds the name, and every path to the
+      function runs this statement. In the imported module, one statement at the top level assigns the name. No file
+      replaces the name in that module, or replaces a module in `sys.modules`.
     - `not-inspected`: no code uses an attribute of the function or passes it to `inspect`. The analysis traces the
-      function through all variables, attributes, containers and parameters that may hold it. No file of the project
-      sets an attribute on it, or passes it on in a way that the analysis cannot trace. If no values are bound, no file
-      uses it as a key or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`,
-      `__code__`, `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`,
-      or checks for `MethodType`. If values are bound, no file contains `.__doc__`, `.__annotations__`,
-      `.__kwdefaults__`, `.__globals__` or `.__module__`, except of a class. Then no file checks whether an object is a
-      `partial` either, reads the class of the function (except for an error), or turns the function into a method.
-    - `not-copied`: if values are bound, no file of the project copies objects deeply, or defines estimators of
-      scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and
-      `pickle.dumps`, except of `state_dict()` and `parameters()`. If a file contains such code, the function has only
-      the uses that `used-before-rebound` permits, and is not returned.
-    - `partial-available`: if values are bound, `partial` is `functools.partial` there, and the function does not call
-      itself.
-    - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. Such a parameter may
-      also be positional if three conditions hold. The function is only passed to loader calls as `collate_fn` or
-      `worker_init_fn`, no file reads these attributes, and the function has a second parameter.
-    - `class-not-inspected`: a function that uses `self` becomes a method. Then neither the class nor a base in the
-      project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
-      `dir`, `globals`, `getmembers` or `__dict__`. The name of each base shows which class it is. No class of the
-      project has a `__getattribute__`.
+      function through all variables, attributes, containers and parameters that may hold the function. No file of the
+      project sets an attribute on the function, or passes the function on in a way that the analysis cannot trace. If
+      the replacement is not a `partial`, no file uses the function as a key or reads its identity. No file contains
+      `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`,
+      `ismethod`, `isroutine`, `FunctionType` or `LambdaType`, or checks for `MethodType`. If the replacement binds
+      values, as a `partial` or a method does, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
+      `.__globals__` or `.__module__`, except of a class. In this case, no file reads the class of the function (except
+      for an error), or turns the function into a method. If the replacement is a `partial`, no file checks whether an
+      object is a `partial`.
+    - `not-copied`: if the replacement binds values, as a `partial` or a method does, no file of the project copies
+      objects deeply, or defines estimators of scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`,
+      `astuple`, `AveragedModel` and `pickle.dumps`. Copies of `state_dict()` and `parameters()` do not count. In a
+      project with such code, the rewrite is still possible if the function has no uses except those that
+      `used-before-rebound` permits, and no code returns the function.
+    - `partial-available`: if the replacement needs `partial`, this name refers to `functools.partial` at the place of
+      the function, and the function does not call itself.
+    - `kept-signature`: if a default value must be computed at the old place of the function, its parameter is
+      keyword-only. Such a parameter may also be positional if three conditions hold. The function is only passed to
+      loader calls as `collate_fn` or `worker_init_fn`, no file reads these attributes, and the function has a second
+      parameter.
+    - `class-not-inspected`: a function that uses `self` becomes a method. In this case, neither the class nor a base in
+      the project has a metaclass, another keyword or a decorator. The modules of these classes contain no
+      `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis can find the class that
+      the name of each base refers to. No class of the project has a `__getattribute__`.
     - `method-not-shared`: if the function becomes a method, no file reads the enclosing method from a class, as in
       `Class.method`. Otherwise the method could get any object as its `self`. A class may call a method of its base.
     - `no-computed-names`: if the function becomes a method, no code sets an attribute of the class under a computed
       name. Such an attribute could hide the method.
-    - `known-annotations`: the module does not evaluate annotations. Or it defines every name in the function's
+    - `known-annotations`: the module does not evaluate annotations. Or the module defines every name in the function's
       annotations above the new place of the function.
 
-    By default the rule moves a function only if a loader that holds it may have workers. If no such loader is known,
-    the file, or a file that it imports, must contain a loader with workers, or must set a number of workers. For code
-    outside of tests, loaders in tests do not count.
+    By default the rule moves a function only if a loader that holds the function may have workers. If no such loader is
+    known, the file must contain a loader with workers, or must set a number of workers. Such code may also be in a file
+    that this file imports. For code outside of tests, loaders in tests do not count.
     """
 
     code = "CHP012"
@@ -171,7 +176,7 @@ def _move_function(
     """Return the finding with the edits that move the function.
 
     Adds the new name to ``taken``. Adds the name, and the edits that define the function, to ``made``, so that equal
-    functions share them.
+    functions share one definition.
 
     Raises:
         NotMovable: the function cannot be moved; the message gives the reason.

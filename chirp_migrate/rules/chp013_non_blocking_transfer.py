@@ -58,30 +58,31 @@ class NonBlockingTransfer(Rule):
     - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader. The
       loader builds its batches itself.
     - `pinning-loader`: at least one call that builds the loader does not set ``pin_memory=False``. If no call that
-      builds this loader is known, some other code of the project builds loaders.
+      builds this loader is known, other code of the project must build loaders.
     - `not-on-device`: the samples are not on a device already. At least one dataset of the loop is not created from
       tensors that code has moved to a device.
     - `unchanged-batch`: the copied object is the batch from the loader, or a part of the batch that the code reads by
       position, key or attribute. The copied object is not a computed value.
-    - `to-accelerator`: the device is CUDA or XPU, or has the name of a device and is not provably the CPU or MPS.
+    - `to-accelerator`: the device is CUDA or XPU. Or the device is a variable with the name of a device (such as
+      `device`), and is not provably the CPU or MPS.
     - `plain-arguments`: the call has no arguments but device, dtype, memory format and copy, and none from ``*`` or
       ``**``.
     - `not-changed`: no code may write to the memory of the batch after the copy. Below the copy, in inner functions, in
       the next iteration and after the loop, the code only reads the batch or binds it to names.
     - `no-mps`: the call names CUDA itself, or no file of the backend contains ``"mps"`` or ``backends.mps``.
-    - `plain-to`: PyTorch's own collation builds the batch. Or no file of the project defines or assigns a ``to`` or
-      ``cuda`` without a parameter ``non_blocking``, or the ``__getattr__`` of a class. (The rule does not read the
-      definitions of other libraries.)
+    - `plain-to`: PyTorch's own collation builds the batch. Or each ``to`` and ``cuda`` that the project defines or
+      assigns has a parameter ``non_blocking``, and no class of the project has a ``__getattr__``. (The rule does not
+      read the definitions of other libraries.)
     - `arguments-not-inspected`: no file inspects the arguments of a ``to`` or ``cuda``
       (``x.to.assert_called_with(…)``), or replaces the ``to`` or ``cuda`` of tensors.
     - `no-batch-encoding`: the copied object is a part of a batch, or no file of the project imports transformers.
 
     By default the rule adds the argument only where the argument has an effect. A loader of the loop must provably pin
     its batches, the rewrite of the loader must gain something, and the loop must not wait for the copy at once. A
-    loader provably pins its batches by ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with
-    ``"cuda"``, or because its samples are in memory and the factory allocates the batches. With ``--all-loaders`` the
-    rule adds the argument everywhere. A review accepts or refuses the copies together with the call that builds their
-    loader.
+    loader provably pins its batches if ``pin_memory`` is ``True``, ``torch.cuda.is_available()`` or a comparison with
+    ``"cuda"``. A loader also pins its batches if its samples are in memory and the factory allocates the batches. With
+    ``--all-loaders`` the rule adds the argument everywhere. In a review, the copies and the call that builds their
+    loader can only be accepted or refused together.
 
     If a tuple assignment gets too long, the rule writes one assignment for each name. The rule does not split the
     assignment if one new assignment would read a name that another new assignment changes.
@@ -180,7 +181,10 @@ def _gain_of_copies(
 
 
 def _may_pin_batches(project: Project, loader: LoaderValue) -> bool:
-    """Return whether a loader may pin its batches: not every call that builds it sets ``pin_memory=False``."""
+    """Return whether a loader may pin its batches.
+
+    The result is False if every call that builds the loader sets ``pin_memory=False``.
+    """
     if not loader.calls:
         return project.holds(_MAKES_LOADERS)
     return not all(is_name(keyword_arguments(call).get("pin_memory"), "False") for _, call in loader.calls)
@@ -213,7 +217,7 @@ def _copies_to_accelerator(module: Module, call: cst.Call, method: str) -> bool:
 
 
 def _collates_tensors(loader: LoaderValue) -> bool:
-    """Return whether PyTorch's own collation builds the batches, so that only tensors in them have ``to``."""
+    """Return whether PyTorch's own collation builds the batches, so that only the tensors of a batch have ``to``."""
     for _, call in loader.calls:
         single = is_name(keyword_arguments(call).get("batch_size"), "None")
         if single or "collate_fn" in argument_positions(call) or any(a.star for a in call.args):
@@ -222,7 +226,7 @@ def _collates_tensors(loader: LoaderValue) -> bool:
 
 
 def _why_unsafe(module: Module, project: Project, call: cst.Call, path: Path, collated: bool) -> str | None:
-    """Return why a non-blocking copy may be unsafe in this project; None if it is safe."""
+    """Return why a non-blocking copy may be unsafe in this project; None for a safe copy."""
     shown = module.source(call)
     certain = called_method_name(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
     if not certain and (place := find_mps_device(project)) is not None:

@@ -40,9 +40,9 @@ class SetEpoch(Rule):
     """Rewrites a loop that counts (`range`, `trange`) and uses a loader, only if all these conditions hold:
 
     - `shuffling-sampler`: a call that builds the loader has a `DistributedSampler` that shuffles.
-    - `known-sampler`: the sampler has a name in the loop, or the loader provably has this sampler and no other. If the
-      loader may have another sampler, the module imports the class of the sampler at its top level, and the new code
-      checks the class with `isinstance`.
+    - `known-sampler`: the sampler has a name in the loop, or the loader provably has this sampler and no other sampler.
+      If the loader may have another sampler, the module imports the class of the sampler at its top level, and the new
+      code checks the class with `isinstance`.
     - `iterates-each-time`: each iteration iterates over the loader, or passes it to a call other than `len`, `print` or
       similar.
     - `set-epoch-not-called`: no code of the same function calls `set_epoch`, and no other code of the module calls
@@ -55,8 +55,8 @@ class SetEpoch(Rule):
       of the `for`.
 
     The rule applies without `--unsafe` if a condition about distributed training decides whether the sampler is built
-    or the loop runs. Such conditions are `if args.distributed` and `if dist.is_initialized()`. A program that trains in
-    a single process does not change then.
+    or the loop runs. Such conditions are `if args.distributed` and `if dist.is_initialized()`. In this case, a program
+    that trains in a single process does not change.
     """
 
     code = "CHP014"

@@ -31,7 +31,8 @@ from chirp_migrate.rules.api import (
 _HELD = re.compile(
     r"default_rng|RandomState|check_random_state|\bRandom\b|(random|torch)\.Generator|\bGenerator\s*(\(|as\b)"
 )
-#: Every match of the pattern contains one of these words. A search for words is much faster than for a pattern.
+#: Every match of the pattern contains one of these words. A search for words is much faster than a search for the
+#: pattern.
 _HELD_WORDS = ("default_rng", "check_random_state", "Random", "Generator")
 #: Names of functions that probably seed workers, although their module passes them to no loader.
 _SEEDS_WORKERS = re.compile(r"worker_init|init_worker|worker_seed|seed_worker", re.IGNORECASE)
@@ -101,7 +102,7 @@ class CopiedGenerator(Rule):
 
 
 def _may_keep_workers(module: Module, argument: cst.Arg) -> bool:
-    """Return whether the call with an argument may build a loader whose workers live for several epochs."""
+    """Return whether the call that contains ``argument`` may build a loader whose workers live for several epochs."""
     call = module.parents[argument]
     others = call.args if isinstance(call, cst.Call) else ()
     persistent = keyword_arguments(call).get("persistent_workers") if isinstance(call, cst.Call) else None

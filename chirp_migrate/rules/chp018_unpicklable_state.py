@@ -32,7 +32,7 @@ from chirp_migrate.rules.unpicklable import (
     words_in_unpicklable_code,
 )
 
-#: Code that may create an open file, a connection, a lock or a CUDA tensor, not in a ``with`` statement.
+#: Code that may create an open file, a connection, a lock or a CUDA tensor, outside of a ``with`` statement.
 _WORDS = re.compile(
     r"(?<![\w.])(?<!with )(\w+\s*\.\s*){0,8}(\w*open|open_file|\w*File|scandir|walk|iglob|reader|DictReader|Environment"
     rf"|connect|socket|create_connection|VideoCapture)(\s+as\b|{CALL})|threading|ThreadPool|\.{GAP}cuda{CALL}|[\"']cuda"

@@ -35,11 +35,11 @@ class UnguardedScript(Rule):
     follows = frozenset({"CHP001"})
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of the modules that build loaders, because a script may import one of them."""
+        """Return the names of the modules that build loaders, because a script may import such a module."""
         return modules_with_loaders(project)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text, or a module that it imports, may build a loader with workers."""
+        """Return whether the text, or a module that the text imports, may build a loader with workers."""
         gives = "oader" in text and GIVES_WORKERS.search(text) is not None
         is_beside = super().concerns(text, project) and (gives or has_word(text, self.names(project)))
         return is_beside and may_start_workers_at_import(project, text)

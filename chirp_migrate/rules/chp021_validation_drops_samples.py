@@ -48,7 +48,7 @@ class ValidationDropsSamples(Rule):
 
 
 def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> bool:
-    """Return whether a loader reads its dataset in order, and its names do not show that it is for training."""
+    """Return whether a loader reads its dataset in order, and no name shows that the loader is for training."""
     shuffle = loader.arguments.get("shuffle")
     if loader.given("sampler") or not (shuffle is None or is_name(shuffle, "False", "None")):
         return False
@@ -103,7 +103,7 @@ def _may_be_iterable_dataset(module: Module, project: Project, loader: LoaderCal
 
 
 def _describe_loss(loader: LoaderCall) -> str:
-    """Return how many samples ``drop_last`` omits, in words; empty if it omits none or the number is not known."""
+    """Return how many samples ``drop_last`` omits, in words; "" if no sample is omitted or the number is not known."""
     size = loader.arguments.get("batch_size")
     if is_name(size, "None") or (size is None and not loader.open):
         return ""

@@ -54,5 +54,5 @@ class ItemInLoop(Rule):
 
 
 def _is_returned(module: Module, number: cst.Call) -> bool:
-    """Return whether a ``return`` statement contains the number: the loop then ends, and does not wait again."""
+    """Return whether a ``return`` statement contains the number, so that the loop ends and does not wait again."""
     return isinstance(innermost_statement(module, number), cst.Return)

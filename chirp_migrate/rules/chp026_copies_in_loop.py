@@ -53,7 +53,7 @@ class CopiesInLoop(Rule):
     follows = frozenset()
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Report copies to the CPU if the loop only appends them to a list, or iterates over the values of a copy."""
+        """Report copies to the CPU that the loop only appends to a list, or over whose values the loop iterates."""
         for there in device_loops(module, project):
             copies = [
                 wait.node
@@ -69,7 +69,10 @@ class CopiesInLoop(Rule):
 
 
 def _can_copy_after_loop(module: Module, loop: cst.For, copy: cst.CSTNode) -> bool:
-    """Return whether the loop can copy later: a step only appends the copy to a list, or iterates over its values."""
+    """Return whether the copy can move below the loop.
+
+    For this, a step may only append the copy to a list, or iterate over the values of the copy.
+    """
     if _is_collected(module, copy):
         return True
     match next_step_of_value(module, copy):
@@ -82,7 +85,7 @@ def _can_copy_after_loop(module: Module, loop: cst.For, copy: cst.CSTNode) -> bo
 
 
 def _is_collected(module: Module, node: cst.CSTNode) -> bool:
-    """Return whether the code only appends a value to a list, or concatenates it with the values collected before."""
+    """Return whether the code only appends a value to a list, or concatenates the value with earlier values."""
     match next_step_of_value(module, node):
         case ContainerElement(cst.Element(), display):
             return _is_collected(module, display)
@@ -99,7 +102,7 @@ def _is_collected(module: Module, node: cst.CSTNode) -> bool:
 
 
 def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
-    """Return whether a call has the form ``all = torch.cat([all, new])``."""
+    """Return whether a call extends the variable that gets its result, as in ``all = torch.cat([all, new])``."""
     match next_step_of_value(module, call):
         case ValueAssignment(targets, cst.Assign()):
             given = [argument.value for argument in call.args]

@@ -48,7 +48,7 @@ class CacheEmptiedInLoop(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Return the other names under which modules of the project import these functions."""
+        """Return the other names under which modules of the project import the functions in ``trigger``."""
         return set().union(*map(project.aliases, self.trigger))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
@@ -98,7 +98,10 @@ def _reads_clock(module: Module, project: Project, loop: cst.For) -> bool:
 
 
 def _yields_single_samples(loader: LoaderValue) -> bool:
-    """Return whether a loader yields one sample at a time: no call that builds it sets a batch size other than 1."""
+    """Return whether a loader yields one sample at a time.
+
+    The result is True if no call that builds the loader sets a batch size other than 1.
+    """
     calls = [call for _, call in loader.calls]
     if any(one.star or is_name(one.keyword, "batch_sampler") for call in calls for one in call.args):
         return False

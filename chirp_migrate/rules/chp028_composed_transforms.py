@@ -32,11 +32,11 @@ class ComposedTransforms(Rule):
     - `no-base`: the class has no base except `object`, and no decorator, keyword or type parameter.
     - `methods-only`: the body of the class defines each method once, and contains nothing else.
     - `only-passes-on`: `__call__` has no decorator, is not `async`, and has one parameter besides `self`, without a
-      default. `__call__` returns `self.attribute(x)`. Or it sets `x = each(x)` in one loop over `self.attribute` and
-      returns `x`. The attribute is not a method of the class.
+      default. `__call__` returns `self.attribute(x)`. Or `__call__` sets `x = each(x)` in one loop over
+      `self.attribute` and returns `x`. The attribute is not a method of the class.
 
-    By default the rule only decorates a class if a loader may apply it to batches. For this, the project must build a
-    loader outside tests, and the migration of at least one loader that can contain the class must have a gain.
+    By default the rule only decorates a class if a loader may apply the class to batches. The project must build a
+    loader outside of tests. At least one loader that can contain the class must gain something from its migration.
     """
 
     code = "CHP028"

@@ -44,8 +44,8 @@ class StackedSamples(Rule):
     - `torch-stack`: `stack` is PyTorch's function, stacks along axis 0, and has no `out`.
     - `every-sample`: the comprehension has one `for`, no `if`, no `async`, and yields the first item of each sample
       unchanged.
-    - `known-dataset`: `dataset` is a name, or `name.attribute`. Its class, its annotation, the calls that get it or its
-      name show that it is a dataset, and not a list, array or table.
+    - `known-dataset`: `dataset` is a name, or `name.attribute`. The class, the annotation or the name of `dataset`, or
+      a call that gets `dataset`, shows that the object is a dataset, and not a list, array or table.
     - `not-in-class-body`: the call is not directly in the body of a class.
     - `no-bindings`: the indices contain no `:=`, `await` or `yield`.
     - `pure-index`: an `index` other than `i` consists of names, items, attributes, arithmetic and functions that are
@@ -54,8 +54,8 @@ class StackedSamples(Rule):
       are a list, tuple or `range`, the result of a known function, or a local name for such a value.
     - `same-dataset`: neither computing the indices nor reading a sample replaces the dataset. The dataset is a local
       variable. Or only known functions compute the indices, and the dataset is a name of the module, or an attribute.
-      No function declares such a name ``global``, and no other file assigns it. Only ``self.NAME = …`` in an
-      ``__init__`` sets such an attribute, in all files, and no ``setattr`` or ``__dict__`` does.
+      No function declares such a name ``global``, and no other file assigns the name. Only ``self.NAME = …`` in an
+      ``__init__`` sets such an attribute, in all files, and no ``setattr`` or ``__dict__`` changes the attribute.
     - `no-comment`: the code contains no `#`, because the rewrite would lose a comment.
     """
 

@@ -27,7 +27,7 @@ _OPENING = re.compile(r"[\s(]*")
 
 
 def words_in_unpicklable_code(project: Project, kind: ReportedObjectKind) -> frozenset[str]:
-    """Return words of which every file that creates an unpicklable object of a kind contains at least one."""
+    """Return words such that a file without any of these words creates no unpicklable object of ``kind``."""
     return find_unpicklable_objects(project).words(kind)
 
 

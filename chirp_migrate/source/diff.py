@@ -45,7 +45,7 @@ def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
         reason = " ".join(finding.message_with_gain.split())
         yield f"# {_mask_control_characters(finding.path)}:{finding.place}: {finding.rule} {finding.name}: {reason}\n"
     old, new = _quote_name(f"a/{file.path}"), _quote_name(f"b/{file.path}")
-    # Only git's header can describe a new empty file. If one file has this header, every file needs it.
+    # Only git's header can describe a new empty file. If one file has git's header, every file needs such a header.
     yield f"diff --git {old} {new}\n"
     if file.before is None:
         yield "new file mode 100644\n"

@@ -54,7 +54,7 @@ def replace_file(path: Path, content: bytes, temporary: Path, *, like: Path | No
     and the other attributes of ``like``, or without ``like`` the attributes of a new file.
 
     Raises:
-        OSError: the file cannot be written; ``path`` then keeps its earlier bytes.
+        OSError: the file cannot be written; ``path`` keeps its earlier bytes.
     """
     remove_if_exists(temporary)
     write_new_file(temporary, content, like=like)

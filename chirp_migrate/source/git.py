@@ -123,7 +123,8 @@ def run_git(
         stdin: standard input of git.
         fetch: whether git may download objects that a partial clone lacks.
     """
-    # A git hook sets variables with which git would use the repository of the hook, and not the one of the folder.
+    # A git hook sets variables with which git would use the repository of the hook, and not the repository of the
+    # folder.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = {**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
     if not fetch:

@@ -1,9 +1,9 @@
 """Mask IPython's own syntax in a notebook cell, so that the cell is valid Python, and restore it unchanged later.
 
 Each line with a magic, a shell command or a help request becomes one Python statement, so that no block becomes empty.
-The statement is an import of a unique name. New imports are added below existing imports (see
-:mod:`chirp_migrate.edits.imports`), and so below lines such as `%matplotlib inline` and `!pip install`. The right side
-of ``files = !ls`` becomes a call.
+The statement is an import of a unique name. Rewrites add new imports below existing imports (see
+:mod:`chirp_migrate.edits.imports`), and so also below lines such as `%matplotlib inline` and `!pip install`. The right
+side of ``files = !ls`` becomes a call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, UnreadableSource
 
 __all__ = ["CellNotPython", "MaskedCell", "mask_magics", "parse_cell", "possible_variable_names"]
 
-#: Cell magics above Python code. The code runs in the namespace of the notebook; below `timeit`, in its own function.
+#: Cell magics above Python code. The code runs in the namespace of the notebook. Only with `timeit`, the code runs in
+#: its own function.
 _PYTHON_BODY = frozenset({"time", "timeit", "capture", "prun"})
 _CELL_MAGIC = re.compile(r"%%(\w+)(?!\w*\?)[^\r\n]*")
 _CELL_MAGICS = re.compile(rf"\s*((?:{_CELL_MAGIC.pattern}\s*)*)")
@@ -51,12 +52,14 @@ class CellNotPython(Exception):
 class MaskedCell:
     """A code cell that is valid Python, because masks replace IPython's own syntax.
 
+    A mask is a Python statement, or the call on the right side of an assignment.
+
     Attributes:
         text: the code with its masks.
         originals: for each mask, the original text that it replaces, in the order of the text.
         lines: for every line of ``text``, the number of the corresponding line of the original cell, from 1.
         head: the cell magics (``%%time``) at the top of the cell, where they must stay.
-        tag: the beginning of the name in every mask; no other text of the notebook contains it.
+        tag: the beginning of the name in every mask; no other text of the notebook contains this beginning.
     """
 
     text: str

@@ -42,7 +42,7 @@ def _matcher(old: Sequence[str], new: Sequence[str]) -> difflib.SequenceMatcher[
 
 
 def _positions_of_lines(lines: Sequence[str]) -> dict[str, list[int]]:
-    """Return all positions of each different line, the last position first."""
+    """Return, for each line that occurs in ``lines``, all its positions from last to first."""
     found: dict[str, list[int]] = {}
     for place in range(len(lines) - 1, -1, -1):
         found.setdefault(lines[place], []).append(place)
@@ -72,7 +72,7 @@ def _equal_blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[difflib.Ma
 def _common_subsequence(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     """Return a longest common subsequence as pairs of positions in ``old`` and in ``new``."""
     places = _positions_of_lines(new)
-    ends: list[int] = []  # for each length, the smallest position in `new` at which a subsequence can end
+    ends: list[int] = []  # for each length, the smallest position in `new` at which such a subsequence can end
     links: list[_Link] = []
     for i, line in enumerate(old):
         for j in places.get(line, ()):

@@ -72,8 +72,8 @@ class NotebookSource:
         text: the code cells as one Python module.
         unreadable: numbers of the code cells that cannot be read as Python, with the reasons; ``text`` does not contain
             these cells.
-        masked: cell, line and text of each part that is not Python, which rules do not see: magics, shell lines, and
-            whole cells of another language.
+        masked: cell, line and text of each part that is not Python: magics, shell lines, and whole cells of another
+            language. Rules do not see these parts.
     """
 
     text: str
@@ -199,15 +199,15 @@ def _line_of_read_names(masked: Sequence[tuple[int, int, str]], tag: str, newlin
     """Return a line for the end of the module that lists the names that magics and other cells may read.
 
     Without this line, an import that only ``%timeit DataLoader(data)`` still uses would be removed as dead code. The
-    line is an annotation without effect. The words in the annotation count as used names, but no rule can rewrite them,
-    because the annotation is no valid type.
+    line is an annotation without effect. The words in the annotation count as used names, but no rule can rewrite these
+    words, because the annotation is no valid type.
     """
     found = sorted({word for *_, text in masked for word in possible_variable_names(text)})
     return f'{tag}: "? {" ".join(found)}"{newline}' if found else ""
 
 
 def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[str, int]]:
-    """Return (name, cell index) for each name that a cell reads above the first statement that defines the name.
+    """Return each name that a cell reads above the first statement that defines the name, with the index of the cell.
 
     Reads in functions also count.
 

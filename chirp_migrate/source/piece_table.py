@@ -1,8 +1,8 @@
 """Record where each piece of a text comes from while several passes rewrite the text.
 
 A :class:`PieceTable` stores the text as a sequence of pieces. Each piece is kept, deleted or inserted. Each deleted or
-inserted piece has the numbers of the rewrites that deleted or inserted it. With these numbers, the changes of one
-rewrite can be found in the original text, and can be undone alone.
+inserted piece has the numbers of the rewrites that deleted or inserted the piece. With these numbers, the changes of
+one rewrite can be found in the original text, and can be undone alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ FOLLOWS: Owners = frozenset()
 
 @dataclass(frozen=True)
 class _Piece:
-    """``original[start:end]``, which is kept or deleted; or ``text``, which is inserted before ``original[start]``."""
+    """A piece of a rewritten text.
+
+    A piece is ``original[start:end]``, kept or deleted, or a ``text`` that is inserted before ``original[start]``.
+    """
 
     start: int
     end: int

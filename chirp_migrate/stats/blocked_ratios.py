@@ -1,16 +1,17 @@
-"""Compute ratios of times after / before from rounds: for each entry point, and for all entry points together.
+"""Compute ratios of times after / before the migration from rounds: for each entry point, and for the total.
 
-A round is a pair of processes that time entry points once in each version, at nearly the same time. A process affects
-all times of its round, so only rounds are independent. The interval of the total therefore uses the variance between
-rounds (a cluster-robust variance, in which each residual is scaled for the mean that was subtracted). If every round
-has all entry points, the interval is Student's interval of the rounds' totals. An entry point that was timed once gets
-the variance of the other entry points.
+A round is a pair of processes, one for each version, that run at nearly the same time. Each process times the entry
+points once. A slow process slows down all entry points of its round, so only rounds are independent. The interval of
+the total therefore uses the variance between rounds (a cluster-robust variance, in which each residual is scaled by
+``sqrt(n / (n - 1))`` for n rounds). If every round times all entry points, the interval is Student's interval of the
+rounds' totals. An entry point that was timed once gets the variance of the other entry points.
 
 With few rounds, the variance of one entry point is a poor estimate. The estimate is therefore combined with the
-variance of all other entry points, which counts like some additional rounds (a moderated variance, Smyth 2004).
+variance of all other entry points. The variance of the other entry points has the weight of at most four additional
+rounds (a moderated variance, Smyth 2004).
 
-To limit the effect of disturbances, logarithms of ratios are clipped. The clipped logarithms differ from the median of
-their entry point by at most five standard deviations. The standard deviation is estimated from medians.
+To limit the effect of disturbances, logarithms of ratios are clipped: at most five standard deviations from the median
+of the entry point. The standard deviation is estimated from medians.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ Pair = tuple[float, float]
 
 _CLIP = 5.0
 _BORROWED = 4.0
-"""Degrees of freedom with which the other entry points' variance counts for an entry point."""
+"""Weight of the other entry points' variance in the variance of one entry point, in degrees of freedom."""
 _NORMAL = 1.4826
-"""Standard deviation of a normal distribution / its median absolute deviation."""
+"""Factor from the median absolute deviation to the standard deviation of a normal distribution."""
 _FINEST = 1e-3
-"""Smallest standard deviation, as a share of the time, because clocks and schedulers are not more precise."""
+"""Smallest standard deviation, as a share of the time. Clocks and schedulers are not more precise."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,15 @@ class _EntryLogarithms:
 
 
 def ratios_of_rounds(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, dict[str, Ratio]]:
-    """Return the ratios after / before, with the data for their intervals.
+    """Return the ratios time after / time before, with their intervals.
 
     Args:
         rounds: for each round, a dictionary: label of an entry point → seconds before and after. An entry point may be
             missing in some rounds.
 
     Returns:
-        The ratio of the total times of all entry points, and the ratio of each entry point. If no entry point was timed
-        in two rounds, the first result is None and the second result is empty, because one round has no variance.
+        The ratio of the total times of all entry points, and the ratio of each entry point. At least one entry point
+        must have been timed in two rounds, because one round has no variance. Otherwise the result is ``(None, {})``.
     """
     labels = list(dict.fromkeys(label for each in rounds for label in each))
     found = {label: {n: each[label] for n, each in enumerate(rounds) if label in each} for label in labels}
@@ -110,8 +111,8 @@ def _moderate_ratio(entry: _EntryLogarithms, others: float, borrowed: float) -> 
 
     Args:
         entry: the logarithms of the entry point.
-        others: variance of the other entry points.
-        borrowed: degrees of freedom with which ``others`` counts.
+        others: variance of the logarithms of all other entry points.
+        borrowed: weight of ``others`` in degrees of freedom, like a number of additional rounds.
     """
     count = len(entry.logs)
     freedom = borrowed + count - 1
@@ -122,7 +123,7 @@ def _moderate_ratio(entry: _EntryLogarithms, others: float, borrowed: float) -> 
 def _ratio_of_sums(entries: Sequence[_EntryLogarithms], pooled: float, blocks: int) -> Ratio:
     after = [one.before_s * math.exp(one.mean) for one in entries]
     shares = [value / math.fsum(after) for value in after]
-    scores: dict[int, float] = {}  # number of a round → its effect on the logarithm of the total
+    scores: dict[int, float] = {}  # number of a round → effect of the round on the logarithm of the total
     once = 0.0
     for share, one in zip(shares, entries, strict=True):
         count = len(one.logs)

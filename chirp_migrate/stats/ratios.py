@@ -1,8 +1,8 @@
 """Compute ratios of times with intervals, correct p-values for many tests, and compare two samples.
 
-The interval of a ratio is Student's interval of the logarithms of ``after / before`` in all rounds, which is exact for
-normal logarithms. A bootstrap interval would be too narrow with only a few rounds, because resampling five values
-cannot show the tails.
+The interval of a ratio is Student's interval of the logarithms of ``after / before`` in all rounds. The interval is
+exact if the logarithms have a normal distribution. A bootstrap interval of only a few rounds would be too narrow,
+because resampling five values cannot show the tails.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CONFIDENCE = 0.95
 _FAR = 500.0  # limit for logarithms, so that `exp` does not overflow
 
 POWER = 0.9
-"""A difference counts as noticeable if a test finds it with this probability."""
+"""A difference counts as detectable if a test finds the difference with this probability."""
 
 
 class Ratio(msgspec.Struct, frozen=True):
@@ -43,9 +43,9 @@ class Ratio(msgspec.Struct, frozen=True):
         value: geometric mean over the rounds; a value below 1 means faster.
         low, high: ends of the interval.
         rounds: number of pairs of times.
-        mean_log, error: mean of the logarithms and its standard error; None in documents of early versions.
+        mean_log, error: mean of the logarithms, and standard error of the mean; None in documents of early versions.
         confidence: confidence level of the interval, 0 to 1.
-        freedom: degrees of freedom of Student's distribution for the interval; None means ``rounds - 1``.
+        freedom: degrees of freedom of Student's distribution for the interval; None for ``rounds - 1``.
     """
 
     value: float
@@ -63,7 +63,7 @@ class Ratio(msgspec.Struct, frozen=True):
 
     @property
     def saved(self) -> tuple[float, float, float]:
-        """Return the saved share of the time before, with its interval: value, low, high.
+        """Return the saved share of the time before, with interval, as (value, low, high).
 
         The saved share is negative if the time after is longer than the time before.
         """
@@ -71,7 +71,7 @@ class Ratio(msgspec.Struct, frozen=True):
 
     @property
     def speed_up(self) -> tuple[float, float, float]:
-        """Return time before / time after with its interval: value, low, high."""
+        """Return time before / time after, with interval, as (value, low, high)."""
         return 1 / self.value, 1 / self.high, 1 / self.low
 
     def wholly_above(self, bound: float) -> bool:
@@ -83,7 +83,7 @@ class Ratio(msgspec.Struct, frozen=True):
         return self.high <= bound
 
     def at(self, low_error: float, high_error: float) -> Ratio:
-        """Return the ratio with another interval.
+        """Return the ratio with an interval for other error probabilities.
 
         Args:
             low_error: probability, 0 to 1, that the true ratio is below the lower end of the interval.
@@ -130,7 +130,8 @@ def student_quantile(probability: float, freedom: float) -> float:
 def holm_adjusted(p_values: Sequence[float]) -> list[float]:
     """Adjust p-values for the number of tests (Holm 1979).
 
-    If the adjusted p-values are compared with alpha, the probability of any false alarm is at most alpha.
+    If every adjusted p-value is compared with a level alpha, the probability of at least one false alarm is at most
+    alpha.
     """
     adjusted = [0.0] * len(p_values)
     largest = 0.0
@@ -141,10 +142,10 @@ def holm_adjusted(p_values: Sequence[float]) -> list[float]:
 
 
 def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the p-value of the Kolmogorov-Smirnov test of whether two samples have the same distribution.
+    """Return the p-value of the Kolmogorov-Smirnov test for equal distributions of two samples.
 
-    The function uses the asymptotic distribution of the test. Equal values and pairs of similar values can make the
-    p-value too large, but never too small.
+    The p-value comes from the asymptotic distribution of the test. Equal values and pairs of similar values can make
+    the p-value too large, but never too small.
 
     Raises:
         ValueError: a sample is empty.
@@ -157,8 +158,9 @@ def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
 def detectable_difference(first_count: int, second_count: int, alpha: float) -> float:
     """Return the smallest difference of two distributions that :func:`ks_p_value` finds in 9 of 10 cases.
 
-    A difference is the change of the share of values, 0 to 1, below some point. The result is 1.0 if the samples are
-    too small to find any difference. The function assumes a share of 0.5, because this share varies most by chance.
+    A difference is the change of the share of values (0 to 1) below some point. If the samples are too small to find
+    any difference, the result is 1.0. The function assumes that half of the values are below the point, because a share
+    of 0.5 varies most by chance.
 
     Args:
         first_count, second_count: sizes of the two samples.
@@ -172,10 +174,11 @@ def detectable_difference(first_count: int, second_count: int, alpha: float) -> 
 
 
 def detectable_shift(values: ArrayLike, share: float) -> float | None:
-    """Return the smallest shift that moves ``share`` of the values past some point; None if too few values vary.
+    """Return the smallest shift of all values that moves ``share`` of the values past some point.
 
-    The shift is the length of the shortest interval that contains this share of the values. The most common value, such
-    as the value of samples that are not augmented, does not move.
+    The shift is the length of the shortest interval that contains ``share`` (0 to 1) of the values. The most common
+    value, such as the value of samples that are not augmented, does not move. If too few other values exist, the result
+    is None.
     """
     import numpy as np
 

@@ -1,11 +1,11 @@
-"""Plan interim analyses, and compute the error probability of each conclusion.
+"""Plan interim analyses (decision points of a measurement), and compute the error probability of each conclusion.
 
 Each interim analysis gets a share of the total error probability, by the power family of spending functions (Kim &
-DeMets 1987, exponent 1.2). The share is nearly proportional to the number of new rounds, because Student's quantiles of
-a few rounds rise steeply where the error is small. If the time budget ends the rounds early, the last analysis gets the
-rest.
+DeMets 1987, exponent 1.2). The share is nearly proportional to the number of new rounds. A much smaller share would
+make the interval of an early analysis very wide, because Student's quantiles of a few rounds rise steeply where the
+error is small. If the time budget ends the rounds early, the last analysis gets all remaining shares.
 
-There are two ways to compute the error probability of a conclusion from the shares. The first way uses the joint
+The error probability of a conclusion is computed from the shares in one of two ways. The first way uses the joint
 distribution of all analyses (Lan & DeMets 1983; algorithm of Armitage, McPherson & Rowe 1969), so that early analyses
 cost the last analysis little power. The joint distribution is exact for normal means, and is usually also applied to
 Student's quantiles (Jennison & Turnbull 2000, 4.4). The second way uses the share itself as the error probability,
@@ -26,10 +26,10 @@ if TYPE_CHECKING:  # importing NumPy takes a tenth of a second, and reading a do
 __all__ = ["ERROR", "MIN_ROUNDS", "InterimAnalysis", "last_analysis_error", "planned_analyses"]
 
 ERROR = 0.025
-"""Probability that the true value is beyond one end of an interval, over all interim analyses together."""
+"""Probability that, in any of the interim analyses, the true value is beyond a given end of the interval."""
 
 MIN_ROUNDS = 3
-"""Number of rounds before the first interim analysis; the variance of fewer rounds is too uncertain."""
+"""Number of rounds before the first interim analysis. The variance of fewer rounds would be too uncertain."""
 
 _GROWTH = 1.6
 _ROOM = 1.25
@@ -51,12 +51,13 @@ class InterimAnalysis:
 
 
 def planned_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
-    """Return the interim analyses for at most ``max_rounds`` rounds: after 3 and 5 rounds if ``max_rounds`` is 5."""
+    """Return the interim analyses for at most ``max_rounds`` rounds. For 5 rounds: after 3 and after 5 rounds."""
     max_rounds = max(max_rounds, MIN_ROUNDS)
     counts = [MIN_ROUNDS]
     while counts[-1] < max_rounds:
         following = math.ceil(counts[-1] * _GROWTH)
-        # If the last analysis followed soon after another, it would get only a small share.
+        # If the last analysis followed soon after the previous analysis, the last analysis would get only a small
+        # share.
         counts.append(max_rounds if max_rounds < _ROOM * following else following)
     spent = [0.0, *((count / max_rounds) ** _SPENDING for count in counts)]
     return tuple(
@@ -65,11 +66,11 @@ def planned_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
 
 
 def last_analysis_error(analyses: Sequence[InterimAnalysis]) -> float:
-    """Return the error probability of the last analysis for which every analysis uses exactly its share.
+    """Return the error probability of the last analysis, for which all analyses use up exactly their shares.
 
     The sum of the rounds' values is a Brownian motion that reaches time 1 at the last analysis. For each analysis, the
-    function stores the distribution of the sum as points with probabilities. This distribution assumes that no earlier
-    analysis came to a conclusion.
+    function computes the distribution of the sum as points with probabilities. The distribution contains only the cases
+    in which no earlier analysis came to a conclusion.
     """
     import numpy as np
     from scipy import optimize, special

@@ -1,7 +1,7 @@
 """Lay out changed code as the project's formatter would, within the project's line length.
 
-A changed statement is formatted by black if it had black's layout before the change. Ruff's formatter writes the same
-layout. All other statements keep their layout.
+Black formats a changed statement if the statement had black's layout before the change. Ruff's formatter writes the
+same layout. All other statements keep their layout.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _FLAKE8 = ((".flake8", "flake8"), ("setup.cfg", "flake8"), ("tox.ini", "flake8")
 _YAPF_LENGTHS = {"google": 80, "yapf": 80, "facebook": 80}
 _PEP8, _BLACK, _WIDEST = 79, 88, 120
 _INDENT = 4
-#: Names of tokens that are no code.
+#: Names of the kinds of tokens that are not code.
 _NO_CODE = frozenset({"NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER"})
-#: Text of comments such as ``# chirp: ignore``, which apply to their line. Statements with this text are not
-#: reformatted.
+#: Text in comments such as ``# chirp: ignore``, which apply to the code on the same line. Statements with this text are
+#: not reformatted.
 _OWN_COMMENT = "chirp:"
 
 
@@ -58,7 +58,7 @@ class CodeStyle:
     root: Path | None = None
 
     def load(self) -> None:
-        """Import black and read the settings now, not before the first statement is formatted."""
+        """Import black and read the settings now, instead of later, when the first statement is formatted."""
         import black  # noqa: F401
 
         _ = self._settings
@@ -76,13 +76,14 @@ class CodeStyle:
 
     @property
     def configured_length(self) -> int | None:
-        """Return the largest line length of the project's settings, in columns; None without such a setting."""
+        """Return the line length from the project's settings, in columns; None without such a setting."""
         return self._settings.get("line_length")
 
     def has_black_layout(self, code: str, text: str) -> bool:
         """Return whether code is in black's layout.
 
-        A single line does not count if calls in the file that span several lines have another layout than black's.
+        For a single line, the result is False if other calls of the file do not have black's layout (see
+        :meth:`closes_behind_arguments`).
 
         Args:
             code: lines of a file, either whole statements or the header of a block.
@@ -118,7 +119,7 @@ class CodeStyle:
         return {}
 
     def _lay_out_by_black(self, code: str, text: str) -> str | None:
-        """Return ``code`` in black's layout, cached; None if black cannot or must not format it."""
+        """Return ``code`` in black's layout, cached; None if black cannot or must not format the code."""
         asked = code, self.longest_line(text)
         if asked not in self._formatted_lines:
             self._formatted_lines[asked] = self._format_code(*asked)
@@ -172,9 +173,10 @@ class CodeStyle:
 
 @lru_cache(maxsize=4)
 def _longest_line(text: str) -> int:
-    """Return the length of the longest line of code; for text that is no code, of any line.
+    """Return the length of the longest line of code in ``text``, in characters.
 
-    A comment counts behind code with brackets, because black would wrap this code.
+    A comment at the end of a line counts only if the line has brackets, because black would wrap such a line. If the
+    text is not Python, every line counts.
     """
     longest = max(map(len, text.splitlines()), default=0)
     if longest <= _BLACK:
@@ -223,7 +225,7 @@ def _closes_behind_arguments(text: str) -> bool:
 
 
 def _fits_without_comment(line: str, length: int) -> bool:
-    """Return whether ``line`` is a single line with a comment at its end, and fits into ``length`` without it."""
+    """Return whether ``line`` is one line with a comment at its end, and fits into ``length`` without the comment."""
     code, mark, _ = line.rstrip().rpartition("  # ")
     return bool(mark) and "\n" not in code and len(code) <= length
 

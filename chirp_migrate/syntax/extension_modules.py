@@ -16,7 +16,7 @@ _READER = re.compile(r"(?m)^[ \t]+(?:def|cpdef)\b[^(\n]*\b__getitem__[ \t]*\(")
 def compiled_class_has_getitem(text: str, class_name: str) -> bool:
     """Return whether a compiled class has a ``__getitem__``, with which loaders read single samples.
 
-    A method that the class inherits from a class in the same file counts.
+    A method that the class inherits from another class in the same file also counts.
 
     Args:
         text: a Cython source.

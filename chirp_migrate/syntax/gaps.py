@@ -1,4 +1,4 @@
-"""Regular expressions for searches in unparsed code: they match the text between two words of code.
+"""Regular expressions for searches in unparsed code, which match the text between two words of code.
 
 The searched text may be anything, so the cost of a search must be linear in the length of the text. For this reason,
 the number of comments in a gap is limited. Some patterns extend up to a bracket that may be missing. Such a pattern

@@ -1,4 +1,4 @@
-"""Place and write imports as the project's own tool would, with isort and the project's settings.
+"""Place and format imports as the project's own import sorter would, with isort and the project's settings.
 
 If the project sorts imports with ruff, the module translates ruff's settings to isort's settings. Without settings,
 isort's profile for black applies.
@@ -39,7 +39,7 @@ _SAME_IN_ISORT = (
     "order-by-type",
     "single-line-exclusions",
 )
-#: Files that name the tools of a project, and tools that sort imports.
+#: Files that may name the tool with which a project sorts imports, and a pattern for the names of such tools.
 _TOOLS = (".pre-commit-config.yaml", "pyproject.toml", "setup.cfg", "tox.ini", "noxfile.py", "Makefile")
 _SORTS = re.compile(r"\b(isort|usort|ufmt)\b")
 _SECTIONS = {
@@ -58,7 +58,7 @@ class ImportStyle:
     Attributes:
         root: folder of the project. Settings are read from this folder and the folders above it, up to the top of the
             git work tree. None means that no settings are read.
-        is_vendored: whether ``root`` contains a copy of the runtime (``chirpid_patch``). The copy then counts as a
+        is_vendored: whether ``root`` contains a copy of the runtime (``chirpid_patch``). If so, the copy counts as a
             package of the project.
     """
 
@@ -66,7 +66,7 @@ class ImportStyle:
     is_vendored: bool = False
 
     def load(self) -> None:
-        """Import isort and read the settings now, not before the first import is written."""
+        """Import isort and read the settings now, instead of later, when the first import is written."""
         _ = self._read
 
     @property
@@ -97,7 +97,10 @@ class ImportStyle:
 
     @cached_property
     def _read(self) -> tuple[list[isort.Config], str]:
-        """Return isort's usable configurations, the preferred first, and why a configuration cannot be used."""
+        """Return the usable configurations for isort, and why a configuration cannot be used.
+
+        The preferred configuration is the first item of the list.
+        """
         import isort  # the import takes a sixth of a second, and only commands that rewrite need isort
         from isort.exceptions import ISortError
 
@@ -154,7 +157,7 @@ class ImportStyle:
         return edits
 
     def format_import(self, line: str) -> str:
-        """Return an import as isort would write it: with sorted names, wrapped if too long, without a newline."""
+        """Return an import in the layout of isort: with sorted names, wrapped if too long, without a newline."""
         return _sort_imports(line, self.config).strip()
 
     def reformat_import(self, before: str, after: str) -> str:
@@ -202,7 +205,7 @@ def _default_options(root: Path) -> dict[str, Any]:
 
 
 def _ruff_options(root: Path) -> dict[str, Any]:
-    """Return ruff's settings for ``root`` under isort's names; an empty dictionary without settings."""
+    """Return ruff's settings for ``root``, translated to options of isort; an empty dictionary without settings."""
     found = ruff_table(root)
     if found is None:
         return {}
@@ -214,7 +217,8 @@ def _ruff_options(root: Path) -> dict[str, Any]:
     options |= {f"known_{name}": modules for name, modules in custom.items()}
     options["sections"] = [_SECTIONS.get(name, name.upper()) for name in sorting.get("section-order", _SECTIONS)]
     options["no_lines_before"] = [_SECTIONS.get(name, name.upper()) for name in options.get("no_lines_before", ())]
-    # Ruff treats the package of the importing module as the project's own, whatever the setting ``src``.
+    # Ruff always treats the package of the importing module as the project's own, even if the setting ``src`` does not
+    # name its folder.
     packages = [file.parent.name for place in ("", "src") for file in (folder / place).glob("*/__init__.py")]
     options["known_first_party"] = [*options.get("known_first_party", ()), *packages]
     options["src_paths"] = tuple(folder / one for one in table.get("src", (".", "src")))

@@ -30,13 +30,15 @@ def qualified_member_name(source: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class ImportTable:
-    """The names in a module's scope, which top-level statements bind, or functions with a ``global`` statement.
+    """The names in a module's scope.
+
+    Top-level statements bind these names, or functions with a ``global`` statement.
 
     Attributes:
         imports: for each imported name, its possible qualified names. Relative names are made absolute.
-        stars: absolute names of the modules that ``from … import *`` statements import from.
+        stars: absolute names of the modules ``m`` in statements ``from m import *``.
         later_stars: for each name that is bound above an ``import *``, the modules of all ``import *`` below the
-            binding.
+            binding. These modules may rebind the name.
         classes: for each class, the dotted names of its bases ("" for a base that is no dotted name).
         functions: names of the functions.
         values: names that are bound in any other way, such as by an assignment.

@@ -59,7 +59,7 @@ _NO_CODE = frozenset(
 CODE_FIELDS = _CodeFields()
 #: Largest depth of a tree, in levels of ``ast`` nodes, for which every analysis can recurse over the tree.
 _DEEPEST = 600
-#: Largest depth of a tree, in levels, for which a recursion error is a defect of this program.
+#: A recursion error for a tree with at most this many levels is a bug of this program.
 _DEEP = 100
 
 
@@ -158,7 +158,10 @@ class Module:
         return found
 
     def drop_cache(self) -> None:
-        """Drop all cached results, which refer to this module and would keep it in memory, and stop caching."""
+        """Drop all cached results, and stop caching.
+
+        The results refer to this module and would keep the module in memory.
+        """
         self._analyses.clear()
         self._keeps = False
 
@@ -209,7 +212,7 @@ class Module:
         return self._index[0]
 
     def find(self, *types: type[Node]) -> list[Node]:
-        """Return every node of the given types, grouped by type; within a type, in source order."""
+        """Return every node of the given types, grouped by type. Nodes of the same type are in source order."""
         by_type = self._index[1]
         return [node for kind in types for node in by_type.get(kind, ())]  # type: ignore[misc]
 
@@ -231,7 +234,7 @@ class Module:
 
     @cached_property
     def _statement_offsets(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
-        """Return three offsets of each statement: the start with decorators, the start without them, and the end.
+        """Return three offsets of each statement: the start with decorators, the start without decorators, and the end.
 
         The offsets come from ``ast``. An ``elif`` part does not count as a statement.
         """
@@ -253,7 +256,10 @@ class Module:
         return type(node) is cst.SimpleStatementLine or node in self._statement_offsets
 
     def _span_from_ast(self, node: cst.CSTNode) -> tuple[int, int] | None:
-        """Return the span of a statement or block; None for other nodes, and if a semicolon ends the statement."""
+        """Return the span of a statement or block.
+
+        The result is None for other nodes, and for statements that end with a semicolon.
+        """
         first, last = (node.body[0], node.body[-1]) if isinstance(node, cst.IndentedBlock) else (node, node)
         start, end = (
             self._statement_offsets.get(_small_statement(first, 0)),
@@ -461,8 +467,7 @@ def package_name(path: str) -> str:
 def _dotted_path(node: cst.CSTNode) -> str | None:
     """Return the dotted path of a name or attribute, or the name of a definition; ``None`` for other nodes.
 
-    For a call, the result is the dotted path of the called function. For a subscript, it is the dotted path of the
-    subscripted value.
+    For a call ``a.b(c)`` or a subscript ``a.b[c]``, the result is ``a.b``.
     """
     if isinstance(node, cst.Call):
         node = node.func
@@ -485,7 +490,7 @@ def _lacks_loading_names(source: str) -> bool:
 
 @cache
 def _code_fields(kind: type[cst.CSTNode]) -> Callable[[cst.CSTNode], tuple[Any, ...]]:
-    """Return a function that reads the fields of a node that contain code, in order of the text."""
+    """Return a function that returns the values of those fields of a node that contain code, in order of the text."""
     names = [one.name for one in fields(kind) if not _LAYOUT.search(one.name) and one.type not in _TEXTS]
     if not names:
         return lambda node: ()

@@ -1,4 +1,4 @@
-"""Parse a module with Python's own ``ast``, to decide which rules need the slower tree by LibCST.
+"""Parse a module with Python's own ``ast``, to decide which rules need LibCST's tree, which is slower.
 
 Parsing with LibCST takes ten times as long. The functions in this module may return too many possible meanings of a
 name, but never too few.
@@ -27,7 +27,7 @@ class _NodeIndex:
 
     Attributes:
         all: every node.
-        ends: for each node, its position in ``all``, and the position after the last node inside it.
+        ends: for each node, its position in ``all``, and the position after the last node inside this node.
         parents: the parent of each node; the module has none.
     """
 
@@ -63,7 +63,7 @@ class _NodeIndex:
 
 @lru_cache(maxsize=2)
 def _nodes_of(text: str) -> _NodeIndex:
-    """Return the nodes of a text, cached, because a rewrite uses the texts before and after it repeatedly."""
+    """Return the nodes of a text, cached, because the same text is analysed several times."""
     return _NodeIndex(text)
 
 
@@ -97,7 +97,7 @@ class Outline:
         return self._nodes.all[start + 1 : end]
 
     def find(self, *types: type[Node]) -> list[Node]:
-        """Return every node of the given types, grouped by type; within a type, in source order."""
+        """Return every node of the given types, grouped by type. Nodes of the same type are in source order."""
         return [node for one in types for node in self._nodes.by_type.get(one, ())]  # type: ignore[misc]
 
     @property
@@ -127,7 +127,10 @@ class Outline:
 
     @cached_property
     def imports(self) -> dict[str, set[str]]:
-        """Return the possible qualified names of each imported name. The key "*" has the modules of ``import *``."""
+        """Return the possible qualified names of each imported name.
+
+        The key "*" has the names of the modules ``m`` in statements ``from m import *``.
+        """
         found: dict[str, set[str]] = defaultdict(set)
         package = package_name(self.path)
         for plain in self.find(ast.Import):
@@ -164,8 +167,7 @@ class Outline:
 def dotted_name(node: ast.AST) -> str | None:
     """Return the dotted path of a name or attribute; ``None`` for other expressions.
 
-    For a call, the result is the dotted path of the called function. For a subscript, it is the dotted path of the
-    subscripted value.
+    For a call ``a.b(c)`` or a subscript ``a.b[c]``, the result is ``a.b``.
     """
     if isinstance(node, ast.Call):
         node = node.func

@@ -1,4 +1,4 @@
-"""Look up names across all modules of the backend: find the module that defines a name, and modules that import it."""
+"""Look up names across the backend: find the module that defines a name, and the modules that import the name."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ _ANSWERS_KEPT = 20_000
 _REEXPORT_LIMIT = 8
 #: Largest number of lookups to resolve one name.
 _LOOKUP_LIMIT = 200
-#: The import table of a name that is not a module of the backend.
+#: An empty import table, for names that are not modules of the backend.
 _NO_TABLE = ImportTable()
 #: Libraries whose classes and functions the rules identify by qualified name.
 _LIBRARIES = frozenset({"numpy", "pandas", "PIL", "sklearn", "torch", "torchaudio", "torchvision", "tqdm"})
-#: Top-level names that an import normally finds outside the project. The exceptions are a file of that name next to the
-#: script, and a module of that name at the root.
+#: Top-level names that an import normally finds outside the project. Such an import finds a module of the project only
+#: if the module is next to the script or at the root.
 _ELSEWHERE = (sys.stdlib_module_names | _LIBRARIES) - {"test"}
 #: Names for data loading that ``from torch.utils.data import *`` binds.
 _TORCH_DATA = re.compile(
     r"(Chain|Concat|Iterable|Stack|Tensor)?Dataset|DataLoader|Subset|random_split|default_(collate|convert)"
     r"|(Batch|Distributed|Random|Sequential|SubsetRandom|WeightedRandom)?Sampler|get_worker_info"
 )
-#: Attributes of a function that determine what a call does, and code that changes one of them.
+#: Attributes of a function that determine what a call does, and a pattern for code that changes such an attribute.
 _FUNCTION_PARTS = ("__defaults__", "__kwdefaults__", "__code__")
 _FUNCTION_PART = re.compile(
     r"\.\s*(?:__(?:kw)?defaults__|__code__)\s*(?:\[[^\]\n]*\]\s*)?=(?!=)"
@@ -130,15 +130,19 @@ class Project:
 
     @cached_property
     def _paths(self) -> dict[str, str]:
-        """Return the path of each module by its dotted name from the root, and by its name in the root's package."""
+        """Return the paths of all modules. The key is the dotted name of the module, counted from the root folder.
+
+        If the root is itself a package, each module has a second key that begins with the name of this package.
+        """
         named = {f"{self._name}.{module_name(path)}".rstrip("."): path for path in self._texts if self._name}
         return {**named, **{module_name(path): path for path in self._texts}}
 
     @cached_property
     def _below(self) -> dict[str, set[str]]:
-        """Return the dotted names of modules from the root, by their dotted names from a folder below the root.
+        """Return the names that scripts in subfolders use for modules, each with the dotted names from the root.
 
-        The module ``backend/utils/common.py`` may have the name ``utils.common`` in scripts in the folder ``backend``.
+        For ``backend/utils/common.py``, scripts in the folder ``backend`` use the name ``utils.common``. The result
+        then has the key ``utils.common`` with the value ``{"backend.utils.common"}``.
         """
         packages = {PurePosixPath(path).parent for path in self._texts if path.endswith("__init__.py")}
         found: dict[str, set[str]] = defaultdict(set)
@@ -158,7 +162,10 @@ class Project:
 
     @cached_property
     def _within(self) -> dict[tuple[str, str], set[str]]:
-        """Return the dotted names of modules from the root, by a folder's name and the dotted name from this folder."""
+        """Return the dotted names of modules, by the name of a folder and the dotted name counted from this folder.
+
+        For ``a/b/c.py``, the key ``("a", "b.c")`` has the value ``{"a.b.c"}``.
+        """
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
         for name in map(module_name, self._texts):
             parts = name.split(".")
@@ -230,7 +237,7 @@ class Project:
 
         Args:
             path: path of a file of the backend.
-            in_work: whether rules analyse this module now. The module then stays parsed until the next call with
+            in_work: whether rules analyse this module now. If so, the module stays parsed until the next call with
                 ``in_work``.
 
         Raises:
@@ -265,9 +272,10 @@ class Project:
         """Follow re-exports through modules of the backend, and return the qualified name of the definition.
 
         ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` if ``utils/common.py`` imports the class
-        from PyTorch. For a name that the backend defines, the result starts with the dotted name of the defining module
-        from the root. If a library has the same name as the module's top-level package, the result begins with a dot. A
-        name from outside the backend, or with several possible meanings, is returned unchanged.
+        from PyTorch. For a name that the backend defines, the result starts with the dotted name of the defining
+        module, counted from the root folder. If a library has the same name as the module's top-level package, the
+        result begins with a dot. A name from outside the backend, or with several possible meanings, is returned
+        unchanged.
         """
         known = self._origins.get(qualified)
         return _cache_answer(self._origins, qualified, self._origin(qualified)) if known is None else known
@@ -277,8 +285,10 @@ class Project:
 
         Args:
             qualified: the name.
-            around: the names whose lookups led to this one, because ``from ._C import *`` may form a cycle.
-            steps: the lookups that are left, because modules that import from each other can form many cycles.
+            around: the names whose lookups led to this lookup. These names are not looked up again, because ``from ._C
+                import *`` may form a cycle.
+            steps: an iterator with one item for each lookup that is still allowed. The number is limited, because
+                modules that import from each other can form many cycles.
         """
         steps = iter(range(_LOOKUP_LIMIT)) if steps is None else steps
         for _ in zip(range(_REEXPORT_LIMIT), steps, strict=False):
@@ -322,7 +332,10 @@ class Project:
         return found | ({inside} if module.path.endswith("__init__.py") and inside in self._packages else set())
 
     def binds_other_object(self, besides: str, name: str, qualified: str) -> bool:
-        """Return whether the top level of a file other than ``besides`` binds ``name``, but not to ``qualified``."""
+        """Return whether a file binds ``name`` at its top level to an object other than ``qualified``.
+
+        The file ``besides`` does not count.
+        """
         tables = (self.table(path) or _NO_TABLE for path in self.paths_containing(name) if path != besides)
         return any(
             table.defines(name) or any(self.resolve(one) != qualified for one in table.imports.get(name, ()))
@@ -389,7 +402,7 @@ class Project:
         return any(_CAPITAL.search(one.rpartition(".")[2]) or self.is_class(one) for one in names)
 
     def _instead_of_builtin(self, module: Module, qualified: str) -> set[str]:
-        """Return the qualified names that a built-in name may have if an ``import *`` of the backend rebinds it."""
+        """Return the qualified names that a built-in name may get from an ``import *`` of the backend."""
         owner, _, path = qualified.partition(".")
         first, dot, rest = path.partition(".")
         return (
@@ -397,9 +410,9 @@ class Project:
         )
 
     def _is_possible(self, module: Module, name: str) -> bool:
-        """Return whether a qualified name is possible.
+        """Return whether an object with this qualified name may exist.
 
-        A name from an ``import *`` is not possible if the imported module provably lacks the name.
+        The result is False only for a name from an ``import *`` whose module provably lacks the name.
         """
         for source in {module.absolute(source) for source, _ in module.scopes.stars}:
             if name.startswith(f"{source}."):
@@ -411,7 +424,7 @@ class Project:
         return True
 
     def _from_root(self, path: str, name: str) -> set[str]:
-        """Convert a qualified name in the file at ``path`` to its possible dotted names from the root."""
+        """Convert a qualified name, as the file at ``path`` uses it, to its possible dotted names from the root."""
         owner = name
         while owner := owner.rpartition(".")[0]:
             modules = self._meant.get((owner, path))
@@ -546,7 +559,7 @@ class Project:
     def aliases(self, name: str) -> set[str]:
         """Return other names under which modules of the backend import ``name``, cached.
 
-        Some modules import an alias under a further name. The result includes such names.
+        The result includes aliases of aliases.
         """
         if name not in self._named:
             pending, found = [name], {name}
@@ -559,7 +572,7 @@ class Project:
 
     @cached_property
     def _aliases(self) -> dict[str, set[str]]:
-        """Return the aliases of each imported name. Only the spelling of the last part of a name counts."""
+        """Return the aliases of each imported name. For ``import a.b as c``, the key is ``b`` and the alias ``c``."""
         found: dict[str, set[str]] = defaultdict(set)
         for text in self._texts.values():
             for match in _AS.finditer(text):
@@ -570,9 +583,8 @@ class Project:
     def descendants(self, *bases: str) -> frozenset[str]:
         """Return names of classes that inherit, maybe indirectly, from a class with one of ``bases`` in its name.
 
-        Names are compared by spelling only. A file that imports a class does not show the bases of the class. So the
-        result also includes aliases under which files import these classes and ``bases``. The first call computes the
-        result, and later calls do not update it.
+        Names are compared by spelling only. The result also includes aliases under which files import these classes and
+        ``bases``. The first call computes the result, and later calls do not update it.
         """
         if bases not in self._heirs:
             inheriting: dict[str, set[str]] = defaultdict(set)
@@ -592,7 +604,7 @@ class Project:
         """Return whether a regular expression matches in any file of the backend.
 
         Args:
-            pattern: the expression.
+            pattern: the regular expression.
             words: whole words of which every match contains at least one. Only files with one of the words are
                 searched. Without words, all files are searched.
         """
@@ -623,7 +635,7 @@ class Project:
         return self._held[pattern]
 
     def captured_groups(self, pattern: str, *words: str) -> frozenset[str]:
-        """Return all texts that the only group of a pattern captures in any file, cached (see :meth:`holds`)."""
+        """Return all texts that the single group of a pattern captures in any file, cached (see :meth:`holds`)."""
         if pattern not in self._captured:
             searched = re.compile(pattern)
             texts = (self._texts[path] for path in self.paths_containing(*words))
@@ -655,8 +667,8 @@ class Project:
 
         An ``import *`` counts as an import of every name that the text of the importing file contains. An ``import *``
         also counts if the importing file may read computed names, as with ``globals()``, or if other files import the
-        name from the importing file. The result may be True by mistake, because an attribute counts even if it belongs
-        to another module of the same name.
+        name from the importing file. The result may be True by mistake, because ``x.name`` counts for any ``x`` with
+        the name of the module.
         """
         return self._may_be_imported(module.path, name, {module.path}) or self._is_run_with(module.path, name)
 
@@ -672,7 +684,10 @@ class Project:
         )
 
     def _may_be_imported(self, path: str, name: str, seen: set[str]) -> bool:
-        """Return :meth:`imported_elsewhere` for the module at ``path``. Adds all importing files to ``seen``."""
+        """Return whether another file may import or read ``name`` from the module at ``path``.
+
+        Adds the files with an ``import *`` from the module to ``seen``.
+        """
         readers = self._importing_files(path)
         if name in readers:
             return True
@@ -768,7 +783,7 @@ class Project:
         return any(name in text and reads_variable(text, name) for text in texts)
 
     def mentions(self, attribute: str, besides: str) -> bool:
-        """Return whether ``.attribute`` occurs in any file but the file at ``besides``."""
+        """Return whether ``.attribute`` occurs in any file except the file at ``besides``."""
         pattern = re.compile(rf"\.\s*{re.escape(attribute)}\b")
         return any(pattern.search(text) for _, text in self._other_texts(besides, attribute))
 
@@ -810,7 +825,7 @@ def _has_globals(text: str) -> bool:
 
 
 def _bases(named: str) -> Iterator[str]:
-    """Yield the words in the bases of a class, without subscripts."""
+    """Yield the words in the bases of a class: ``A``, ``b`` and ``C`` for the bases ``A[T], b.C``."""
     depth = 0
     for part in _BASES.findall(named):
         if part in "[]":

@@ -229,7 +229,7 @@ def keyword_arguments(call: cst.Call) -> dict[str, cst.BaseExpression]:
 def call_argument(call: cst.Call, position: int, keyword: str = "") -> cst.BaseExpression | None:
     """Return the argument at a position, or with a keyword.
 
-    The result is ``None`` if the call has no such argument, or a starred argument in its place.
+    The result is ``None`` if the call has no such argument, or a starred argument (``*args``) at this position.
     """
     for place, one in enumerate(call.args):
         if one.keyword.value == keyword if one.keyword else place == position and not one.star:

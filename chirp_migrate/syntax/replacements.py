@@ -184,7 +184,7 @@ def _first_name(node: ast.expr) -> str:
 
 
 def _may_receive_names(call: ast.Call) -> bool:
-    """Return whether a call may receive names from strings elsewhere in the file."""
+    """Return whether the names that a call replaces may come from strings elsewhere in the file."""
     named = (one.value for one in call.keywords if one.arg in (None, "attribute", "values"))
     return any(not isinstance(one, ast.Constant | ast.Dict) for one in (*call.args[1:2], *named))
 

@@ -65,7 +65,7 @@ class Scope:
 
     Attributes:
         node: the node that creates the scope.
-        parent: the scope around it; ``None`` for the module.
+        parent: the scope around this scope; ``None`` for the module.
         bindings: the bindings of each name in this scope, in no particular order.
         elsewhere: the names that the scope declares ``global`` or ``nonlocal``, each with the type of the declaration.
     """
@@ -140,7 +140,10 @@ class Scopes:
             self._bind(node)
 
     def scope_of(self, node: cst.CSTNode) -> Scope:
-        """Return the scope in which the names of ``node`` are looked up. The scope binds the name of a definition."""
+        """Return the scope in which the names of ``node`` are looked up.
+
+        For a class or function definition, the result is the scope that contains the definition.
+        """
         if node not in self._of:
             self._of[node] = self._enclosing_scope(node)
         return self._of[node]
@@ -179,7 +182,7 @@ class Scopes:
         return self._scopes[node]
 
     def lookup(self, name: str, node: cst.CSTNode) -> Variable | None:
-        """Return the variable that ``name`` refers to at ``node``; ``None`` if no scope binds it."""
+        """Return the variable that ``name`` refers to at ``node``; ``None`` if no scope binds the name."""
         name = _normalized_name(name)
         scope: Scope | None = self.scope_of(node)
         first = True

@@ -1,10 +1,10 @@
 """Find the span of every node of a LibCST tree in the text, from the code that LibCST generates for the tree.
 
 LibCST's nodes have no positions, and the generated code is not always equal to the text: LibCST drops some form feeds,
-blanks and trailing lines. Spans refer to the original text. If the generated code has other white space than the text,
-only characters that are not white space are matched.
+blanks and trailing lines. Spans refer to the original text. If generated code and text differ in white space, the
+module matches only the other characters.
 
-The module extends the class that generates code, which is not part of LibCST's public interface. LibCST's own position
+The module extends ``CodegenState``, a class of LibCST that generates code and is not public. LibCST's own position
 provider extends the class in the same way, but takes four times as long.
 """
 
@@ -81,7 +81,7 @@ def statement_spans(
 
 
 def _statement_header(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatement | None:
-    """Return a statement without its blocks, if ``inside`` is in its header; None for other statements."""
+    """Return the statement without its blocks if the node ``inside`` is in the statement's header, else None."""
     if not isinstance(statement, _HEADED):
         return None
     blocks = {name: getattr(statement, name) for name in ("body", "orelse") if hasattr(statement, name)}
@@ -91,7 +91,10 @@ def _statement_header(statement: Statement, inside: cst.CSTNode) -> cst.BaseComp
 
 
 def _match_offsets(written: str, text: str) -> tuple[list[int], list[int]]:
-    """Return, for each offset in ``written``, the offsets in ``text`` of nodes that start at it, and that end at it."""
+    """Convert each offset in ``written`` to an offset in ``text``.
+
+    The first list of the result is for offsets at which nodes start, the second list for offsets at which nodes end.
+    """
     if _BLANK.sub("", written) != _BLANK.sub("", text):
         raise TextMismatch
     solid = [offset for offset, character in enumerate(text) if not character.isspace()]

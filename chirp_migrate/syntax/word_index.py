@@ -33,14 +33,14 @@ class WordIndex:
                 places.append(number)
 
     def changed(self, path: str, before: str) -> None:
-        """Update the index after the text at ``path`` changed from ``before``."""
+        """Update the index after a change of the text at ``path``; ``before`` is the text before the change."""
         if self._first.setdefault(path, before) == self._texts[path]:
             del self._first[path]
 
     def paths_containing(self, *words: str) -> Iterator[str]:
         """Return the paths of the files that contain one of ``words``, in the order of ``texts``.
 
-        In files that have changed since the index was made, a part of a word also counts.
+        In files that have changed since the index was made, a word also counts if it is a part of a longer word.
         """
         numbers = {number for word in words for number in self._places.get(word, ())}
         if self._first:

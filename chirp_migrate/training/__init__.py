@@ -1,4 +1,6 @@
-"""Run trainings in child processes, and watch their loaders. ``verify`` and ``tune`` share this package.
+"""Run trainings in child processes, and watch their loaders.
+
+The commands ``verify``, ``tune`` and ``doctor`` share this package.
 
 The package finds the training of a project, runs it in separate processes, and records what its loaders do.
 """

@@ -49,7 +49,7 @@ class UserCodeError(Exception):
 
 @contextmanager
 def wrap_user_code_errors(activity: str) -> Iterator[None]:
-    """Return a context that raises errors of user code as :class:`UserCodeError`, with ``activity`` in the message."""
+    """Return a context that converts errors of user code to :class:`UserCodeError` with ``activity`` in the message."""
     try:
         yield
     except TaskNotPossible:
@@ -87,7 +87,7 @@ class WorkloadFailed(ChirpMigrateError):
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the class of an error and its message in one line: the first line and the last line of the message.
+    """Return the class of an error, and the first and last line of its message, in one line.
 
     If a worker process raised the error, only the last line of the message has the reason.
     """
@@ -96,5 +96,5 @@ def describe_error(error: BaseException) -> str:
 
 
 def first_message_line(error: BaseException) -> str:
-    """Return the first non-empty line of an error message; an empty string if it has none."""
+    """Return the first non-empty line of an error message; an empty string if the message is empty."""
     return next(filter(None, map(str.strip, str(error).splitlines())), "")

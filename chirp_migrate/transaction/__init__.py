@@ -1,4 +1,4 @@
-"""Write all files of a plan or none, and undo such runs: the journal, the lock, commit, recovery and rollback.
+"""Write all files of a plan or none, and undo runs of ``apply``: journal, lock, commit, recovery and rollback.
 
 The package may import ``source`` and ``plans`` only.
 """

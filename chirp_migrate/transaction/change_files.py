@@ -1,10 +1,11 @@
 """Change the files of a recorded run from one version to another.
 
 :func:`perform_changes` changes all files, or raises an error midway. After an error, :func:`complete_changes` brings
-all files to one version, from any state. Both functions need only data in the journal, so another process can continue
-if this process is killed. New bytes are first written to a temporary file next to the old file. Then the temporary file
-replaces the old file. The bytes of a file show whether the file has been replaced. New files are written before the
-code that needs these files, and removed after this code. So the project can be imported at every moment.
+all files to their new version, from any state. Both functions need only data in the journal, so another process can
+continue if this process is killed. New bytes are first written to a temporary file next to the old file. Then the
+temporary file replaces the old file. The bytes of a file show whether the file has been replaced. An apply writes the
+added files before the code that imports these files. A rollback removes the added files last. So the project can be
+imported at every moment.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = [
     "remove_folders",
 ]
 
-#: Value in place of a hash if the path is not a regular file of the project.
+#: Value that :func:`file_hash` returns for a path that is not a regular file of the project.
 NOT_A_FILE = "not a regular file"
 
 
@@ -49,7 +50,7 @@ class FileChange:
         path: posix path relative to the root.
         old: the version before the change; None if there is no file.
         new: the version after the change; None if the file is removed.
-        temporary: path of the temporary file, next to the file, to which the new bytes are written first.
+        temporary: path of the temporary file in the same folder, to which the new bytes are written first.
     """
 
     path: str
@@ -72,7 +73,7 @@ class ChangedMeanwhile(Exception):
 
 
 def changes_of_run(run: JournalRun) -> tuple[FileChange, ...]:
-    """Return the changes that apply a run; if the run is being rolled back, the changes that roll it back.
+    """Return the changes that apply a run; for a run in the state ``ROLLING_BACK``, the changes that undo the run.
 
     A rollback changes each file from the version at the start of the rollback to the version before the run.
     """
@@ -88,8 +89,8 @@ def changes_of_run(run: JournalRun) -> tuple[FileChange, ...]:
 def file_hash(root: Path, path: str) -> str | None:
     """Return the SHA-256 of the file at ``path``, or None if the path does not exist.
 
-    The result is :data:`NOT_A_FILE` for a folder or link. The result is also :data:`NOT_A_FILE` if a parent folder is a
-    link, because journals contain no such paths.
+    For a folder or link, the result is :data:`NOT_A_FILE`. A path with a link among its parent folders also has the
+    result :data:`NOT_A_FILE`, because journals contain no such paths.
     """
     place = root / path
     if not _has_no_linked_parent(root, path):
@@ -105,12 +106,12 @@ def file_hash(root: Path, path: str) -> str | None:
 
 
 def perform_changes(run: JournalRun, changes: Sequence[FileChange], on_step: Callable[[ProgressStep], None]) -> None:
-    """Change all files from their version ``old`` to their version ``new``.
+    """Change each file from the version ``change.old`` to the version ``change.new``.
 
-    After an error, some files may be changed, and the caller must call :func:`complete_changes`.
+    After an error, only some files may have the new version, so the caller must call :func:`complete_changes`.
 
     Raises:
-        ChangedMeanwhile: a file no longer has its version ``old``.
+        ChangedMeanwhile: a file no longer has the version ``old``.
         OSError: a file cannot be written.
     """
     steps = 2 * len(changes)
@@ -133,9 +134,9 @@ def complete_changes(
     force: bool = False,
     on_step: Callable[[ProgressStep], None] = no_progress,
 ) -> None:
-    """Bring all files to their version ``new``, whether they have the version ``old`` or ``new``.
+    """Bring all files to the version ``new``, from a state in which each file has the version ``old`` or ``new``.
 
-    A file with any other content has edits of the user, and is changed only with ``force``. A second call of the
+    A file with any other content has edits of the user. Only ``force=True`` changes such files. A second call of the
     function changes nothing.
 
     Raises:
@@ -157,13 +158,13 @@ def complete_changes(
 
 
 def files_edited_by_user(run: JournalRun, changes: Iterable[FileChange]) -> list[str]:
-    """Return the paths of files that the user has edited: files with neither the version ``old`` nor ``new``."""
+    """Return the paths of files that the user has edited: files whose content is neither ``old`` nor ``new``."""
     known = {change.path: {_hash_of_version(change.old), _hash_of_version(change.new)} for change in changes}
     return [path for path, hashes in known.items() if file_hash(run.root, path) not in hashes]
 
 
 def remove_folders(root: Path, folders: Sequence[str]) -> None:
-    """Remove the empty folders among ``folders``, in which parents must come before their subfolders.
+    """Remove the empty folders in the list ``folders``. In the list, parents must come before their subfolders.
 
     Raises:
         OSError: an empty folder cannot be removed.
@@ -172,7 +173,7 @@ def remove_folders(root: Path, folders: Sequence[str]) -> None:
         try:
             (root / path).rmdir()
         except OSError as error:
-            # The folder is not empty, is already removed, or is no longer a folder: do not remove it.
+            # The folder is not empty, is already removed, or is no longer a folder: there is nothing to remove.
             if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
                 raise
         else:
@@ -180,7 +181,7 @@ def remove_folders(root: Path, folders: Sequence[str]) -> None:
 
 
 def remove_bytecode(root: Path, created: Iterable[str]) -> None:
-    """Remove the bytecode files of modules that a run had created, so that the folders of the modules become empty."""
+    """Remove the bytecode of the modules ``created`` by a run, so that the folders of the modules become empty."""
     for path in map(PurePosixPath, created):
         cache = root / path.parent / "__pycache__"
         if (
@@ -201,7 +202,7 @@ def _write_temporary(run: JournalRun, change: FileChange, version: FileVersion) 
     place, temporary = run.root / change.path, run.root / change.temporary
     like = place if stat.S_ISREG(_mode_at(place)) else None
     temporary.parent.mkdir(parents=True, exist_ok=True)  # the user may have deleted the folder with its files
-    remove_if_exists(temporary)  # may exist after an interrupted run whose journal the user removed
+    remove_if_exists(temporary)  # an interrupted run leaves this file if the user removes the journal
     write_new_file(temporary, run.content(version.sha256), like=like, mode=version.mode)
 
 
@@ -213,19 +214,19 @@ def _replace_or_remove(root: Path, change: FileChange) -> None:
 
 
 def _importable_order(changes: Iterable[FileChange]) -> list[FileChange]:
-    """Return the changes in an order in which the project stays importable: created, rewritten, removed files."""
+    """Return the changes in an order that keeps the project importable: created, then rewritten, then removed files."""
     return sorted(changes, key=lambda change: 2 if change.new is None else int(change.old is not None))
 
 
 def _sync_folders(root: Path, changes: Iterable[FileChange]) -> None:
-    """Flush the folders of the changed files, and all folders above them, to disk."""
+    """Flush the folders of the changed files, and the parents of these folders, to disk."""
     for folder in sorted({parent for change in changes for parent in PurePosixPath(change.path).parents}):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # the folder was removed with its files
             sync_folder(root / folder)
 
 
 def _has_no_linked_parent(root: Path, path: str) -> bool:
-    """Return whether no parent folder of ``path`` is a link."""
+    """Return whether all parent folders of ``path`` are real folders, without a link."""
     folder = (root / path).parent
     return os.path.realpath(folder) == str(folder)
 

@@ -35,9 +35,9 @@ class CommitResult:
         applied: files that were written, in the order of the plan.
         skipped: files that were skipped because this user may not write them.
         run: number of the run, such as ``0001``; an empty string if no file had to be written.
-        linked: paths of written files that had further hard links. The other hard links keep the old bytes, and are now
+        linked: paths of written files that had further hard links. These hard links keep the old bytes, and are now
             separate files.
-        found: one sentence on an interrupted run that was recovered first; None without an interrupted run.
+        found: one sentence on an interrupted run that was undone or finished first; None without an interrupted run.
     """
 
     applied: tuple[FilePlan, ...]
@@ -57,21 +57,21 @@ def commit_plan(
     """Write all files of ``plan``, or none.
 
     The journal is on disk before the first file changes. Each file is replaced atomically. The new file has the mode of
-    the old file, and the owner of the old file if this user may set the owner. If a file is a symbolic link, the target
-    of the link is replaced. The target must be below the root. Other hard links to a file keep the old bytes. New files
-    are written first, so that the project can be imported at every moment. If the process is killed,
-    :func:`.recovery.recover` restores all files.
+    the old file. The new file also has the owner of the old file if this user may set the owner. If a file is a
+    symbolic link, the target of the link is replaced. The target must be below the root. Other hard links to a file
+    keep the old bytes. New files are written first, so that the project can be imported at every moment. If the process
+    is killed, :func:`.recovery.recover` restores all files.
 
     Args:
         plan: the plan to write; files that would not change are omitted.
-        wait_s: seconds to wait for another running process.
+        wait_s: seconds to wait for another running chirp-migrate.
         on_step: called after every step. If the call raises an error, the commit stops and is undone.
         documents: further documents for the journal, by name (see :meth:`.JournalRun.document`).
 
     Raises:
-        WriteRefused: a file has changed after the plan was made, a path leads outside the root, or another process is
+        WriteRefused: a file changed after the plan was made, a path leads outside the root, or another chirp-migrate is
             running. Nothing is written.
-        CommitFailed: a file cannot be written. The message describes whether all changes are undone.
+        CommitFailed: a file cannot be written. The message reports whether all changes are undone.
     """
     root = plan.root.resolve()
     with recover_and_lock(root, wait_s=wait_s, on_step=on_step) as found:
@@ -148,7 +148,7 @@ def _new_folders(root: Path, targets: Sequence[_Target]) -> tuple[str, ...]:
 
 
 def _resolve_links(root: Path, path: str) -> str:
-    """Return ``path``, relative to ``root``, with all symbolic links resolved."""
+    """Resolve all symbolic links in ``path``, and return the resolved path relative to ``root``."""
     try:
         real = Path(os.path.realpath(root / check_relative_path(path)))
         if not real.is_relative_to(root):
@@ -165,9 +165,9 @@ def _can_create_file(root: Path, path: str) -> bool:
 
 
 def _why_not_writable(place: Path) -> str | None:
-    """Return why this user should not write to ``place``; None if this user may write.
+    """Return the reason why this user should not write to ``place``; None without a reason.
 
-    For the user root, a file with a read-only mode also counts as not writable.
+    A file with a read-only mode counts as not writable for all users, even for root.
     """
     if place.exists() and not (place.stat().st_mode & stat.S_IWUSR and os.access(place, os.W_OK)):
         return "it is read-only; make it writable and run apply again"
@@ -199,7 +199,8 @@ def _apply_run(run: JournalRun, on_step: Callable[[ProgressStep], None]) -> None
 def _undo_commit(run: JournalRun, cause: BaseException) -> None:
     try:
         if journal.read_run(run.root, run.name).state is not RunState.PENDING:
-            # The journal may already record the run as applied. Record that it must be undone, now or by a later run.
+            # The journal may already record the run as applied. Record that the run must be undone, in case this
+            # process ends.
             journal.change_state(run, RunState.PENDING)
         complete_changes(run, [change.reversed for change in changes_of_run(run)])
         remove_folders(run.root, run.folders)

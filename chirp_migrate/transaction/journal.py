@@ -1,10 +1,10 @@
-"""Read and write the journal of a project, which records each run of ``apply`` so that it can be undone.
+"""Read and write the journal of a project, which records each run of ``apply`` so that users can undo the run.
 
-Each applied run has a folder ``.chirp-migrate/NNNN``; NNNN is the number of the run. The file ``journal.json`` in the
-folder has the form that ``journal_schema`` defines. The folder also contains the bytes of each file before and after
-the run, in files that are named by their SHA-256. The name of the folder is ``new-NNNN`` until the folder is complete,
-and ``old-NNNN`` while the folder is being removed. So a folder whose name is only a number always contains a complete
-journal. The folder also contains documents that only reports read: ``plan.json`` (the applied plan), and
+Each applied run has a folder, such as ``.chirp-migrate/0001`` for run 1. The file ``journal.json`` in the folder has
+the format that ``journal_schema`` defines. The folder also contains the bytes of each file before and after the run.
+The SHA-256 of the bytes is the name of such a file. The name of the folder is ``new-0001`` until the folder is
+complete, and ``old-0001`` while the folder is being removed. So a folder whose name is only a number always contains a
+complete journal. The folder also contains documents that only reports read: ``plan.json`` (the applied plan), and
 ``verify.json`` and ``doctor.json`` (the last results of these commands).
 """
 
@@ -53,13 +53,13 @@ __all__ = [
     "store_document",
 ]
 
-#: Name of a document of a run: the plan that was applied (see :func:`chirp_migrate.review.plan_file.plan_document`).
+#: Name of the file with the plan that a run applied (see :func:`chirp_migrate.review.plan_file.plan_document`).
 APPLIED_PLAN = "plan.json"
 
-#: Name of a document of a run: the JSON of the last ``verify`` while this run was the last applied run.
+#: Name of the file with the result of ``verify``, as JSON. ``verify`` stores its result with the last applied run.
 VERDICT = "verify.json"
 
-#: Name of a document of a run: the JSON of the last ``doctor`` while this run was the last applied run.
+#: Name of the file with the result of ``doctor``, as JSON. ``doctor`` stores its result with the last applied run.
 DOCTOR = "doctor.json"
 
 _JOURNAL = "journal.json"
@@ -89,7 +89,7 @@ class JournalRun:
 
     @property
     def number(self) -> int:
-        """Return the number of the run as an integer, the form that users write."""
+        """Return the number of the run as an integer, such as 1."""
         return int(self.name)
 
     @property
@@ -125,7 +125,7 @@ class JournalRun:
         raise KeyError(path)
 
     def document(self, name: str) -> bytes | None:
-        """Return the bytes of a stored document of the run, such as ``APPLIED_PLAN``; None without such a document.
+        """Return the bytes of a document of the run, such as ``APPLIED_PLAN``; None if the document is not stored.
 
         Raises:
             JournalDamaged: the document cannot be read.
@@ -138,7 +138,7 @@ class JournalRun:
             raise _damage_error(self.folder, f"{name} cannot be read: {error.strerror}") from error
 
     def content(self, digest: str) -> bytes:
-        """Return the stored bytes with this SHA-256.
+        """Return the stored bytes that have the SHA-256 ``digest``.
 
         Raises:
             JournalDamaged: the bytes are missing or were changed.
@@ -153,7 +153,7 @@ class JournalRun:
 
 
 def journal_folder(root: Path) -> Path:
-    """Return the path of the folder in which the runs on ``root`` are recorded."""
+    """Return the path of the folder with the records of all runs on ``root``."""
     return root / JOURNAL_FOLDER
 
 
@@ -225,13 +225,13 @@ def record_new_run(
     on_step: Callable[[ProgressStep], None],
     documents: Mapping[str, bytes] | None = None,
 ) -> JournalRun:
-    """Record a run before it is applied. When the function returns, the whole record is on disk.
+    """Record a run before any file changes. When the function returns, the whole record is on disk.
 
     Args:
         root: the folder of the project, with links resolved.
         files: the files that the run writes.
         folders: the folders to create for these files; parents come before their subfolders.
-        contents: the bytes of the files before and after the run; the keys are their SHA-256.
+        contents: dictionary, SHA-256 → bytes, of all files before and after the run.
         on_step: called after every step.
         documents: further documents of the run, by name (see :meth:`JournalRun.document`).
 
@@ -282,12 +282,12 @@ def change_state(
     Args:
         run: the run as recorded.
         state: the new state.
-        files: the new data of the files of the run; None keeps the recorded data.
-        folders: the new folders that the run created; None keeps the recorded folders.
-        contents: further bytes to store with the run first; the keys are their SHA-256.
+        files: the new records of the files of the run; None keeps the present records.
+        folders: the new list of folders that the run created; None keeps the recorded list.
+        contents: dictionary, SHA-256 → bytes, of further contents to store with the run before the state changes.
 
     Raises:
-        OSError: the record cannot be written, and keeps the earlier state.
+        OSError: the record cannot be written. The recorded state stays unchanged.
     """
     for digest, content in (contents or {}).items():
         if not (run.folder / digest).exists():
@@ -333,13 +333,13 @@ def remove_leftovers(root: Path) -> None:
     for name in interrupted_folders(root):
         shutil.rmtree(home / name)
     ignore = home / ".gitignore"
-    # The file is empty if the process was killed while writing it.
+    # An empty file is left if the process was killed during writing.
     if not _folder_names(root, _RUN) and ignore.is_file() and ignore.read_bytes() in (_IGNORE_ALL, b""):
         remove_if_exists(ignore)
 
 
 def _folder_names(root: Path, pattern: re.Pattern[str]) -> list[str]:
-    """Return the names of the folders in the journal that match ``pattern``, in numerical order; links do not count."""
+    """Return the names of folders in the journal that match ``pattern``, in numerical order, without links."""
     home = journal_folder(root)
     try:
         if not stat.S_ISDIR(home.lstat().st_mode):

@@ -1,4 +1,4 @@
-"""The form of ``journal.json``, which records the state and the files of a run.
+"""The format of ``journal.json``, which records the state and the files of a run of ``apply``.
 
 The reader checks the whole file, because any program may have changed the file.
 """
@@ -30,7 +30,7 @@ __all__ = [
 #: Name of the folder, at the root of the project, in which runs are recorded (see ``journal.journal_folder``).
 JOURNAL_FOLDER = ".chirp-migrate"
 
-#: Version of the form of ``journal.json``.
+#: Version of the format of ``journal.json``.
 SCHEMA: Final = 1
 
 _NOT_THE_BACKENDS = frozenset({".git", JOURNAL_FOLDER})
@@ -39,7 +39,7 @@ _Mode = Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
 
 
 class NewerRecord(ValueError):
-    """Error: a newer version of chirp-migrate wrote the record. ``tool`` is the newer version, or "unknown version"."""
+    """Error: a newer chirp-migrate wrote ``journal.json``. ``tool`` is its version, or "unknown version"."""
 
     def __init__(self, schema: int, tool: object) -> None:
         super().__init__(f"its schema is {schema}, and this version of chirp-migrate reads {SCHEMA}")
@@ -64,7 +64,7 @@ class FileVersion:
 
     Attributes:
         sha256: the SHA-256 of the content.
-        mode: the permission bits; None stands for the default bits of a new file (umask).
+        mode: the permission bits; None for the default bits of a new file (from the umask).
     """
 
     sha256: str
@@ -77,12 +77,12 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     Attributes:
         path: posix path relative to the root, with links resolved.
         action: ``create`` if the run created the file, else ``rewrite``.
-        mode: permission bits before the run; during a rollback that merges later edits, the bits to set.
-        sha256_before: hash of the bytes before the run; during a rollback that merges later edits, hash of the merged
+        mode: permission bits before the run; during a rollback with ``--merge``, the bits to set.
+        sha256_before: SHA-256 of the bytes before the run; during a rollback with ``--merge``, SHA-256 of the merged
             bytes. None if the run created the file.
-        sha256_after: hash of the bytes that the run wrote.
-        sha256_found, mode_found: hash and permission bits of the file when a rollback began; None without a rollback,
-            or if the file did not exist.
+        sha256_after: SHA-256 of the bytes that the run wrote.
+        sha256_found, mode_found: SHA-256 and permission bits of the file when a rollback began; None without a
+            rollback, or if the file did not exist.
     """
 
     path: str
@@ -100,8 +100,8 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Args:
             path: posix path relative to the root.
             before: the version before the run; None if the run creates the file.
-            after: hash of the bytes that the run writes.
-            found: the version that a rollback found.
+            after: SHA-256 of the bytes that the run writes.
+            found: the version at the start of a rollback; None without a rollback, or if the file did not exist.
         """
         return cls(
             path=path,
@@ -134,7 +134,7 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def found(self) -> FileVersion | None:
-        """Return the version that the file had when a rollback began; None without a rollback or file."""
+        """Return the version at the start of a rollback; None without a rollback, or if the file did not exist."""
         return None if self.sha256_found is None else FileVersion(self.sha256_found, self.mode_found)
 
 
@@ -173,7 +173,7 @@ def read_record(content: bytes) -> RunRecord:
 
     Raises:
         NewerRecord: a newer version wrote the record.
-        ValueError: the bytes are not a record, or contain a path that a run must not change.
+        ValueError: the bytes are not a valid record, or contain a path that a run must not change.
     """
     found = read_json(content)
     schema = found.get("schema")

@@ -1,7 +1,7 @@
 """A lock that permits only one process of this program at a time in a project.
 
 The lock is a file lock of the operating system, so the system releases the lock when the process ends. The text in the
-file only names the process that holds the lock: its number and its machine.
+file is only for messages: the number and the machine of the process that holds the lock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["LOCK_NAME", "hold_lock"]
 
 LOCK_NAME = "lock"
 
-#: Offset of the locked byte: far behind the text, because on Windows other processes cannot read locked bytes.
+#: Offset of the locked byte. The byte is far behind the text, because Windows lets no other process read locked bytes.
 _LOCKED_BYTE = 1 << 20
 
 _HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
@@ -30,7 +30,7 @@ _HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
 _IN_USE = 32
 _UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
-#: Number of attempts to create the folder and the lock file, which other processes may remove meanwhile.
+#: Number of attempts to create the folder and the lock file. Other processes may remove both between two attempts.
 _ATTEMPTS = 50
 
 #: Seconds between two attempts to take a lock that another process holds.
@@ -41,7 +41,7 @@ _POLL_S = 0.05
 def hold_lock(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the lock in ``folder`` during a ``with`` block.
 
-    The folder is created if it does not exist, and removed at the end if it is empty.
+    A missing folder is created. At the end, an empty folder is removed.
 
     Args:
         folder: folder that contains the lock file.
@@ -72,7 +72,7 @@ def _wait_for_lock(folder: Path, wait_s: float) -> int:
 
 
 class _LockHeldByOther(Exception):
-    """Error: another process holds the lock. The message names the process if the process is known."""
+    """Error: another process holds the lock. If the process is known, the message contains its number and machine."""
 
     def __init__(self, folder: Path, holder: tuple[int, str] | None) -> None:
         who = "" if holder is None else f" (process {holder[0]} on {holder[1]})"
@@ -100,7 +100,7 @@ def _acquire_lock(folder: Path) -> int:
         try:
             if not _try_lock(descriptor):
                 raise _LockHeldByOther(folder, _read_holder(descriptor))
-            # The previous holder may have removed the file after we opened it and before we locked it.
+            # The previous holder may have removed the file between our opening and our locking of the file.
             ours = _is_same_file(descriptor, path)
         except BaseException:
             os.close(descriptor)
@@ -124,7 +124,7 @@ def _write_holder(descriptor: int) -> None:
 
 def _release_lock(folder: Path, descriptor: int) -> None:
     # Closing the descriptor releases the lock. A file that cannot be removed does no harm: the next holder overwrites
-    # it.
+    # the file.
     is_in_use = False
     try:
         remove_if_exists(folder / LOCK_NAME)
@@ -134,17 +134,17 @@ def _release_lock(folder: Path, descriptor: int) -> None:
     with contextlib.suppress(OSError):
         if is_in_use:
             remove_if_exists(folder / LOCK_NAME)
-        folder.rmdir()  # succeeds only if the folder is empty, so that no run is recorded in it
+        folder.rmdir()  # succeeds only if the folder is empty, that is, without a recorded run
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Take the lock without waiting; return False if another process holds it."""
+    """Take the lock without waiting; return False if another process holds the lock."""
     try:
         _take_lock(descriptor)
     except OSError as error:
         if error.errno in _HELD:
             return False
-        if error.errno in _UNSUPPORTED:  # some network file systems have no locks: the text in the file decides
+        if error.errno in _UNSUPPORTED:  # some network file systems have no locks: read the process in the file
             return not _seems_alive(_read_holder(descriptor))
         raise
     return True
@@ -179,7 +179,7 @@ def _seems_alive(holder: tuple[int, str] | None) -> bool:
     import psutil  # imported here, because most runs do not need it
 
     process, machine = holder
-    # A process on another machine cannot be checked, so assume that it is alive.
+    # A process on another machine cannot be checked, so assume that the process is alive.
     return machine != socket.gethostname() or psutil.pid_exists(process)
 
 

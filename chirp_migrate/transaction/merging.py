@@ -23,16 +23,16 @@ class MergeConflict(Exception):
 
 
 def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> bytes:
-    """Apply the changes from ``base`` to ``other`` to ``edited`` with ``git merge-file``, and return the result.
+    """Return ``edited`` with the changes that lead from ``base`` to ``other``, merged by ``git merge-file``.
 
     Args:
-        path: path of the file; the suffix shows whether the result must be valid Python or valid JSON (a notebook).
+        path: path of the file. The result must be valid Python for the suffix ``.py``, and valid JSON for ``.ipynb``.
         edited: the bytes of the file with later edits.
-        base: the bytes before the later edits.
-        other: the bytes to restore, without the later edits.
+        base: the bytes before the later edits, which ``apply`` wrote.
+        other: the bytes before ``apply``. The merge restores these bytes, except for the later edits.
 
     Raises:
-        MergeConflict: both changes edit the same lines, or the merged file is not valid.
+        MergeConflict: the later edits and ``apply`` changed the same lines, or the merged file is not valid.
         WriteRefused: git is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-merge-") as folder:
@@ -62,7 +62,7 @@ def _first_conflict_line(merged: bytes) -> int:
 
 
 def _is_valid(path: str, content: bytes) -> bool:
-    """Return whether a Python file or notebook can be parsed; True for any other file."""
+    """Return whether a Python file or notebook can be parsed. For any other file, the result is True."""
     suffix = PurePosixPath(path).suffix
     try:
         if suffix == ".py":

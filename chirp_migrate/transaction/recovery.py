@@ -31,16 +31,16 @@ def recover(
 
     Args:
         root: the folder of the project.
-        force: also restore files that were edited after the interruption; these edits are lost.
-        wait_s: seconds to wait for another running process.
+        force: whether to also restore files that were edited after the interruption. If True, these edits are lost.
+        wait_s: seconds to wait for another running chirp-migrate.
         on_step: called for every restored file.
 
     Returns:
         One sentence on the interruption and the recovery; None if no run was interrupted.
 
     Raises:
-        WriteRefused: a file was edited after the interruption, or another process is running. Nothing is changed.
-        CommitFailed: a file cannot be written. The journal stays, so that recovery can be tried again.
+        WriteRefused: a file was edited after the interruption, or another chirp-migrate is running. Nothing is changed.
+        CommitFailed: a file cannot be written. The journal stays, so that the next command can try the recovery again.
     """
     root = root.resolve()
     if not _needs_recovery(root):
@@ -55,8 +55,8 @@ def recover_and_lock(
 ) -> Iterator[str | None]:
     """Recover from an interrupted run, and hold the lock of ``root`` during a ``with`` block.
 
-    The arguments are the arguments of :func:`recover`. The value of the ``with`` statement is the result of
-    :func:`recover`. Links in ``root`` must be resolved.
+    The function has the same arguments as :func:`recover`. In ``with recover_and_lock(…) as found``, ``found`` is the
+    result of :func:`recover`. Links in ``root`` must be resolved.
 
     Raises:
         WriteRefused, CommitFailed: :func:`recover` raises this error, or the lock cannot be written.
@@ -121,7 +121,7 @@ def _finish_leftovers(root: Path) -> str | None:
 def _needs_recovery(root: Path) -> bool:
     """Return whether recovery may be necessary.
 
-    Because another process may change the journal, the caller must take the lock and then check again.
+    Another process may change the journal at the same time, so the caller must take the lock and then check again.
     """
     if not os.path.lexists(journal_folder(root)):
         return False

@@ -1,4 +1,4 @@
-"""Undo applied runs: restore all bytes and permission bits, and remove all files that the runs added."""
+"""Undo applied runs: restore the bytes and permission bits of all files, and remove the files that the runs added."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ def rollback(
     wait_s: float = 0.0,
     on_step: Callable[[ProgressStep], None] = no_progress,
 ) -> tuple[RollbackResult, ...]:
-    """Undo the last applied run in ``root``, or several runs, the newest first.
+    """Undo the last applied run in ``root``, or several runs, beginning with the newest run.
 
-    Each run is undone completely or not at all. If the rollback of one of the runs is refused, nothing changes. Empty
-    folders that a run created are removed. The journal is removed with the last run. If a run was interrupted, the
-    function first recovers from the interruption.
+    Each run is undone completely or not at all. If one of the runs cannot be undone because of later edits or runs, no
+    run is undone. Empty folders that a run created are removed. The journal is removed together with the last applied
+    run. If a run was interrupted, the function first calls :func:`.recovery.recover`.
 
     Args:
         root: the folder of the project.
-        run: number of the only run to undo. No later run may have written to a file of this run. The later runs can
-            still be undone afterwards.
-        back_to: number of the first run to undo, together with all later runs; pass it in place of ``run``.
-        force: also restore files that were edited after the run; these edits are lost.
-        merge: keep edits that were made after the run, with git's three-way merge.
-        wait_s: seconds to wait for another running process.
+        run: number of a single run to undo. The function refuses a run if a later run has written to the same files.
+            Later runs can still be undone afterwards.
+        back_to: number of the oldest run to undo, in place of ``run``. All later runs are also undone.
+        force: whether to also restore files that were edited after the run. If True, these edits are lost.
+        merge: whether to keep edits that were made after the run, with git's three-way merge.
+        wait_s: seconds to wait for another running chirp-migrate.
         on_step: called after every step. If the call raises an error, the rollback of the run stops and is undone.
 
     Returns:
@@ -80,7 +80,7 @@ def rollback(
     Raises:
         UsageProblem: no run is applied in ``root``, or no applied run has this number.
         WriteRefused: files were edited after the run or cannot be merged, a later run wrote to the same files, or
-            another process is running. The message names the files, and nothing is changed.
+            another chirp-migrate is running. The message lists the files, and nothing is changed.
         CommitFailed: a file cannot be written; the message describes the state of the project.
     """
     root = root.resolve()
@@ -123,7 +123,7 @@ def nothing_applied_error(root: Path) -> UsageProblem:
 
 
 def later_runs_on_same_files(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
-    """Return the names of the later runs that wrote to files of ``run``, each with the paths of these files."""
+    """Return a dictionary: name of a later run → paths of the files of ``run`` that the later run wrote."""
     own = {file.path for file in run.files}
     later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}
     return {name: paths for name, paths in later.items() if paths}
@@ -140,9 +140,9 @@ def _index_of_run(runs: Sequence[JournalRun], number: int) -> int:
 
 
 def _transfer_folder_ownership(run: JournalRun, later: Iterable[JournalRun]) -> None:
-    """Record folders that ``run`` created as folders of the last later run that has files in them.
+    """Record the folders that ``run`` created as folders of each later run that has files in these folders.
 
-    The rollback of the later run then removes these folders.
+    The rollback of such a later run then removes the folders as soon as they are empty.
     """
     for heir in later:
         above = {str(parent) for file in heir.files for parent in PurePosixPath(file.path).parents}
@@ -158,9 +158,8 @@ class _UndoPlan:
 
     Attributes:
         run: the run.
-        files: the files of the run, each with its present version and the version to restore.
-        contents: the bytes of edited and merged files, which the journal does not contain yet; the keys are their
-            SHA-256.
+        files: the files of the run, each with its current version and the version to restore.
+        contents: dictionary, SHA-256 → bytes, of edited and merged files. The journal does not contain these bytes yet.
         merged: paths of the files in which later edits are kept.
     """
 
@@ -174,11 +173,11 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
     """Return the plans for undoing ``runs``, the newest first. No file changes yet.
 
     Raises:
-        WriteRefused: files were edited, and neither ``force`` nor ``merge`` is set; edits cannot be merged; or git is
-            not installed.
+        WriteRefused: files were edited, and ``force`` and ``merge`` are both False; or edits cannot be merged; or git
+            is not installed.
         JournalDamaged: bytes that a run had stored are missing.
     """
-    versions: dict[str, FileVersion | None] = {}  # the version of each file after the later runs are undone
+    versions: dict[str, FileVersion | None] = {}  # the version of each file after all newer runs are undone
     bytes_of: dict[str, bytes] = {}
     edited: dict[str, None] = {}
     conflicts: dict[str, str] = {}
@@ -238,7 +237,7 @@ def _undo_in_edited_file(run: JournalRun, file: JournalFile, edited: bytes) -> b
 
 
 def _current_version(root: Path, path: str) -> tuple[FileVersion | None, bytes]:
-    """Return the current version and the bytes of the file at ``path``; None and no bytes if there is no file.
+    """Return the current version and the bytes of the file at ``path``; ``(None, b"")`` if there is no file.
 
     Raises:
         WriteRefused: ``path`` is not a regular file.
@@ -287,7 +286,7 @@ def _roll_back_run(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) 
 
 
 def _shorten_paths(paths: Sequence[str]) -> str:
-    """Return paths as text; for more than three paths, the first three paths and the number of the other paths."""
+    """Return paths as text. For more than three paths, the text has the first three paths and "and 5 more"."""
     few = ", ".join(paths[:3])
     return few if len(paths) <= 3 else f"{few} and {len(paths) - 3} more"
 

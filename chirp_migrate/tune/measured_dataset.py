@@ -93,7 +93,7 @@ def make_measured_dataset_from_loader(loader: Any, role: str) -> MeasuredDataset
 
 
 def make_loader(subject: MeasuredDataset, sampling: dict[str, Any], candidate: CandidateSettings) -> DataLoader[Any]:
-    """Return a loader with the settings ``candidate``, whose workers run until they are shut down."""
+    """Return a loader with the settings ``candidate``. The workers of the loader run until they are shut down."""
     threads = candidate.prefetch_threads
     options: dict[str, Any] = {
         **{name: subject.options[name] for name in _MATTERING if subject.options.get(name) is not None},

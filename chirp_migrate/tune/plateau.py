@@ -8,7 +8,7 @@ ratio is at least 0.95.
 The pick is the smallest tied configuration: fewest worker processes, then fewest threads, then fewest batches loaded
 ahead. Rounds continue until the pick is unlikely to change, or time is up. The pick is unlikely to change if two
 conditions hold. First, the interval of the pick and of each smaller configuration does not contain 0.95. Second, the
-interval of no larger configuration allows a rate that is so high that the larger configuration would become the pick.
+interval of each larger configuration excludes rates so high that this configuration would become the pick.
 """
 
 from __future__ import annotations

@@ -71,7 +71,10 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
 
 
 def _is_shown(measured: CandidateMeasurement, comparison: SettingsComparison, loader: LoaderReport) -> bool:
-    """Return whether to show a configuration without ``-v``: the picked, best or current, or without workers."""
+    """Return whether the report shows a configuration without ``-v``.
+
+    The report then shows the picked, best and current configurations, and loading in the main process.
+    """
     way = measured.candidate
     return way in (loader.picked, loader.now) or way.is_in_main_process or comparison.outcome is SettingsOutcome.BEST
 

@@ -36,7 +36,8 @@ class SettingsToMeasure:
 class TuneTask:
     """The task of the child process.
 
-    The dataset to measure comes from ``dataset``, ``config`` or the loaders of a training, in this order.
+    The dataset to measure comes from the first of these attributes that has a value: ``dataset``, ``config``,
+    ``discovery`` (the loaders of a training).
 
     Attributes:
         tree: working directory and first import path of the child.
@@ -46,8 +47,8 @@ class TuneTask:
         config: the configuration file of the training; None without such a file.
         discovery: the entry points of the training whose loaders are measured; None without a training.
         sizes: numbers of samples and epochs of the training.
-        lost: dictionary, label of an entry point that crashed or hung in an earlier process, and does not run again →
-            description.
+        lost: dictionary, label of an entry point that crashed or hung in an earlier process → how this process ended.
+            These entry points do not run again.
         profile: file to which the picks are saved; empty to save none.
         ends_at: end of the time budget on the clock of ``time.time``; None means ``grid.seconds`` after the start.
         uses_runtime: whether the code in ``tree`` uses ``chirpid_patch``, so that a dataset without a loader is

@@ -63,8 +63,8 @@ def run(
     Args:
         request: the task.
         progress: called with the progress.
-        begin_entry: called before an entry point runs, with its label and the number of other entry points. Before the
-            measurement, ``begin_entry`` is called with an empty label.
+        begin_entry: function that is called before an entry point runs, with its label and the number of other entry
+            points. Before the measurement, ``begin_entry`` is called with an empty label.
 
     Raises:
         TaskNotPossible: the requested dataset or training cannot be measured.
@@ -168,10 +168,13 @@ def _measure_dataset(subject: MeasuredDataset, request: TuneTask, seconds: float
 
 
 def _measure_augmentation(subject: MeasuredDataset, seconds: float) -> tuple[list[float], list[float], str | None]:
-    """Return the seconds per batch with and without augmentation for each round, and None.
+    """Measure how long a batch takes with and without augmentation.
 
-    If augmentation cannot be measured, the result is two empty lists and the reason. The function measures five rounds;
-    fewer if ``seconds`` have passed, but at least one.
+    The result has three elements: seconds per batch with augmentation, seconds per batch without augmentation (one
+    value for each round), and None.
+
+    If augmentation cannot be measured, the result is two empty lists and the reason. The function measures five rounds.
+    After ``seconds`` seconds, no further round begins, but one round always runs.
     """
     if subject.options.get("batch_sampler") is not None:
         return [], [], "the batch sampler may yield indices that the unaugmented dataset does not have"

@@ -23,11 +23,11 @@ _WIDEST = 10.0
 def save_pick(
     subject: MeasuredDataset, measured: Sequence[CandidateMeasurement], profile: Path, thread_safe: bool
 ) -> str | None:
-    """Save the picked settings for this loader; return None, or one sentence if they cannot be saved.
+    """Save the picked settings for this loader; return None, or the reason in one sentence if saving fails.
 
-    The factory looks up settings by its arguments, so the function saves an entry for calls without ``num_workers``. If
-    the original loader has workers, the function also saves an entry for calls with the original ``num_workers``, and
-    picks settings with at most this number of workers.
+    ``OptimalDataLoaderFactory`` finds settings in the profile by the arguments of its call. So the function saves an
+    entry for calls without ``num_workers``. If the original loader has workers, the function also saves an entry for
+    calls with the original ``num_workers``, and picks settings with at most this number of workers.
     """
     chosen = pick_smallest_best(measured)
     if chosen is not None:
@@ -50,7 +50,7 @@ def save_pick(
 
 
 def factory_arguments(subject: MeasuredDataset, thread_safe: bool) -> list[dict[str, Any]]:
-    """Return the arguments of factory calls that build this loader: without ``num_workers``, and with the original."""
+    """Return the arguments of factory calls that build this loader: without and with the original ``num_workers``."""
     options = {**subject.options, "batch_size": subject.report.batch_size, "thread_safe": thread_safe}
     if options.get("batch_sampler") is not None:
         options = {name: value for name, value in options.items() if name not in ("batch_size", "drop_last")}

@@ -66,7 +66,7 @@ def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: floa
 
 
 def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) -> TuneReport:
-    """Run the process that measures; if an entry point crashes the process, start another without this entry point."""
+    """Run the process that measures. If an entry point crashes, start a new process without this entry point."""
     while True:
         with Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child:
             try:

@@ -1,8 +1,9 @@
 """Measure loader settings in rounds. A measurement does not include the start of workers.
 
 The clock starts after the first batch of every worker has arrived. After that, a measurement counts equally many
-batches of every worker, and the time of waiting for these batches. Every round measures every candidate (combination
-of settings) once, in a changing order, so that a machine that becomes slower affects all candidates equally.
+batches of every worker, and the time of waiting for these batches. Every round measures every candidate (combination of
+settings) once. The order changes from round to round, so that a machine that becomes slower affects all candidates
+equally.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def setting_combinations(
     batch_size: int | None,
     current: CandidateSettings | None,
 ) -> list[CandidateSettings]:
-    """Return all combinations of settings to measure, smallest first.
+    """Return all combinations of settings to measure, fewest workers first.
 
     The result always includes loading in the main process and the present settings of the training.
 
@@ -50,7 +51,7 @@ def setting_combinations(
         workers: values of ``num_workers``.
         prefetch: values of ``prefetch_factor``, for candidates with workers.
         threads: numbers of prefetching threads, for candidates without workers.
-        batch_size: samples per batch of all candidates; None if a batch sampler decides.
+        batch_size: samples per batch of all candidates; None if a batch sampler defines the batches.
         current: present settings of the training; None if they are not known.
     """
     way = partial(CandidateSettings, batch_size=batch_size)
@@ -63,7 +64,7 @@ def setting_combinations(
 def measure_settings(
     subject: MeasuredDataset, candidate: CandidateSettings, seconds: float
 ) -> tuple[float, LoadingRate]:
-    """Load batches for about ``seconds``. Every worker loads at least one batch.
+    """Load batches for about ``seconds`` seconds, and measure the rate. Every worker loads at least one batch.
 
     Returns:
         Samples per second after the start of the workers, and the data from which this rate was computed.
@@ -108,7 +109,8 @@ class SettingsSweep:
     Attributes:
         subject: the dataset and its loader arguments.
         candidates: the settings to measure, including loading in the main process.
-        seconds: time limit. If ``is_limited`` is False, :data:`MIN_ROUNDS` rounds run even if they take longer.
+        seconds: time limit in seconds. If ``is_limited`` is False, :data:`MIN_ROUNDS` rounds run even if they take
+            longer.
         show: called with the progress.
         is_limited: whether to end at the time limit, even in the first round.
     """

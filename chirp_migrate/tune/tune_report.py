@@ -1,4 +1,4 @@
-"""The JSON document of ``tune``. ``tune --json`` writes it, and ``tune`` prints its content.
+"""The JSON document of ``tune``. ``tune --json`` writes the document, and ``tune`` prints its content.
 
 docs/json.md describes each field. A new field needs a default.
 """
@@ -31,7 +31,7 @@ class CandidateSettings:
         num_workers: number of worker processes; 0 to load in the main process.
         prefetch_factor: number of batches that each worker loads ahead; None without workers.
         prefetch_threads: number of prefetching threads in the main process; 0 with workers.
-        batch_size: samples in a batch; None if a batch sampler decides.
+        batch_size: samples in a batch; None if a batch sampler decides the size.
     """
 
     num_workers: int
@@ -83,7 +83,7 @@ class CandidateMeasurement:
 
 
 class SettingsOutcome(str, Enum):
-    """How fast loader settings are: the best, tied with the best, below the best, or not measured."""
+    """The speed of loader settings: the best, tied with the best (at most 5 % slower), slower, or not measured."""
 
     BEST = "best"
     TIED = "tied"
@@ -102,7 +102,7 @@ class SettingsComparison(msgspec.Struct, frozen=True, kw_only=True):
         interval: 95 % interval of ``samples_per_s``; None with fewer than two rounds.
         batches_per_s: mean throughput in batches; None if a batch sampler decides the batch size.
         ratio_to_best, ratio_to_best_interval: rate / rate of the best configuration, and its 95 % interval; None for
-            the best configuration, and with fewer than two rounds.
+            the best configuration, or after fewer than two rounds.
     """
 
     configuration: str
@@ -142,7 +142,7 @@ class LoaderReport:
     Attributes:
         name: class names of the dataset and of the datasets that it wraps, outermost first.
         role: ``training`` or ``validation``.
-        batch_size: samples in a batch; None if a batch sampler decides.
+        batch_size: samples in a batch; None if a batch sampler decides the size.
         samples: number of samples in the dataset.
         migrated: whether the loader of ``chirpid_patch`` was measured; False for PyTorch's loader.
         now: present loader settings of the training; None if they are not known.
@@ -156,9 +156,10 @@ class LoaderReport:
             measured.
         not_augmented: why the augmentation was not measured; None if it was measured.
         others: median share of the CPUs that other processes used during the measurement; None if it is not known.
-        waited_share: share of the training's time that it waits for this loader, 0 to 1; None without a training.
+        waited_share: share of its time that the training waits for this loader, 0 to 1; None without a training.
         saved: profile in which the picked settings were saved; None if they were not saved.
-        not_saved: why the picked settings were not saved, if the user requested it; else None.
+        not_saved: why the picked settings were not saved; None if they were saved, or if the user did not request a
+            profile.
         picked: the picked settings; None if no settings could be measured.
         conclusive: whether more rounds are unlikely to change the pick.
         comparisons: comparisons of ``measured`` with the best settings, in the same order.
@@ -198,7 +199,7 @@ class TrainingRun:
     Attributes:
         seconds: wall time of the training calls in seconds.
         gpu_percent: mean utilisation of the GPUs during the training; None if it cannot be read.
-        gpu: description of the GPUs, or the reason why there is none.
+        gpu: description of the GPUs, or "no GPU" with the reason.
     """
 
     seconds: float

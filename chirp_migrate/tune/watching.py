@@ -45,7 +45,10 @@ _LEAST_S = 6.0
 
 
 class _SeenEnough(BaseException):
-    """Ends a training call whose loaders are known. ``except Exception`` does not catch a ``BaseException``."""
+    """Exception that ends a training call when its loaders are known.
+
+    ``except Exception`` does not catch a ``BaseException``.
+    """
 
 
 @dataclass

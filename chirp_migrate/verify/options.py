@@ -28,7 +28,7 @@ DEFAULT_WORKERS = (0, 2, 4, 8, 12)
 """Numbers of worker processes with which ``verify`` reads the migrated datasets by default."""
 
 MARGIN = 0.05
-"""An entry point counts as slower if it takes longer by more than this share of the time before the migration."""
+"""An entry point counts as slower if its time after the migration exceeds its time before by more than this share."""
 
 LEAST_SAMPLES = 48
 """Smallest number of samples that automatically found entry points can split into training and validation samples."""
@@ -45,17 +45,18 @@ class VerifyOptions:
 
     Attributes:
         sizes: numbers of samples and epochs, and the data.
-        entry: the user's workload function or command that runs the training; None if ``verify`` finds the entry points
-            automatically.
+        entry: the user's workload function, script or command that runs the training; None if ``verify`` finds the
+            entry points automatically.
         model: ``module:ClassName`` of the model; None for the model that ``verify`` finds automatically.
         rounds: largest number of rounds. A round times one process for each version.
         budget_s: seconds for the whole verification, from the start of the command.
-        threshold_percent: percent of the training time that must be saved.
+        threshold_percent: percent of the training time that the migration must save for the verdict "faster".
         margin_percent: percent by which an entry point must be slower to count as slower.
         threads: compute threads of each version; 0 for one thread on each usable CPU that other processes leave free.
         timeout_s: seconds after which a process, or a timed entry point, counts as hung.
-        strict: whether "faster" also requires every entry point to be provably not slower.
-        own_epochs: epochs of the user's own run; None for the defaults of the entry points.
+        strict: whether the verdict "faster" also requires that the timings show every entry point to be not slower.
+        own_epochs: number of epochs of the user's own run, a full training outside of ``verify``; None for the defaults
+            of the entry points.
         select: expression that selects entry points by their labels, as with ``pytest -k``; None for all.
         simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for no step.
         worker_counts: numbers of worker processes with which ``verify`` reads the migrated datasets; an empty tuple for
@@ -95,7 +96,7 @@ class VerifyOptions:
 
     @property
     def threshold(self) -> float:
-        """Return the share of the time that must be saved, 0 to 1."""
+        """Return the share of the training time that must be saved for the verdict "faster", 0 to 1."""
         return self.threshold_percent / 100
 
     @property
@@ -120,8 +121,8 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     Args:
         root: folder of the project.
         given: dictionary, name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The
-            field ``entry`` is defined by ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with
-            ``result``. Missing options have their defaults.
+            options ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with ``result`` define the
+            field ``entry``. Missing options have their defaults.
 
     Raises:
         UsageProblem: two options contradict each other, an option would be ignored, or ``data`` does not exist.
@@ -148,7 +149,9 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
 
 
 def entry_points_for(tree: Path, root: Path, options: VerifyOptions, command: str = "verify") -> DiscoveredEntryPoints:
-    """Return the entry points of a project. A workload function counts as one entry point, because it is not called.
+    """Return the entry points of a project.
+
+    A workload function counts as one entry point, because this function does not call the workload function.
 
     Args:
         tree: folder in which to find the training: ``root`` or a copy of it.

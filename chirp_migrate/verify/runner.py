@@ -53,7 +53,10 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 @contextmanager
 def _wrap_user_errors(entry: EntryPoint, stage: str) -> Iterator[None]:
-    """Return a context that raises errors of the project's code as :class:`UserCodeError`, with the entry point."""
+    """Return a context that converts errors of the project's code to :class:`UserCodeError`.
+
+    The message of the new error names the entry point.
+    """
     try:
         yield
     except NoSuchObject:
@@ -100,7 +103,10 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
 
 
 def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> None:
-    """Record each entry point in its own turn, with two seeds, and send the results to the parent."""
+    """Record a small run of each entry point with two seeds, and send the results to the parent process.
+
+    Before each entry point, this process waits until the parent process allows the run (``parent.wait_for_turn``).
+    """
     torch.set_num_threads(spec.watching_threads)
     sizes = spec.sizes.for_watched_run()
     for number, entry in enumerate(spec.entry_points):
@@ -138,7 +144,10 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
 
 
 def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, float]) -> None:
-    """Repeat recorded runs in the first turn, and then time each entry point, from its call to its last epoch."""
+    """Repeat the recorded small runs, and then time each entry point from its call to its last epoch.
+
+    This process and the process of the other version take turns. Before each step, this process waits for its turn.
+    """
     parent.wait_for_turn()
     with _adding_seconds(spent, "warming up"):
         parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
@@ -288,7 +297,10 @@ def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: W
 def _run_training_call(
     spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes, around: Interception
 ) -> tuple[float, Any]:
-    """Prepare and run a training call, with loaders that ``around`` intercepts; return its seconds and its result."""
+    """Prepare and run a training call; return its duration in seconds and its result.
+
+    During the call, ``around`` intercepts all iterations over loaders.
+    """
     call = _prepare_call(spec, entry, data, sizes)
     around.cover_new_classes()
     _wait_for_workers_to_end()

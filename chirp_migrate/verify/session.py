@@ -1,8 +1,9 @@
 """Run a whole verification, from the options to the report.
 
-First, small runs of every entry point are recorded in both versions, and compared. Then both versions are timed in
-rounds of fresh processes that take turns epoch by epoch. The module :mod:`chirp_migrate.verify.watching` records the
-small runs, ``timing.rounds`` decides the number of rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
+First, small runs of every entry point (a training function or script) are recorded in both versions, and compared. Then
+both versions are timed in rounds. Each round starts one new process for each version, and the two processes take turns
+epoch by epoch. The module :mod:`chirp_migrate.verify.watching` records the small runs, ``timing.rounds`` decides the
+number of rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ __all__ = ["run_all_processes", "verify_versions"]
 _SIDES_MEASURED = 2  # the versions are measured one after the other
 
 _MEASURING_S = 8.0
-"""Seconds that are reserved to measure waits and memory, in addition to ``extra_s`` for each version."""
+"""Seconds of the time budget that are reserved to measure waits and memory; ``extra_s`` for each version is added."""
 
 
 def verify_versions(
@@ -106,7 +107,7 @@ def run_all_processes(
     children = ChildStarter(trees, discovery, settings, progress)
     began = time.monotonic()
     # Two runs on a GPU may differ.
-    twice = torch.accelerator.is_available() and discovery.source is not TrainingSource.COMMAND
+    twice = torch.cuda.is_available() and discovery.source is not TrainingSource.COMMAND
     progress("comparing what each entry point loads and computes in both versions")
     load = BackgroundLoadWatch()
     with children.adding_seconds("watching"), load.watching():
@@ -145,7 +146,7 @@ def _time_versions(
     """Time both versions, compare results that the first round repeats, and then measure waits and memory."""
     before, after = found.watched.working_entries("before"), found.watched.working_entries("after")
     repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
-    # Entry points with a single training pass have no epochs, so the whole call is timed.
+    # An entry point that iterates over a training loader only once has no epochs, so the whole call is timed.
     whole = [label for label, one in before.items() if sum(trace.role == "train" for trace in one.traces) < 2]
     has_loaders = any(one.traces for one in before.values())
     measuring_s = _MEASURING_S + 2 * settings.extra_s if has_loaders and settings.measures else 0.0
@@ -189,7 +190,7 @@ def _run_rounds(
     repeats: Sequence[str],
     whole: Sequence[str],
 ) -> Rounds:
-    """Time both versions, round by round, until all questions are answered or the time budget is used up."""
+    """Time both versions round by round, until the verdict needs no more rounds or the time budget is used up."""
 
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
         made = children.time_round(number, labels, until, deadline, () if number else repeats, whole)
@@ -218,7 +219,10 @@ def _run_rounds(
 
 
 def _needs_repeating(before: EntryResult, after: EntryResult) -> bool:
-    """Return whether an entry point must run again, because its results differ or depend on random numbers."""
+    """Return whether an entry point must run again, to show which of its results repeat.
+
+    The entry point runs again if its results differ between the versions, or if its samples are augmented.
+    """
     return before.fingerprint != after.fingerprint or any(trace.random for trace in before.traces)
 
 

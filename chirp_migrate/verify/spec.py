@@ -22,15 +22,18 @@ __all__ = [
 ]
 
 REPEATED = "results of watched runs that were repeated"
-"""Name of the message with the results of repeated runs: label of the entry point → fingerprint of its result."""
+"""Name of the message with the results of repeated runs.
+
+The message contains a dictionary: label of the entry point → fingerprint of its result (see :class:`EntryResult`).
+"""
 
 
 class JobKind(str, Enum):
     """The task of a child process.
 
     NAMES lists the training calls of a workload function. WATCH trains every entry point on a few samples and records
-    its batches. TIME trains epoch by epoch, each epoch in its own turn. MEASURE trains every entry point once and
-    measures waits, memory and GPU use (see :mod:`chirp_migrate.verify.measures.measuring`).
+    its batches. TIME trains and times epoch by epoch, in turns with the process of the other version. MEASURE trains
+    every entry point once and measures waits, memory and GPU use (see :mod:`chirp_migrate.verify.measures.measuring`).
     """
 
     NAMES = "names"
@@ -41,7 +44,7 @@ class JobKind(str, Enum):
 
 @dataclass(frozen=True)
 class RunSpec:
-    """The task of one child process, and the tree in which it runs.
+    """The task of one child process, and the folder in which the process runs.
 
     Attributes:
         tree: root of the copy of the project, and working directory of the child.
@@ -50,9 +53,11 @@ class RunSpec:
         job: the task.
         api_names: dictionary, module → public names whose signatures the child reads; empty to read none.
         twice: whether the child records each entry point twice, because two runs on a GPU may differ.
-        repeats: for the job TIME: labels of the entry points that the child records once more before it times them.
+        repeats: for the job TIME: labels of the entry points whose recorded small run the child repeats before the
+            timing.
         whole: for TIME: labels of the entry points without epochs, whose whole call the child times.
-        cached: for TIME: whether the child also times an epoch of each entry point with zero-cost loading.
+        cached: for TIME: whether the child also times an epoch of each entry point with zero-cost loading, which
+            repeats one batch from memory.
         seconds: for MEASURE: seconds after which no further entry point begins.
         hash_seed: value of ``PYTHONHASHSEED`` in the child.
         threads: number of compute threads for timed and measured training, equal for both versions.
@@ -101,12 +106,12 @@ class StepCount:
 
 @dataclass
 class LoaderPassTrace:
-    """The record of one loader pass.
+    """The record of one loader pass, that is, of one iteration over a loader.
 
     Attributes:
         loader: number of the loader within the entry point, in order of first use.
         role: ``train`` if gradients were enabled at the start of the pass, else ``validation``.
-        random: whether samples are augmented: two reads of the same sample return different values.
+        random: whether samples are augmented, so that two reads of the same sample return different values.
         shuffled: whether the loader's sampler orders the samples randomly.
         whole: whether the sampler is a class of PyTorch that yields every sample exactly once.
         drop_last: whether the loader omits an incomplete last batch.
@@ -117,23 +122,24 @@ class LoaderPassTrace:
         sizes: number of samples in each batch.
         batches: hash of each batch over dtypes, shapes and bytes, as 16 hexadecimal digits.
         contents: hash over all samples of the pass, equal for the same samples in any order.
-        plain_contents: hash over all samples without augmentation, in any order; "" if samples are not augmented, or if
-            the samples without augmentation cannot be read.
+        plain_contents: hash over all samples before their augmentation, independent of the order; "" if samples are not
+            augmented or cannot be read without augmentation.
         indices: dataset indices of the samples, in the order of the sampler; an empty list if they are not known.
-        base: text that identifies the innermost dataset of the loader, equal for equal datasets.
+        base: text that identifies the innermost dataset of the loader, such as the dataset in a ``Subset``; equal for
+            equal datasets.
         base_indices: indices of the same samples in the innermost dataset.
         labels: dictionary, label as text → number of samples with this label.
         losses: losses that loss modules returned during the pass, as hexadecimal floats.
         sketches: some values of each batch as text (see ``first_difference.encode_sample_values``); an empty list if
             samples are augmented.
-        statistics: one row of ``augmentation_statistics.STATISTICS`` for each sample; an empty list if samples are not
-            augmented.
-        paired: one row of ``augmentation_statistics.PAIRED`` for each sample; an empty list if the samples without
-            augmentation cannot be read.
+        statistics: one row for each sample with the values of ``augmentation_statistics.STATISTICS``; an empty list if
+            samples are not augmented.
+        paired: one row for each sample with the values of ``augmentation_statistics.PAIRED``; an empty list if the
+            samples without augmentation cannot be read.
         repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → number of pairs of samples, and number of
             pairs that were augmented with the same random numbers.
-        unpicklable: why the loader cannot be pickled for worker processes; "" if it can.
-        unseen: sorted type names of objects in batches whose contents ``verify`` does not compare.
+        unpicklable: why the loader cannot be pickled for worker processes; "" if the loader can be pickled.
+        unseen: sorted names of the types of those objects in batches that ``verify`` does not compare.
     """
 
     loader: int
@@ -169,16 +175,18 @@ class LoaderPassTrace:
 
 @dataclass
 class EntryResult:
-    """The recorded run of one entry point.
+    """The recorded small run of one entry point.
 
     Attributes:
         seconds: wall time of the training call.
-        fingerprint: dictionary, path of each value in the return value of the call → exact text or hash of the value.
+        fingerprint: dictionary, path of each value in the call's return value, such as ``result['accuracy']`` → exact
+            text or hash of the value.
         traces: records of the loader passes.
         seeds: hashes of losses, batches and results, for this run and for a run with another seed.
         again: records of the loader passes in another run with the same seed; an empty list without such a run.
         error: the error of the entry point in one line, or how the process crashed or hung; an empty string if the
-            entry point trained. The text contains no memory address and no folder of a copy.
+            entry point trained. The text contains no memory addresses, and no paths of the folder in which the copy of
+            the project lies.
         printed: the last lines of the traceback, or of the output of the process.
         lost: whether the process crashed during the entry point, or was ended because the entry point took too long.
         hung: whether the entry point took too long.
@@ -200,9 +208,10 @@ class EntryPointTiming:
     """The timing of one entry point in one process, epoch by epoch.
 
     Attributes:
-        start_s: seconds from the training call to the end of the first epoch, with the start of datasets, models and
-            workers.
-        epochs_s: seconds of each later epoch with its validation; an empty list if the training has only one epoch.
+        start_s: seconds from the training call to the end of the first epoch, including the time to create datasets,
+            models and workers.
+        epochs_s: seconds of each later epoch, including its validation; an empty list if the training has only one
+            epoch.
         cached_s: seconds of each epoch with zero-cost loading; an empty list if no such epoch was timed.
         rest_s: seconds from the last timed epoch to the end of the training call; 0 if ``verify`` ended the call early.
         samples, batches: mean number of samples and batches that all loaders yielded in a later epoch.
@@ -227,8 +236,8 @@ class RunResult:
 
     Attributes:
         api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`).
-        names: names of the training calls of a workload function; an empty list except for the task NAMES.
-        measured: the measurements; None except for the task MEASURE.
+        names: for the task NAMES: names of the training calls of a workload function; else an empty list.
+        measured: for the task MEASURE: the measurements; else None.
         spent_s: dictionary, name of an activity of the process → seconds of the activity.
     """
 

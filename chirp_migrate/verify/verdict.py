@@ -1,4 +1,4 @@
-"""Decide the verdict of a verification from its timings, a verdict for each entry point, and the exit code."""
+"""Decide the verdict of a verification, the verdict on each entry point, and the exit code, from the timings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["CombinedTiming", "Decision", "Judge", "Verdict", "combine_timings", 
 _NAMED = 4
 
 _NARROW = 0.05
-"""More rounds run if half the interval of the total time is wider than this share of the time before the migration."""
+"""More rounds run while half the interval of the ratio (total time after / before) is wider than this value."""
 
 
 class Verdict(Enum):
@@ -65,7 +65,7 @@ class CombinedTiming:
         return None if self.zero_cost_ratio is None else max(0.0, 1 - self.zero_cost_ratio.value)
 
     def at(self, low_error: float, high_error: float) -> CombinedTiming:
-        """Return the timing with other intervals: their ends are wrong with these probabilities, 0 to 1."""
+        """Return the timing with intervals whose lower and upper ends are wrong with these probabilities, 0 to 1."""
         zero_cost_ratio = None if self.zero_cost_ratio is None else self.zero_cost_ratio.at(low_error, high_error)
         return CombinedTiming(self.ratio.at(low_error, high_error), zero_cost_ratio)
 
@@ -73,12 +73,12 @@ class CombinedTiming:
 class Judge:
     """Draws conclusions from the rounds at each interim analysis. Later analyses never change a conclusion.
 
-    The upper end of an interval shows that the total time is shorter, or that an entry point is not slower. The lower
-    end shows that an entry point is slower, or that the total is model-bound. One conclusion from a lower end is enough
-    for a verdict, so all lower ends share the error probability equally (Bonferroni). The verdict "faster" is about the
-    total time alone. The reason of the verdict counts inconclusive entry points. In the interval of the total time that
-    reports show, both ends have the error probability of the upper end.
-
+    If the upper end of an interval is low enough, the total time is shorter, or the entry point is not slower. If the
+    lower end is high enough, the entry point is slower, or the total time is model-bound (no loader can save enough).
+    One conclusion from a lower end is enough for a verdict, so all lower ends share the error probability equally
+    (Bonferroni). The verdict "faster" depends only on the total time, and its reason names the number of inconclusive
+    entry points. Reports show an interval of the total time in which both ends have the error probability of the upper
+    end.
 
     Args:
         threshold: share of the training time that must be saved for "faster", 0 to 1.
@@ -102,18 +102,22 @@ class Judge:
 
     @property
     def entries(self) -> dict[str, CombinedTiming]:
-        """Return a dictionary: label of an entry point → timing, with its deciding or else latest interval."""
+        """Return a dictionary: label of an entry point → timing.
+
+        The interval of a timing is from the latest analysis that confirms the conclusion on the entry point. Without a
+        conclusion, the interval is from the latest analysis.
+        """
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
     def run_interim_analysis(
         self, total: CombinedTiming | None, entries: Mapping[str, CombinedTiming], looks: Sequence[InterimAnalysis]
     ) -> frozenset[str]:
-        """Run an interim analysis, the last of ``looks``.
+        """Run the interim analysis that is the last element of ``looks``.
 
         Args:
             total: timing of all entry points together; None if no entry point was timed twice.
             entries: dictionary, label of an entry point → its timing.
-            looks: all interim analyses so far.
+            looks: all interim analyses so far, including this analysis.
 
         Returns:
             The labels of the entry points for which more rounds could lead to a conclusion.
@@ -124,7 +128,7 @@ class Judge:
         for line, timing in seen.items():
             found = timing.at(low_error, high_error)
             shows = self._draw_conclusion(line, found)
-            # Keep the earlier interval if the new interval contradicts the conclusion.
+            # Keep the earlier interval if the new interval does not confirm the conclusion.
             if self._shown.get(line) in (None, shows):
                 self._lines[line] = found
                 if line is None:
@@ -196,7 +200,8 @@ class Judge:
 
         The result is empty if an entry point is shown to be slower. The result has all entry points while the verdict
         on the total time is open, or the interval of the total time is wide. After that, the result has the
-        inconclusive entry points that took longer than before and, with ``strict``, all inconclusive entry points.
+        inconclusive entry points that took longer than before the migration. With ``strict``, the result then has all
+        inconclusive entry points.
         """
         if False in self._shown.values():
             return frozenset()
@@ -209,10 +214,10 @@ class Judge:
         )
 
     def _is_verdict_final(self, timing: CombinedTiming) -> bool:
-        """Return whether the verdict on the total time is final, although the total time is not shown to be shorter.
+        """Return whether the total time has a final verdict other than "faster".
 
-        The verdict is final if two conditions hold. The saving is clearly below the threshold, and the saving of
-        zero-cost loading is clearly below or clearly above the threshold.
+        Two conditions must hold. The saving is clearly below the threshold. The saving of zero-cost loading is clearly
+        below or clearly above the threshold, or was not measured.
         """
         return timing.ratio.wholly_above(self._wanted) and (
             timing.zero_cost_ratio is None

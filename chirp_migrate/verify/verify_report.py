@@ -1,4 +1,4 @@
-"""The JSON document of a verification. ``verify --json`` writes it, and ``report`` reads it.
+"""The JSON document of a verification. ``verify --json`` writes the document, and ``report`` reads the document.
 
 docs/json.md describes each field, and docs/schemas/verify.json is the JSON Schema. A new field needs a default, so that
 documents of earlier versions can be read. Increase ``SCHEMA`` to remove a field or to change its meaning.
@@ -39,7 +39,7 @@ __all__ = [
 SCHEMA: Final = 1
 
 Seconds = dict[str, dict[str, list[float]]]
-"""Dictionary: version (``before``, ``after``, ``cached``) → entry point → seconds of the entry point in each round."""
+"""Dictionary: ``before``, ``after`` or ``cached`` (zero-cost loading) → entry point → its seconds in each round."""
 
 
 class EntryVerdict(msgspec.Struct, frozen=True):
@@ -57,16 +57,16 @@ class EntryVerdict(msgspec.Struct, frozen=True):
 
 
 class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers from which ``verify`` computes the time of the user's own run of an entry point.
+    """The numbers from which ``verify`` computes the time of the user's own, full training with an entry point.
 
     Attributes:
-        epochs, folds: epochs and folds of the user's own run, from the defaults of the entry point. 0 epochs mean that
-            ``verify`` times the whole call.
+        epochs, folds: number of epochs and number of cross-validation folds of the user's own run, from the defaults of
+            the entry point. 0 epochs mean that ``verify`` times the whole call.
         assumed: whether the number of epochs is assumed, because the source does not contain it.
         epoch_s: dictionary, version → seconds of an epoch after the first; an empty dictionary if the whole call is
             timed.
-        start_s: dictionary, version → seconds of start-up in each fold: the time before the first epoch, plus the
-            additional time of the first epoch compared with a later epoch.
+        start_s: dictionary, version → seconds of start-up in each fold: time from the call to the end of the first
+            epoch, minus the time of a later epoch.
         timed_epochs: number of epochs from which ``epoch_s`` is computed.
     """
 
@@ -93,9 +93,9 @@ class TrainingDifference(msgspec.Struct, frozen=True):
 
 
 class LoadingProblem(msgspec.Struct, frozen=True):
-    """A loading problem that the recorded loader passes prove.
+    """A problem of data loading that the recorded iterations over loaders prove.
 
-    ``doctor`` shows the evidence, the line and the fix of the problem.
+    The command ``chirp-migrate doctor`` shows the evidence, the line and the fix of the problem.
 
     Attributes:
         check: name of the check that found the problem, a section of docs/doctor.md.
@@ -113,8 +113,8 @@ class DetectableDifference(msgspec.Struct, frozen=True):
 
     Attributes:
         share: smallest share of the samples, 0 to 1, whose change the test would have found.
-        shift: smallest change of the statistic, equal in all augmented samples, that the test would have found; None
-            if the test would have found no such change.
+        shift: smallest change of the statistic that the test would have found, if the change is equal in all augmented
+            samples; None if the test would have found no change.
         samples: number of samples before and after the migration.
     """
 
@@ -128,7 +128,7 @@ class ReportedMetrics(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         definitions: name, unit and method of each metric.
-        figures: dictionary, version → metric → value; None if it was not measured.
+        figures: dictionary, version → metric → value; None if the metric was not measured.
         memory_slope_mib: dictionary, version → growth of memory per epoch, with its interval.
         raw: dictionary, version → raw measurements.
     """
@@ -164,10 +164,11 @@ class Workload(WorkloadSizes):
         entry_points: labels of the entry points, in the order in which they ran.
         left_out: functions that look like training but were not called, with the reason.
         failing: dictionary, label of an entry point that fails before the migration → its error.
-        no_room: labels of the entry points that were not timed, because time was up.
-        source: what defines the training: the source (``found``), a workload function (``hook``), a script, a command.
+        no_room: labels of the entry points that were not timed, because the time budget was used up.
+        source: what defines the training: ``found`` for functions in the project's source, ``hook`` for a workload
+            function, ``script`` or ``command``.
         hook: reference to the workload function; None without a workload function.
-        command: words of the script or command; None without such a command line.
+        command: words of the command line of the script or command; None if no command line runs the training.
     """
 
     model: str = ""
@@ -187,8 +188,8 @@ class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
         rounds: number of rounds, load of the machine, and reason why the rounds ended.
         workload: the training and its size.
         machine: processor, GPU and versions of packages.
-        compared: the part of the training that was compared; an empty string if ``verify`` compared all of it.
-        unseen: objects in batches that ``verify`` does not compare; an empty string without such objects.
+        compared: the part of the training that was compared; an empty string if ``verify`` compared the whole training.
+        unseen: objects in batches that ``verify`` does not compare; an empty string if ``verify`` compares all objects.
     """
 
     rounds: str = ""
@@ -211,7 +212,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         ratio, zero_cost_ratio: time after / time before the migration, and time with zero-cost loading / time before
             the migration, over all entry points.
         ratios, verdicts: ratio and verdict of each entry point.
-        seconds: dictionary, version → entry point → seconds of the user's own run, computed from each round.
+        seconds: dictionary, version → entry point → seconds of the user's own run (full training), computed from each
+            round.
         total_seconds: dictionary, version → seconds of the user's own runs of all entry points together.
         own_runs: dictionary, entry point → the numbers from which the time of the user's own run is computed.
         spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
@@ -228,8 +230,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
             sentences on files that the copies lack.
         side, output_tail: the version that failed (``before`` or ``after``), and the last lines that it printed.
         created: time at the end of the verification, ISO 8601 in UTC.
-        files: dictionary, path of a file that ``apply`` changed → its SHA-256 during the verification; None if it did
-            not exist.
+        files: dictionary, path of a file that ``apply`` changed → its SHA-256 during the verification; None if the file
+            did not exist.
     """
 
     schema: Literal[1] = SCHEMA
@@ -283,7 +285,7 @@ def decode(data: bytes) -> VerifyReport:
     """Read a document that :func:`encode` wrote and that other programs may have changed.
 
     Raises:
-        ValueError: the data is no such document, or it names a path outside of the project.
+        ValueError: the data is not a document of ``verify``, or the document names a path outside of the project.
     """
     found = read_json(data)
     if not {"verdict", "exit_code"} <= found.keys():

@@ -27,7 +27,7 @@ from chirp_migrate.verify.timing.children import ChildStarter
 __all__ = ["WatchedRuns", "record_runs"]
 
 _MOST_DEATHS = 3
-"""Largest number of entry points that may crash or hang in one version. After one more, ``verify`` stops."""
+"""Largest number of entry points that may crash or hang in one version; after one more, ``verify`` stops."""
 _LOOK_S = 0.02
 
 
@@ -53,7 +53,7 @@ class WatchedRuns:
 
 
 class _WatchedVersion:
-    """The recording of one version, which each call of :meth:`advance` continues for a short time.
+    """The recording of one version. Each call of :meth:`advance` continues the recording for a short time.
 
     Attributes:
         found: dictionary, label of the entry point → its recorded run.

@@ -1,4 +1,4 @@
-"""A dataset of samples in NumPy arrays, memory-mapped files or tensors, which converts whole batches."""
+"""A dataset that reads whole batches from NumPy arrays, memory-mapped files or tensors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _MappedFile:
 
     @classmethod
     def of_array(cls, array: Any) -> _MappedFile | None:
-        """Return the file that ``array`` maps; None unless ``array`` is a contiguous memory map of an existing file."""
+        """Return the file that ``array`` maps; None if ``array`` is not a contiguous map of an existing file."""
         root = array
         while isinstance(root, np.memmap) and not isinstance(root.base, mmap.mmap):
             root = root.base
@@ -69,7 +69,7 @@ def _as_tensor(values: Any, name: str) -> Tensor:
 
 
 class WorkerSafeArrayDataset(BatchedDataset):
-    """A dataset of the samples (x[i], y[i]) of two arrays, which loaders convert a whole batch at a time.
+    """A dataset of the samples (x[i], y[i]) of two arrays. Loaders read and convert a whole batch at once.
 
     The x of sample i of ``WorkerSafeArrayDataset(x, y, dtype=torch.float32, divisor=255)`` is
     ``torch.from_numpy(x[i]).float() / 255``, bit for bit. Each sample has its own memory. The dataset does not copy the

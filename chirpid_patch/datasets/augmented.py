@@ -149,7 +149,10 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return all(is_batchable(transform) for _, transform in self._stages())
 
     def _stages(self) -> list[tuple[Position, Transform]]:
-        """Return position and transform of each transform to apply; composed transforms are split into their parts."""
+        """Return a pair (position, transform) for each transform to apply.
+
+        Composed transforms are split into their parts.
+        """
         on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
         return [part for place, one in on for part in split_transform(one, (place,))]
 

@@ -24,7 +24,8 @@ from torch import Tensor
 _SMALLEST_BYTES = 1 << 18
 #: Largest total size of the free blocks, in bytes.
 _MOST_KEPT_BYTES = 1 << 28
-#: Largest size of a block as a multiple of its batch. The last batch of an epoch can be smaller than the others.
+#: Largest size of a block, as a multiple of the size of the batch that borrows the block. The last batch of an epoch
+#: can be smaller than the other batches.
 _MOST_WASTED = 8
 
 _Block = NDArray[np.uint8]

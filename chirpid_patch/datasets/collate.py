@@ -66,5 +66,5 @@ def _stack_like_worker(samples: Sequence[Any]) -> Tensor:
 
 
 def _copy_like_worker(values: Any) -> Any:
-    """Return a list of strings or bytes as it is, and a deep copy of other values, as a worker would send them."""
+    """Return a deep copy of ``values``, like values from a worker; a list of only strings or bytes is not copied."""
     return values if all(isinstance(value, str | bytes) for value in values) else copy.deepcopy(values)

@@ -34,7 +34,7 @@ def describe_state(value: Any) -> Any:
 
 
 def _state(value: Any, within: tuple[Any, ...]) -> Any:
-    """Return the state of ``value``; ``within`` lists the objects that contain it, to prevent endless recursion."""
+    """Return the state of ``value``; ``within`` lists the objects around ``value``, to prevent endless recursion."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Tensor):

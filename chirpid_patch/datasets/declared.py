@@ -2,8 +2,9 @@
 
 A decorator does not change the class, and ``dataset[i]`` runs the class's own code. When a loader of this package needs
 a batch, it reads the declared attributes of the dataset. A class of this package computes the batch from the values of
-these attributes, if it computes the same bits (``docs/loader.md`` lists the conditions). Otherwise the class's own code
-reads the samples. The class's own code also reads the samples of subclasses that override a declared method.
+these attributes, if the batch has the same bits as the collated samples (``docs/loader.md`` lists the conditions).
+Otherwise the class's own code reads the samples. The class's own code also reads the samples of subclasses that
+override a declared method.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def standardizes_samples(
         std: name of the attribute with the standard deviation.
         eps: number that the class adds to the standard deviation; 0 if it adds nothing.
         calls: names of the methods that ``__getitem__`` calls.
-        held: names of attributes whose value is a bound method of the object, mapped to the names of these methods.
-            None: the class has no such attributes.
+        held: names of attributes whose value is a bound method of the object, mapped to the names of these methods. For
+            ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: the class has no such attributes.
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeStandardizedDataset | None:
@@ -71,9 +72,9 @@ def augments_samples(
 
     Args:
         dataset: name of the attribute with the inner dataset.
-        transforms: maps the name of each attribute with a transform to the name of the attribute that switches the
-            transform on. The switch is an attribute with True or False. For a transform that is off if it is None, the
-            switch is the attribute with the transform. A transform that is mapped to None is always on.
+        transforms: dictionary, name of an attribute with a transform → name of its switch, or None. The switch is an
+            attribute that is True or False, and switches the transform on or off. If the transform is off when its own
+            attribute is None, both names are the same. None: the transform is always on.
         training: name of the attribute that switches all transforms on; None: the class has no such attribute.
         calls: as for ``standardizes_samples``.
         held: as for ``standardizes_samples``.
@@ -113,8 +114,8 @@ def augments_images(
     * Call the augmenter with the image.
     * Divide the resulting image by ``divisor``, and convert the image to a float32 tensor (1, F, T).
 
-    The class's own code reads samples of other shapes, and samples whose values are all equal. It reads all samples if
-    the class of the augmenter lacks the decorator ``masks_images``.
+    The class's own code reads samples of other shapes, and samples whose values are all equal. The class's own code
+    reads all samples if the class of the augmenter lacks the decorator ``masks_images``.
 
     Args:
         dataset: name of the attribute with the inner dataset.
@@ -185,7 +186,10 @@ def _is_off(state: Mapping[str, Any], name: str, gate: str | None) -> bool:
 
 
 def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
-    """Return dtype and shape of x if every sample (x, y) provably is a row of floating-point tensors; else None."""
+    """Return dtype and shape of x if all samples (x, y) provably are rows of two tensors, x in floating point.
+
+    For other datasets, the result is None.
+    """
     kinds = gather_node(dataset).row_kinds
     return kinds[0] if kinds is not None and len(kinds) == 2 and kinds[0][0].is_floating_point else None
 

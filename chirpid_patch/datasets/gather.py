@@ -43,14 +43,15 @@ from chirpid_patch.transforms.off_cpu import send_to_device
 Batch = list[Any]
 RowKinds = list[tuple[torch.dtype, torch.Size]]
 
-#: Types of iterables that contain all their indices before the first sample is read.
+#: Types of containers, such as a list, in which all indices exist before the first sample is read.
 WRITTEN_DOWN = SEQUENCES | {set, frozenset}
 
 
 class GatherNode:
     """A description of how batches of a dataset are read, and of what all its samples have in common.
 
-    By default a property is True if it is True for all children.
+    By default, the properties ``in_memory``, ``fixed_samples`` and ``gathers`` are True if they are True for all inner
+    datasets.
     """
 
     #: The inner datasets. The samples of this dataset are computed from samples of the inner datasets.
@@ -105,7 +106,7 @@ class GatherNode:
 
     @property
     def keyed(self) -> bool:
-        """Return whether the samples depend on the random key that ``read_batch`` gets."""
+        """Return whether samples contain random numbers that ``read_batch`` computes from its ``RandomKey``."""
         return any(node.keyed for node in self.child_nodes)
 
     @property
@@ -118,9 +119,9 @@ class GatherNode:
         return count > 1
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
-        """Return which samples of the children have the same y as the samples (x, y) at ``indices``.
+        """Return the samples of the inner datasets whose labels y are the labels of the samples (x, y) at ``indices``.
 
-        The result is None if y may differ from the y of the children's samples.
+        The result is None if the label of a sample may differ from the label of the inner sample.
         """
         return None
 
@@ -131,7 +132,7 @@ class GatherNode:
 
         Args:
             indices: indices of the samples.
-            key: key of the random numbers of the batch; None: new random numbers.
+            key: ``RandomKey`` from which the random numbers of the batch are computed; None: new random numbers.
         """
         return None
 
@@ -170,7 +171,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
 
         Args:
             index: index of the sample.
-            key: key of one sample, which determines its random numbers; None: new random numbers.
+            key: ``RandomKey`` from which the random numbers of the sample are computed; None: new random numbers.
         """
         raise NotImplementedError
 
@@ -243,7 +244,8 @@ _READ_FROM: dict[type, dict[str, Callable[[Any], bool]]] = {
 }
 #: The methods that run when a sample is read. For negative indices, ``ConcatDataset`` also calls ``__len__``.
 _READ_WITH = ("__getitem__", "__getitems__", "__getattribute__", "__getattr__")
-#: PyTorch's own functions for these methods, because other code may replace them later.
+#: PyTorch's own functions for these methods. A comparison with these functions shows whether other code has replaced a
+#: method.
 _WRITTEN = {
     kind: {name: getattr(kind, name, None) for name in (*_READ_WITH, *(("__len__",) if kind is ConcatDataset else ()))}
     for kind in _READ_FROM
@@ -268,7 +270,7 @@ def reads_like_class(dataset: Any, cls: type) -> bool:
 def _reads_as_written(own: type, kind: type) -> bool:
     """Return whether the class ``own`` reads samples with the methods of PyTorch's class ``kind``.
 
-    The result is False if ``own`` replaces an attribute from which these methods read by a property.
+    The result is False if ``own`` has a property in place of an attribute that these methods read.
     """
     for name, method in _WRITTEN[kind].items():
         if getattr(own, name, None) is not method:
@@ -293,7 +295,7 @@ class BatchPart:
     number: int = 0
 
     def key(self, key: RandomKey | None) -> RandomKey | None:
-        """Return the random key of these samples, for the ``key`` of the whole batch."""
+        """Return the ``RandomKey`` of these samples. The argument ``key`` is the ``RandomKey`` of the whole batch."""
         return key if key is None or self.places is None else key.take(self.places)
 
 
@@ -306,7 +308,7 @@ class RowsOnDevice(TensorDataset):
 
 
 class _TensorRows(GatherNode):
-    """The ``GatherNode`` of a ``TensorDataset`` whose tensors are all plain."""
+    """The ``GatherNode`` of a ``TensorDataset`` whose tensors are all plain (see ``can_select_rows_of``)."""
 
     in_memory = fixed_samples = gathers = True
     keyed = False
@@ -481,7 +483,7 @@ def subset_or_concat_node(dataset: Any) -> _SubsetNode | _ConcatNode | None:
 
 
 class _OwnCodeNode(GatherNode):
-    """The ``GatherNode`` of every dataset that only its own code can read."""
+    """The ``GatherNode`` of every dataset that does not permit batched reading."""
 
     keyed = reads_batches = False
 
@@ -521,28 +523,29 @@ def permits_batched_reading(dataset: Any) -> bool:
 
 
 def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None) -> Batch | None:
-    """Return ``default_collate([dataset[i] for i in indices])``, read at once; None if that is not possible.
+    """Return ``default_collate([dataset[i] for i in indices])``, read at once; None if samples must be read one by one.
 
     The batch is a list with a tensor for each part of a sample, in new memory. The batch is equal, bit for bit, to the
-    batch that collates single samples. With random transforms, the batch is equal for the same ``random_key``.
+    batch that collates single samples. If the dataset has random transforms, the two batches are equal for the same
+    ``random_key``.
 
-    The result is None for samples that are rows themselves (``GatherNode.samples_are_rows``).
-    If ``dataset`` refuses an index, the result is None, so that the caller reads single samples and gets the error. In
-    a forked process, the result is also None, because an operation on a whole batch may need several threads. A forked
-    process does not have the threads of its parent. While a mode such as ``TorchDispatchMode`` sees each operation of
-    PyTorch, the result is None, too.
+    The result is None for samples that are rows themselves (``GatherNode.samples_are_rows``). If ``dataset`` refuses an
+    index, the result is None, so that the caller reads single samples and gets the error. In a forked process, the
+    result is also None, because an operation on a whole batch may need several threads. A forked process does not have
+    the threads of its parent. The result is also None inside a mode such as ``TorchDispatchMode``, which sees each
+    operation of PyTorch.
 
     Args:
         dataset: any map-style dataset.
         indices: indices of the samples.
-        random_key: key of the random numbers of the batch; None: new random numbers.
+        random_key: ``RandomKey`` from which the random numbers of the batch are computed; None: new random numbers.
     """
     node = gather_node(dataset)
     return None if node.samples_are_rows else gather_batch(node, indices, random_key)
 
 
 def gather_batch(node: GatherNode, indices: Any, random_key: RandomKey | None) -> Batch | None:
-    """Return the parts of the batch at ``indices`` of the dataset that ``node`` describes, as ``fetch_batch`` does."""
+    """Return the batch of the samples at ``indices``, as ``fetch_batch`` does; ``node`` describes the dataset."""
     if type(indices) not in SEQUENCES or not len(indices) or is_forked_process() or has_operation_modes():
         return None
     return node.read_batch(indices, random_key)
@@ -551,8 +554,8 @@ def gather_batch(node: GatherNode, indices: Any, random_key: RandomKey | None) -
 def source_tensors_and_rows(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
     """Return the tensors from which ``dataset`` reads its samples, and the row numbers of the samples at ``indices``.
 
-    The result is None unless ``dataset`` is a plain ``TensorDataset``, or consists of plain ``Subset`` objects over a
-    plain ``TensorDataset``.
+    ``dataset`` must be a plain ``TensorDataset``, or plain ``Subset`` objects over a plain ``TensorDataset``. For other
+    datasets, the result is None. The result is also None if an index is invalid.
     """
     if reads_like_class(dataset, Subset):
         mapped = map_indices(dataset.indices, indices)

@@ -1,4 +1,4 @@
-"""Functions that read the labels of samples (x, y), and skip loading x if this provably does not change the labels."""
+"""Functions that read the labels of samples (x, y), without loading x if the labels are provably the same."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
     Types, values, order and exceptions are the same as with that expression. The function is faster for two kinds of
     datasets:
 
-    * It does not read x if the samples are in a plain ``TensorDataset`` or in lists, also through plain ``Subset`` and
-      ``ConcatDataset``.
-    * It does not compute x if the dataset is of this package and its inner dataset is of the first kind.
+    * The samples are in a plain ``TensorDataset`` or in lists, also through plain ``Subset`` and ``ConcatDataset``. The
+      function then does not read x.
+    * The dataset is of this package, and its inner dataset is of the first kind. The function then does not compute x.
 
     The function reads every other dataset sample by sample, because ``__getitem__`` may log, count or draw random
     numbers. The function also reads sample by sample while a dataset augments its samples.
@@ -48,7 +48,7 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
 
     Raises:
         IndexError: ``dataset`` refuses an index.
-        ValueError: a sample that is unpacked is not a pair.
+        ValueError: a sample is not a pair, and the function unpacks samples (see ``unpack``).
         Exception: any error that reading a sample raises.
     """
     return list(iterate_labels(dataset, indices, unpack=unpack))
@@ -59,8 +59,9 @@ def iterate_labels(
 ) -> Iterator[Any]:
     """Yield the labels that ``read_labels`` returns, one by one.
 
-    If a label requires reading its sample, the function reads the sample only when the loop requests the label. So the
-    dataset may return the same buffer for every sample. If the loop raises an error, no further sample is read.
+    If the function must read a sample to get its label, the function reads the sample only when the loop requests the
+    label. So the dataset may return the same buffer for every sample. If the loop raises an error, no further sample is
+    read.
 
     Args:
         dataset: as for ``read_labels``.
@@ -94,7 +95,7 @@ def _label(sample: Any, pairs: bool) -> Any:
 
 
 def _as_ints(indices: Iterable[Any]) -> list[Any]:
-    """Return the indices as a list; the indices in an array or tensor become ints, because ints are the fastest."""
+    """Return the indices as a list; the indices in an array or tensor become ints, because ints are fastest."""
     ints = as_ints(indices) if type(indices) in (np.ndarray, Tensor) else None
     return list(indices) if ints is None else ints
 

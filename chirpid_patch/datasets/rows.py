@@ -43,8 +43,8 @@ def can_select_rows_of(tensor: Any) -> bool:
 def as_row_tensor(dataset: Any) -> Tensor | None:
     """Return the rows of a dataset that is itself a tensor or NumPy array, as a tensor that uses the same memory.
 
-    The result is None for any other dataset. It is also None if a batch read from the tensor could differ from the
-    collated rows.
+    The result is None for any other dataset. The result is also None if a batch that is read from the tensor could
+    differ from the collated rows.
     """
     if type(dataset) is np.ndarray:
         dataset = _array_as_tensor(dataset)
@@ -65,7 +65,7 @@ def _array_as_tensor(array: np.ndarray[Any, Any]) -> Tensor | None:
 
 @cache
 def _keeps_numbers(dtype: np.dtype[Any]) -> bool:
-    """Return whether PyTorch collates numbers of a NumPy dtype bit for bit to the corresponding dtype.
+    """Return whether PyTorch collates NumPy numbers of ``dtype`` to the matching PyTorch dtype, bit for bit.
 
     The result is False for floats of less than 64 bits, because PyTorch first converts such floats to Python floats.
     """
@@ -132,7 +132,7 @@ def are_integers(indices: Any) -> bool:
 
 
 def as_ints(indices: Any) -> list[int] | None:
-    """Return ``indices`` as a list of ints; None unless ``are_integers(indices)``."""
+    """Return ``indices`` as a list of ints; None if ``indices`` is not a flat sequence of integers."""
     kind = type(indices)
     if kind in SEQUENCES and set(map(type, indices)) == _INT:
         return list(indices)

@@ -29,7 +29,7 @@ Collate = Callable[[Any], Any]
 
 
 def _takes_key(dataset: Any) -> bool:
-    """Return whether a random key can determine the random numbers of single samples of ``dataset``."""
+    """Return whether ``dataset`` can compute the random numbers of a single sample from a ``RandomKey``."""
     return (
         _takes_key(dataset.dataset) if reads_like_class(dataset, Subset) else reads_with_code_of_this_package(dataset)
     )
@@ -41,8 +41,8 @@ def fetch_sample(dataset: Any, index: Any, random_key: RandomKey | None = None) 
     Args:
         dataset: a map-style dataset.
         index: index of the sample.
-        random_key: random key of the sample, which determines its random numbers if the dataset is of this package;
-            None: new random numbers.
+        random_key: ``RandomKey`` of the sample, from which datasets of this package compute the random numbers; None:
+            new random numbers.
     """
     if random_key is not None and _takes_key(dataset):
         if isinstance(dataset, Subset):
@@ -59,7 +59,7 @@ def fetch_samples(
     Args:
         dataset: a map-style dataset.
         indices: indices of the samples.
-        random_key: random key of the batch; None: new random numbers.
+        random_key: ``RandomKey`` of the batch, from which random numbers are computed; None: new random numbers.
         own_memory: whether each sample must have its own memory.
     """
     if random_key is not None and _takes_key(dataset):
@@ -163,8 +163,8 @@ def stack_until_layout_differs(
     Args:
         samples: iterator over samples. Reading ends at the first sample whose x differs in shape, dtype or layout.
         count: largest number of samples to copy.
-        supports_batch: function that gets the first x with a batch axis, and returns whether to build a batch of such
-            samples.
+        supports_batch: function that gets the first x as a batch (1, *shape of x), and returns whether to copy such
+            samples into one tensor.
 
     Returns:
         Three values. The first is the tensor (``count``, *shape of x), or None if no x was copied. The second is the

@@ -24,8 +24,8 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
 
     The function reads the samples at once if both conditions are true:
 
-    * The samples are rows of a plain ``TensorDataset``, or of a plain ``Subset`` of it. A dataset of this package that
-      contains such rows, and has no random transforms, also meets this condition.
+    * The samples are rows of a plain ``TensorDataset``, or of a plain ``Subset`` of such a dataset. A dataset of this
+      package that contains such rows, and has no random transforms, also meets this condition.
     * The indices are in a list, tuple, range, set, array or tensor, or come from a generator without side effects.
 
     Otherwise the function reads the samples one by one. Values and memory layout are the same in both cases.
@@ -47,7 +47,7 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
         count = None if hasattr(type(dataset), "__iter__") else gather_node(dataset).count
         try:
             stacked = None if count is None else _gather_column(dataset, range(count), columns=2)
-        except IndexError:  # ends an iteration over the dataset, so it is no error there
+        except IndexError:  # in an iteration over the dataset, IndexError is the end, and no error
             stacked = None
         return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
     if type(indices) is GeneratorType and _has_fixed_rows(dataset):
@@ -141,7 +141,7 @@ def _has_fixed_rows(dataset: Any) -> bool:
 
 
 def _gather_column(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:
-    """Return the x of all samples as one tensor, read at once; None if stacking single samples could differ."""
+    """Return the x of all samples as one tensor, read at once; None if the result of ``stack_samples`` could differ."""
     if not len(indices) or not _has_fixed_rows(dataset):
         return None
     found = source_tensors_and_rows(dataset, indices)

@@ -64,15 +64,16 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     Args:
         base_dataset: map-style dataset of samples (x, y), x a tensor.
-        indices: indices of ``base_dataset``. Sample i of this dataset is ``base_dataset[indices[i]]``. In a dictionary,
-            or a pandas Series with labels, i is a key. A generator or set becomes a list.
+        indices: indices of ``base_dataset``. Sample i of this dataset is ``base_dataset[indices[i]]``. If ``indices``
+            is a dictionary, or a pandas Series with labels, i is a key. A generator or set becomes a list.
         mean: number, or tensor that is 0-dim or broadcasts to x. Lists, tuples and NumPy arrays become float32 tensors.
         std: standard deviation, of the same types as ``mean``.
         eps: number that is added to ``std``.
     """
 
-    #: ``mean`` and ``std + eps``, and both as floats for each dtype and number of axes. A single attribute contains all
-    #: values, so that a thread never reads an old mean together with a new deviation.
+    #: A cached pair: the tuple ``(mean, std + eps)``, and a dictionary with these two values as floats for each dtype
+    #: and number of axes of x. None: nothing is cached. A single attribute contains all values, so that a thread never
+    #: reads an old mean together with a new deviation.
     _cached: tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]] | None
 
     def __init__(self, base_dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8) -> None:
@@ -173,7 +174,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return None if pairs is None else [self._standardize_column(pairs[0]), pairs[1]]
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
-        """Return the given rows of ``xs``, copied and standardised in one step; None if that is not possible."""
+        """Return the given rows of ``xs``, copied and standardised in one step; None if one step is not possible."""
         numbers = self._plain_statistics(xs) if not off_cpu.is_off_cpu(xs) else None
         if numbers is None:
             return None
@@ -207,8 +208,8 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         """Return whether mean and deviation broadcast to ``batch`` in the same way as to each sample.
 
         The result is False for 0-dim samples, because type promotion differs between 0-dim and 1-dim tensors. The
-        result is also False if a statistic has more axes than a sample, because the statistic would broadcast along the
-        batch axis.
+        result is also False if mean or deviation has more axes than a sample, because its first axis would broadcast
+        along the batch axis.
         """
         return batch.ndim > 1 and max(map(np.ndim, self.operands())) < batch.ndim
 

@@ -22,8 +22,8 @@ def compute_standardization_stats(dataset: Any, indices: Any, sample_size: int =
     Args:
         dataset: map-style dataset of samples (x, y), x a tensor.
         indices: indices of the samples.
-        sample_size: largest number of samples to use. If there are more indices, ``np.random.choice`` chooses this
-            number of them without replacement, with NumPy's global generator.
+        sample_size: largest number of samples to use. If there are more indices, ``np.random.choice`` chooses
+            ``sample_size`` indices without replacement, with NumPy's global generator.
 
     Returns:
         Mean and standard deviation over all values of the stacked x, as two 0-dim tensors of the dtype of x.
@@ -44,10 +44,10 @@ def streaming_standardization_stats(
 ) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation over all values of the x of the samples at ``indices``, in one pass.
 
-    The function reads every sample once, in order, and keeps one batch in memory at a time. It merges the count, the
-    mean and the sum of squared deviations of the batches (Chan, Golub & LeVeque 1983, "Algorithms for computing the
-    sample variance"). This method stays accurate even if the mean is much larger than the deviation. The deviation is
-    unbiased, like the result of ``torch.std``.
+    The function reads every sample once, in order, and keeps one batch in memory at a time. The function merges the
+    count, the mean and the sum of squared deviations of the batches (Chan, Golub & LeVeque 1983, "Algorithms for
+    computing the sample variance"). This method stays accurate even if the mean is much larger than the deviation. The
+    deviation is unbiased, like the result of ``torch.std``.
 
     Args:
         dataset: map-style dataset of samples (x, …). Each x is a tensor, array or number of a real dtype and any shape.

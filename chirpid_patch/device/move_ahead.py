@@ -56,7 +56,7 @@ class DevicePrefetcher:
         if self.device.type != "cuda":
             return map(partial(move_batch, device=self.device), batches)
         lookahead = self.lookahead
-        if lookahead is None:  # the loader of a rank counts an epoch at the second request, so requests stay in time
+        if lookahead is None:  # with ``epochs``, the second request counts the epoch, so no request may be early
             lookahead = can_prefetch_without_rng_drift(self.loader) and getattr(self.loader, "epochs", None) is None
         return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _yields_new_memory(self.loader))
 
@@ -112,8 +112,8 @@ class DeviceIterator(Iterator[Any]):
     def _request_batch(self) -> BatchCopy | Exception:
         """Request the next batch, start its copy, and return the copy.
 
-        If loading raises an exception, return the exception. ``__next__`` raises it when the training requests the
-        batch.
+        If loading raises an exception, return the exception. ``__next__`` raises the exception when the training
+        requests the batch.
         """
         if self._settle and self._last is not None:
             self._last.wait_for_copies()

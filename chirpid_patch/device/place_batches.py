@@ -1,4 +1,4 @@
-"""Functions that put the batches of a loader on a device: built on the device, or moved from the CPU."""
+"""Functions that build the batches of a loader on a device, or move the batches from the CPU to the device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chirpid_patch.transforms.spectrograms import GaussianNoise
 
 
 class MovingPlacement(Placement):
-    """A placement that moves batches from the CPU to ``device`` with a ``DevicePrefetcher``.
+    """A ``Placement`` that moves batches from the CPU to ``device`` with a ``DevicePrefetcher``.
 
     If an early request changes no random number, the next batch is requested while the training uses the current batch.
     A change of the dataset within an epoch then takes effect one batch later.
@@ -51,7 +51,7 @@ class _BatchSource:
 
 
 def create_moving_placement(device: str | torch.device) -> tuple[Placement, str]:
-    """Return a placement that moves batches to ``device``, and the description of the placement.
+    """Return a ``Placement`` that moves batches to ``device``, and the description of the placement.
 
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
@@ -63,7 +63,7 @@ def create_moving_placement(device: str | torch.device) -> tuple[Placement, str]
 def create_placement(
     dataset: Any, batching: Mapping[str, Any], device: str | torch.device, resident_share: float | None
 ) -> tuple[Placement, str]:
-    """Return a placement that puts the batches of a loader on ``device``, and the description of the placement.
+    """Return a ``Placement`` that puts the batches of a loader on ``device``, and the description of the placement.
 
     If the samples can be stored on the device, the placement builds batches from the stored samples. Otherwise the
     placement moves batches from the CPU.
@@ -76,7 +76,7 @@ def create_placement(
             and 0 on the CPU, because ordinary loading is faster on the CPU.
 
     Raises:
-        ValueError: the device does not exist, or ``resident_share`` is not above 0 and at most 1.
+        ValueError: the device does not exist, or ``resident_share`` is 0, negative or above 1.
     """
     there = device_with_index(device)
     if resident_share is None and there.type == "cpu":

@@ -14,7 +14,7 @@ from chirpid_patch.device.moving import usable_device
 logger = logging.getLogger("chirpid_patch")
 
 _BF16_CAPABILITY = 8  # Ampere: bfloat16 and TF32 in hardware
-_FP16_CAPABILITY = 7  # Volta: the first with matrix units for float16
+_FP16_CAPABILITY = 7  # Volta: the first CUDA devices with matrix units for float16
 
 
 def amp_dtype_for(device: str | torch.device) -> torch.dtype | None:

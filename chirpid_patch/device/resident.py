@@ -42,7 +42,7 @@ def device_with_index(device: str | torch.device) -> torch.device:
 
 
 class ResidentPlacement(Placement):
-    """A placement that copies the samples to ``device`` once, and builds the batches on the device.
+    """A ``Placement`` that copies the samples to ``device`` once, and builds the batches on the device.
 
     The order of the samples, the calls of the global random generators, and the augmentation are the same as without
     this placement. Only noise of mode ``"exact"`` has other values, with the same distribution. Samples keep their
@@ -52,9 +52,9 @@ class ResidentPlacement(Placement):
     is freed or calls ``shutdown``. An iteration never waits for the device.
 
     Changes of the dataset and its transforms, and in-place operations of PyTorch on their tensors, take effect at the
-    next batch. Writes through NumPy or ``Tensor.data`` take effect at the next epoch, if they span more than a sample
-    or more than 4096 bytes. If a changed dataset does not permit batches on the device, the loader reads batches on the
-    CPU and moves them.
+    next batch. Writes through NumPy or ``Tensor.data`` take effect at the next epoch, if the writes span more than a
+    sample or more than 4096 bytes. If a changed dataset does not permit batches on the device, the loader reads batches
+    on the CPU and moves them.
 
     The loader reads in this process, without threads. The loader cannot be pickled.
 
@@ -63,8 +63,8 @@ class ResidentPlacement(Placement):
         share: share of the device's free memory that the samples may take, above 0 and at most 1.
 
     Raises:
-        NotResidentError: the samples take too much memory, or are not rows of tensors. This subclass of ValueError has
-            the reason as its message.
+        NotResidentError: the samples take too much memory, or are not rows of tensors. The error is a subclass of
+            ValueError, and its message is the reason.
         ValueError: the device does not exist, or the loader has workers, threads or pinned memory.
     """
 
@@ -77,7 +77,8 @@ class ResidentPlacement(Placement):
         if self.device.type not in _HOLDING:
             raise NotResidentError(f"samples can be stored on CUDA devices, not on {self.device.type}")
         self._share = share
-        #: The copies of this loader's tensors, by ``id`` of the source tensor, and the ids that were used this epoch.
+        #: ``_held`` maps the ``id`` of each source tensor to its copy on the device. ``_read`` contains the ids of the
+        #: tensors that this epoch has used.
         self._held: dict[int, TensorUpload] = {}
         self._read: set[int] = set()
 
@@ -99,7 +100,7 @@ class ResidentPlacement(Placement):
 
         Args:
             dataset: the dataset of the loader.
-            batches: whether the loader builds batches; False if it yields single samples.
+            batches: whether the loader builds batches; False: the loader yields single samples.
             collate: the ``collate_fn`` of the loader.
 
         Raises:

@@ -110,7 +110,7 @@ def evaluation_sampler(dataset: Any, share: RankShare, *, shuffle: bool = False)
     sampler: DistributedSampler[Any] = DistributedSampler(
         dataset, share.world_size, share.rank, shuffle=shuffle, seed=share.seed
     )
-    # The sampler repeats samples up to `total_size`. A subclass without that would not be known to frameworks.
+    # The sampler repeats samples up to `total_size`. Frameworks would not recognise a subclass that repeats no samples.
     sampler.total_size = len(dataset)
     sampler.num_samples = len(range(share.rank, len(dataset), share.world_size))
     return sampler
@@ -119,11 +119,11 @@ def evaluation_sampler(dataset: Any, share: RankShare, *, shuffle: bool = False)
 def replace_rank_arguments(
     dataset: Any, shuffle: bool | None, options: dict[str, Any], *, training: bool
 ) -> RankShare | None:
-    """Replace the arguments about ranks in ``options`` by a sampler, and return the share of this rank.
+    """Replace the arguments about ranks in ``options`` by a sampler, and return the ``RankShare`` of this rank.
 
-    The result is None without ``distributed=True``, and also with a single rank. The function removes
-    ``distributed``, ``world_size``, ``rank`` and ``seed`` from ``options``. For several ranks it adds ``sampler`` and
-    ``worker_init_fn``, unless ``options`` contains them. For a single rank it adds a ``generator`` with the seed.
+    The result is None without ``distributed=True``, and also with a single rank. The function removes ``distributed``,
+    ``world_size``, ``rank`` and ``seed`` from ``options``. For several ranks, the function adds ``sampler`` and
+    ``worker_init_fn`` if they are missing. For a single rank, the function adds a ``generator`` with the seed.
 
     Args:
         dataset: the dataset of the loader.

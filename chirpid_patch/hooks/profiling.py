@@ -154,7 +154,7 @@ class DataLoaderProfilingHook(TrainerHooks):
                 yield batch
                 self.on_train_batch_end(None, batch, number, index, name)
         finally:
-            # After a `break`, too. The step of the last batch is then incomplete and does not count.
+            # This code also runs after a `break`. The step of the last batch is then incomplete and does not count.
             self.on_epoch_end(None, epoch)
 
     @contextmanager
@@ -172,7 +172,7 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     @property
     def _on_cuda(self) -> bool:
-        """Return whether this epoch is measured on a CUDA device. The first call in an epoch decides."""
+        """Return whether this epoch is measured on a CUDA device. The first call fixes the result for the epoch."""
         if self._uses_cuda is None:
             in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
             self._uses_cuda = in_use if self.device is None else self.device.type == "cuda"

@@ -1,4 +1,4 @@
-"""Times of training steps, the test of whether a batch is slow, and summaries."""
+"""Times of training steps, a test for slow batches, and summaries of the times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 _RECENT = 100
 #: Number of batches after which the median is computed again.
 _RENEWED_AFTER = 10
-#: Seconds by which a slow batch exceeds the median at least. Smaller differences are jitter of clock and scheduler.
+#: Smallest difference, in seconds, between the time of a slow batch and the median. Smaller differences are jitter of
+#: clock and scheduler.
 _LEAST_SECONDS = 1e-3
 
 
@@ -42,7 +43,10 @@ class TrainingStep:
     host_seconds: float = 0.0
 
     def has_end_time(self) -> bool:
-        """Return whether the time of the end is known. A CUDA event has a time only after the device has reached it."""
+        """Return whether the end time of the step is known.
+
+        A CUDA event has a time only after the device has reached the event.
+        """
         return isinstance(self.ended, float) or bool(self.ended.query())
 
     def transfers(self) -> list[float]:
@@ -50,7 +54,7 @@ class TrainingStep:
         return [_seconds(*marks) for marks in (*self.before, *self.within)]
 
     def seconds(self) -> float:
-        """Return the seconds that the step took without its transfers; on CUDA, seconds of the device."""
+        """Return the seconds that the step took without its transfers, on CUDA measured by the device."""
         return _seconds(self.begun, self.ended) - sum(_seconds(*marks) for marks in self.within)
 
 
@@ -103,7 +107,7 @@ class StepSummary:
         wait_mean, wait_p99: mean and 99th percentile of the waits for a batch, in seconds.
         wait_share: share of the loop's time in which the training waited for batches, 0 to 1.
         transfer_mean: mean time of a transfer in seconds.
-        step_mean: mean time of a step without its transfers, in seconds; on CUDA, the time of the device.
+        step_mean: mean time of a step without its transfers, in seconds; on CUDA, measured by the device.
         slow_batches: number of batches that took much longer than usual.
     """
 
@@ -172,7 +176,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _p99(values: Sequence[float]) -> float | None:
-    """Return the 99th percentile, as ``numpy.percentile`` does, in half the time for few values."""
+    """Return the 99th percentile, as ``numpy.percentile`` does; for few values, this function takes half the time."""
     if len(values) < 2:
         return values[0] if values else None
     return quantiles(values, n=100, method="inclusive")[98]

@@ -40,8 +40,9 @@ def handle_oom_errors(
     """Return settings that need less memory, for another attempt after memory ran out.
 
     The function halves the batch size and doubles the number of accumulation steps, so that each optimiser step still
-    uses the same number of samples. The number of samples changes slightly if it has no divisor between a quarter and
-    half of the batch size. The function also halves the number of workers, and switches persistent workers off.
+    uses the same number of samples. The number of samples changes slightly if no integer between a quarter and half of
+    the batch size divides the number. The function also halves the number of workers, and switches persistent workers
+    off.
 
     The batch size affects the memory of the device. Workers affect only the main memory. A batch size of 1 cannot be
     halved. In this case, reduce the memory of the model (``torch.utils.checkpoint``, ``setup_mixed_precision``).
@@ -121,9 +122,9 @@ def advise_persistent_workers(times: Times, workers: int, batches: int) -> Setti
 
 
 def advise_prefetching(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> SettingFinding | None:
-    """Return the advice to prefetch more batches, if that would hide the slowest batch; else None.
+    """Return the advice to prefetch more batches, if the training then does not wait for the slowest batch; else None.
 
-    Loading must be fast enough on average: a batch must not take longer than a training step.
+    The result is also None if loading a batch on average takes longer than a training step.
 
     Args:
         times: results of ``measure_waits`` for the loader.

@@ -23,7 +23,8 @@ from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.torch_private import DataLoader
 
-#: Smallest ratio of samples per second for which a change is reported, and the ratio that suffices for fewer processes.
+#: Smallest speeds, as a multiple of the current speed, at which a change is reported. The second number is for changes
+#: to fewer processes.
 _FASTER = 1.2
 _AS_FAST = 0.95
 #: Changes are tried only if the training waits for batches for at least this share of its time.
@@ -70,12 +71,12 @@ def diagnose_dataloader_speed(
     """Measure how fast a loader is, and find settings that make it faster.
 
     The function measures how long a loop waits for each batch after the first batch. Then the function tries other
-    numbers of workers, and batched reading, on copies of the loader. It measures each copy in turns with a copy that
-    has the current settings, and reports only settings that were faster. It tries worker processes only if starting
-    worker processes is safe.
+    numbers of workers, and batched reading, on copies of the loader. The function measures each copy in turns with a
+    copy that has the current settings, and reports only settings that were faster. The function tries worker processes
+    only if starting worker processes is safe.
 
     A PyTorch ``DataLoader`` is unchanged afterwards, including its random generators and samplers. Counters and open
-    files of the dataset may have changed. Any other iterable is iterated over directly.
+    files of the dataset may have changed. The function iterates over any other iterable directly, without a copy.
 
     Args:
         dataloader: the loader, or an object whose attribute ``loader`` is the loader.

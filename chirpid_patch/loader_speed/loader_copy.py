@@ -44,7 +44,10 @@ def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> Data
 
 
 def copy_with_batched_reading(loader: DataLoader[Any]) -> BatchedDataLoader[Any]:
-    """Return a loader of this package that yields the same batches, in this process and at once if possible."""
+    """Return a loader of this package that yields the same batches.
+
+    The returned loader reads whole batches in this process if possible.
+    """
     samplers = _samplers(loader)
     if loader.batch_sampler is None:
         batching: dict[str, Any] = {"batch_size": None, "sampler": samplers["sampler"]}

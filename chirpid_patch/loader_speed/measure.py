@@ -136,8 +136,8 @@ def measure_rate(
 
     Args:
         make_loader: function that builds the loader. The loader must yield batches without end.
-        batches_at_once: number of batches that are loaded in parallel. The measurement covers a multiple of this
-            number.
+        batches_at_once: number of batches that are loaded in parallel. The number of measured batches is a multiple of
+            this number.
         seconds: duration of the measurement in seconds, without the start of the loader.
         until: latest end of the measurement, as a value of ``time.perf_counter``.
         step: function that is called with each batch, in place of a training step; None: no function.

@@ -25,7 +25,7 @@ from chirpid_patch.machine.cpus import usable_cpus
 logger = logging.getLogger("chirpid_patch")
 
 _VERSION = 1
-#: Largest number of choices in the file. The oldest choices are removed.
+#: Largest number of saved results in the file. The oldest results are removed.
 _MOST_KEPT = 200
 _DEEPEST = 6
 
@@ -93,9 +93,9 @@ def _describe(value: Any, depth: int) -> Any:
 
 
 def _code_identity(constant: Any) -> Any:
-    """Return a value that is the same in every process for the same compiled code, or for a constant in the code.
+    """Return a value that identifies compiled code, or a constant in compiled code.
 
-    The value contains no addresses, and does not depend on the order of sets.
+    The value is the same in every process, because it contains no addresses, and does not depend on the order of sets.
     """
     if isinstance(constant, CodeType):
         return constant.co_code, constant.co_names, [_code_identity(one) for one in constant.co_consts]

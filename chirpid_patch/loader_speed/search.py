@@ -35,7 +35,7 @@ class LoadingTrial:
     Attributes:
         num_workers: number of worker processes.
         prefetch_threads: number of threads that load batches ahead.
-        samples_per_second: rate after the start; None if this mode failed.
+        samples_per_second: number of samples loaded per second after the start; None if this mode failed.
         start_seconds: seconds until the first batch; None if this mode failed.
         error: the error message if this mode failed; else None.
     """
@@ -144,7 +144,7 @@ def _try_increasing(trials: list[LoadingTrial], measuring: _Measuring, seconds: 
     """Try increasing numbers of threads or workers while loading gets faster and time is left.
 
     Args:
-        trials: the modes tried so far, to which the function appends.
+        trials: list of the modes that were tried so far. The function appends each new trial.
         measuring: the object that measures.
         seconds: duration of each trial in seconds.
         what: ``"prefetch_threads"`` or ``"num_workers"``.
@@ -185,7 +185,10 @@ class _Measuring:
         return self._until - time.perf_counter()
 
     def trial(self, num_workers: int, prefetch_threads: int, seconds: float) -> LoadingTrial:
-        """Measure a loading mode for about ``seconds``, over a multiple of its number of threads or workers."""
+        """Measure a loading mode for about ``seconds``.
+
+        The number of measured batches is a multiple of the number of threads or workers.
+        """
         at_once = max(num_workers, prefetch_threads, 1)
         options = self._sampler.sampling() | self._options
         if num_workers:
@@ -222,8 +225,8 @@ class _Measuring:
 class EndlessIndices(Sampler[Any]):
     """A sampler without end, for measurements.
 
-    The sampler repeats the first indices of the caller's sampler in random order. If the caller passes no sampler, it
-    yields random indices from its own generator.
+    The sampler repeats the first indices of the caller's sampler in random order. If the caller passes no sampler, this
+    sampler yields random indices from its own generator.
 
     Args:
         sample_count: number of samples of the dataset, at least 1.
@@ -241,7 +244,8 @@ class EndlessIndices(Sampler[Any]):
             given = copy_sampler(sampler)
             if self._batch_size is not None:
                 given = BatchSampler(given, self._batch_size, drop_last=False)
-        #: Indices of the caller's sampler. Other indices may not be readable, and indices need not be numbers.
+        #: Indices of the caller's sampler. Another index may be invalid for the dataset, and an index need not be a
+        #: number.
         self._given = list(itertools.islice(given, _MOST_GIVEN))
         #: Mean number of samples that each item of this sampler refers to.
         self.per_draw: float = self._batch_size or 1

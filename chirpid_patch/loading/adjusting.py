@@ -1,7 +1,7 @@
 """Classes that choose the number of threads and worker processes while a training runs.
 
 ``LoadController`` measures how long the training loop waits for batches and how long its steps take. Within an epoch,
-it tries whether threads help. Between epochs, ``WorkerCountChooser`` changes the number of workers.
+the controller tries whether threads help. Between epochs, ``WorkerCountChooser`` changes the number of workers.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ _LOOKED_AT = 16
 #: Number of batches in a block of the trial, and number of blocks. Blocks with and without threads alternate.
 _BLOCK = 5
 _BLOCKS = 4
-#: Largest ratio of the times from batch to batch, with and without threads, at which the loader keeps the threads.
+#: Largest ratio (time from batch to batch with threads / time without threads) at which the loader keeps the threads.
 _WORTH = 0.9
-#: Loading that takes fewer seconds, or a smaller share of the time from batch to batch, is not adjusted.
+#: The loader tries no threads if loading takes less than this number of seconds, or less than this share of the time
+#: from batch to batch.
 _LEAST_SECONDS = 2e-4
 _LEAST_PART = 0.03
 #: Seconds that a thread waits before it loads a batch, if there is time. Right after a batch arrives, the training loop
@@ -69,9 +70,9 @@ class LoadController:
     """Measure the waits and steps of a training loop, and choose how many threads and workers load its batches.
 
     Loading begins without threads. If a CPU is idle during the first batches, the controller tries threads in the
-    running loop. It measures batches with threads and batches without threads in turns, and keeps the mode with the
-    shorter time from batch to batch. If the duration of the training steps changes, the controller measures again. The
-    batches are the same with and without threads.
+    running loop. The controller measures batches with threads and batches without threads in turns, and keeps the mode
+    with the shorter time from batch to batch. If the duration of the training steps changes, the controller measures
+    again. The batches are the same with and without threads.
 
     Args:
         threads: fixed number of threads that load batches ahead; None: the controller tries whether threads help.
@@ -164,7 +165,7 @@ class LoadController:
         self._switch(self._candidate)
 
     def _restart_if_changed(self, step: _LoopStep) -> None:
-        """Start with new measurements if the duration of the training steps has changed since the decision."""
+        """Measure again if the duration of the training steps has changed since the decision about threads."""
         self._watched.append(step)
         if len(self._watched) < _LOOKED_AT:
             return
@@ -206,7 +207,10 @@ class LoadController:
     # -- between epochs
 
     def watch(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Return an iterator over the ``batches`` of an epoch, which records the waits to choose the worker count."""
+        """Return an iterator over ``batches``, the batches of an epoch.
+
+        The iterator records the waits, from which the number of workers for the next epoch is chosen.
+        """
         watched = TimedBatches(batches, self._end_epoch)
         self._running.append(weakref.ref(watched))
         return watched
@@ -271,8 +275,8 @@ class WorkerCountChooser:
     * If the training waited for less than the share ``LOWER_BELOW`` in ``PATIENCE`` epochs in a row, the number is
       halved.
     * A larger number must shorten the time from batch to batch by the share ``WORTH``. A smaller number must not
-      lengthen this time by more than the share ``WORTH``. Otherwise the old number returns, and the new number is not
-      tried again.
+      lengthen this time by more than the share ``WORTH``. Otherwise the loader returns to the old number, and does not
+      try the new number again.
     * An epoch of fewer than ``LEAST_BATCHES`` batches changes nothing.
 
     Args:

@@ -19,7 +19,7 @@ class BatchReader:
     Args:
         dataset: the dataset of the loader.
         collate: the ``collate_fn`` of the loader.
-        batches: whether the loader builds batches; False if it yields single samples.
+        batches: whether the loader builds batches; False: the loader yields single samples.
     """
 
     def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:

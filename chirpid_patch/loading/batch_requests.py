@@ -1,4 +1,4 @@
-"""The requests of an epoch. A request contains the indices of a batch and the key of its random numbers."""
+"""The requests of an epoch. A request contains the indices of a batch, and the key of its random numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SharedRequestSettings(NamedTuple):
 
     Attributes:
         rank: rank of this process, which is part of the random keys.
-        keyed: whether requests have random keys, because the dataset uses random keys.
+        keyed: whether requests have random keys; True if the dataset uses random keys.
         listed: function that returns whether to convert indices to a list. The function is called if the indices of a
             batch are not in a list.
     """
@@ -47,9 +47,10 @@ class EpochRequests:
     Args:
         seed: base seed of the epoch, which is part of the random keys.
         epoch: number of the epoch, which is part of the random keys.
-        kind: function that returns the properties of the requests. The function is called at the first request.
+        kind: function that returns the ``SharedRequestSettings`` of the epoch. The function is called at the first
+            request.
         counted: whether an index may occur twice in an epoch, so that its occurrences must be counted.
-        drops_last: whether the sampler omits an incomplete batch. An epoch without batches then leads to a warning.
+        drops_last: whether the sampler omits an incomplete batch. If True, an epoch without batches leads to a warning.
         skipped: number of batches that another loader has already delivered. The requests start after these batches.
     """
 
@@ -91,7 +92,7 @@ class EpochRequests:
             raise
 
     def skip(self, sampler: Iterator[Any]) -> None:
-        """Skip the batches that another loader has delivered. The sampler still makes their random calls."""
+        """Skip the batches that another loader has delivered. The sampler makes the random calls of these batches."""
         while self.drawn < self._skipped:
             try:
                 self._request(next(sampler))
@@ -134,6 +135,6 @@ class EpochRequests:
 def _can_iterate_early(indices: Any, keyed: bool) -> bool:
     """Return whether ``indices`` may be iterated over before the batch is read.
 
-    An object of a user class is iterated over only when the batch is read, unless the batch needs a random key.
+    If the batch needs no random key, an object of a user class is iterated over only when the batch is read.
     """
     return keyed or type(indices) in WRITTEN_DOWN or isinstance(indices, Iterator)

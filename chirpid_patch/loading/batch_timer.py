@@ -17,8 +17,8 @@ logger = logging.getLogger("chirpid_patch")
 def batch_samples(batch: Any) -> int:
     """Return the number of samples in a batch.
 
-    The number is the length of the first tensor or array in the batch. Without a tensor or array, it is the length of
-    the batch itself.
+    The number is the length of the first tensor or array in the batch. Without a tensor or array, the number is the
+    length of the batch itself.
     """
     length = _first_length(batch)
     if length is not None:

@@ -31,13 +31,13 @@ class NotSendableError(RuntimeError):
 
 
 def send_by_value(parts: LoaderParts) -> LoaderParts:
-    """Return ``parts`` in a form that worker processes can receive, even if a notebook defines its classes.
+    """Return ``parts`` in a form that worker processes can receive, even if a notebook defines classes in ``parts``.
 
     Outside a notebook, the result is ``parts`` itself. This function pickles nothing. When a worker starts, dataset,
     collate function and ``worker_init_fn`` are pickled together, so that objects that they share stay shared.
     """
     method = start_method({"multiprocessing_context": parts.multiprocessing_context})
-    # PyTorch prepares its data pipes in the main process, and they have their own pickling.
+    # PyTorch prepares its data pipes in the main process, and data pipes have their own pickling.
     if method == "fork" or not main_is_interactive() or isinstance(parts.dataset, IterDataPipe | MapDataPipe):
         return parts
     together = _JointPickle([getattr(parts, name) for name in _SENT])
@@ -132,7 +132,7 @@ class _ByReference(ForkingPickler):
 def _create_pickler(file: BytesIO) -> Any:
     """Return a pickler that sends objects of ``__main__`` by value with ``cloudpickle``.
 
-    Without the package ``cloudpickle``, return a ``_ByReference``.
+    Without the package ``cloudpickle``, return a pickler of the class ``_ByReference``.
     """
     try:
         import cloudpickle
@@ -176,7 +176,7 @@ def _cache_results(function: Any, parameters: dict[str, Any]) -> Any:
 
 
 _Cached = type(lru_cache(_cache_results))
-#: Reducers that replace those of ``cloudpickle`` and ``multiprocessing``.
+#: Functions that reduce an object for pickling, in place of the functions of ``cloudpickle`` and ``multiprocessing``.
 _REDUCERS = {
     _Cached: _reduce_definition,
     cached_property: _reduce_property,

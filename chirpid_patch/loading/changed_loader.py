@@ -14,8 +14,8 @@ from chirpid_patch.torch_private import READER_PLACES, DataLoader, MultiProcessi
 
 #: The object that the program imports as ``torch.utils.data.DataLoader``. Debugging code may replace the class there.
 _IMPORTED: Callable[..., Any] = data.DataLoader
-#: Packages whose methods may replace methods of a loader. Methods of a framework record arguments or batches, and build
-#: and iterate over the loader as before.
+#: Packages whose methods may replace methods of a loader without counting as a change. The methods of Lightning record
+#: arguments or batches, and then build the loader and iterate over it as before.
 _KNOWN = frozenset({"chirp_migrate", "chirpid_patch", "lightning", "lightning_fabric", "pytorch_lightning", "torch"})
 #: The modules in which PyTorch looks up its iterators, and the class that fetches samples.
 _ITERATORS, _FETCHERS = READER_PLACES[0][0], READER_PLACES[-1][0]
@@ -24,9 +24,9 @@ _ITERATORS, _FETCHERS = READER_PLACES[0][0], READER_PLACES[-1][0]
 def _iteration() -> tuple[Any, ...]:
     """Return the methods and classes with which a loader of PyTorch yields its batches.
 
-    The result is empty if PyTorch has no such method or class. The factory then returns loaders of PyTorch.
+    The result is empty if this version of PyTorch lacks a method or class. Loaders then use PyTorch's own iterators.
     """
-    try:  # plain attributes, because this runs in each epoch, which may be short
+    try:  # plain attributes, because this code runs in each epoch, which may be short
         return (
             DataLoader.__iter__,
             DataLoader._get_iterator,
@@ -78,7 +78,7 @@ def _is_changed_attribute(name: str, value: object) -> bool:
         return str(function.__globals__.get("__name__")).partition(".")[0] not in _KNOWN
     if isinstance(function, WrapperDescriptorType):  # a method of `object`, which Lightning keeps under another name
         return False
-    # The classes have no public attributes with other values.
+    # Without a change, all other attributes of the classes are private or ``Overridable``.
     return callable(function) or not (name.startswith("_") or isinstance(function, Overridable))
 
 

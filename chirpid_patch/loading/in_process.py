@@ -50,14 +50,14 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
 
     Args:
         parts: attributes of the loader.
-        epoch: function that gets the base seed. It returns the requests of the epoch, and a function that returns the
-            ``EpochReaders`` of the epoch.
+        epoch: function that gets the base seed. The function returns two values: the requests of the epoch, and a
+            function that returns the ``EpochReaders`` of the epoch.
         ahead: number of requests to draw from the sampler in advance, as a loader with workers does. If the number is
             0, a request is drawn when its batch is needed. For threads, requests are drawn earlier if an early request
             changes no random number.
         threads: the threads that load batches ahead.
-        seed: base seed, if it is already drawn. The iterator then only makes the random calls that a persistent
-            iterator makes at the start of another epoch. None: the iterator draws the base seed.
+        seed: base seed, if it is already drawn. The iterator then only makes the random calls that an iterator with
+            persistent workers makes at the start of another epoch. None: the iterator draws the base seed.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         If the queue is too short, draw further requests, provided that an early request changes no random number.
         """
         while len(self._undelivered) <= position:
-            # The sampler is not used up early, because it may make random calls at its end.
+            # The sampler is not read to its end early, because it may make random calls at its end.
             if self._free is None:
                 self._free = batches_to_request_early(self._parts)
             if self._requests.drawn >= self._free or not self._draw():

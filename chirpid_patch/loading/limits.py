@@ -10,7 +10,7 @@ TORCH_PREFETCH = 2
 MOST_THREADS = 16
 #: Largest number of worker processes if the caller sets no limit.
 MOST_WORKERS = 8
-#: Share of CPU time in the loading time below which loading counts as waiting for a disk, a network or a device.
+#: If loading uses a CPU for less than this share of its time, loading counts as waiting for a disk, network or device.
 WAITING = 0.5
 
 

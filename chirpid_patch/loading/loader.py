@@ -46,7 +46,8 @@ logger = logging.getLogger("chirpid_patch")
 _T_co = TypeVar("_T_co", covariant=True)
 
 
-#: Types of datasets that PyTorch's own iterators read: streams, and data pipes, which PyTorch prepares each time.
+#: Types of datasets that PyTorch's own iterators read: iterable datasets, and data pipes. PyTorch prepares a data pipe
+#: for each iteration.
 _PYTORCHS_OWN = (IterableDataset, MapDataPipe)
 
 
@@ -70,12 +71,14 @@ class _Progress:
 
     Attributes:
         begun: number of epochs that have begun.
-        skipped: number of batches of the latest epoch that another loader has delivered.
+        skipped: number of batches of the latest epoch that another loader has delivered, before its saved state was
+            loaded into this loader.
         kept_seed: base seed of the next epoch, if it is already drawn; else None.
         begun_from: state of the random generators from which the latest epoch began; None before the first epoch.
         resumed: state from which the next epoch continues, if the loader was restored within an epoch; else None.
         latest: reference to the iterator of the latest epoch; None before the first epoch.
-        is_own: whether ``_begin_epoch`` has just found that this loader itself reads the epoch it begins.
+        is_own: True while ``_make_iterator`` runs, so that ``_get_iterator`` uses the iterators of this package, and
+            not PyTorch's.
     """
 
     begun: int = 0
@@ -94,8 +97,8 @@ class _Progress:
 class BatchedDataLoader(DataLoader[_T_co]):
     """A ``DataLoader`` that reads whole batches if the dataset permits batched reading, and replaces dead workers.
 
-    The loader accepts every argument of ``torch.utils.data.DataLoader``. It yields the same batches in the same order,
-    raises the same errors at the same places, and leaves the global random generators in the same state.
+    The loader accepts every argument of ``torch.utils.data.DataLoader``. The loader yields the same batches in the same
+    order, raises the same errors at the same places, and leaves the global random generators in the same state.
     ``docs/loader.md`` lists all differences. The loader reads whole batches of datasets of this package, and of
     PyTorch's datasets whose samples are in tensors. PyTorch's own code reads all other datasets.
 
@@ -110,21 +113,21 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     Args:
         in_process: whether to read batches in this process, even if ``num_workers`` is above 0. ``num_workers``,
-            ``prefetch_factor`` and ``persistent_workers`` then only determine how early indices are drawn and how often
-            the base seed is drawn. These arguments stay attributes of the loader, because frameworks rebuild loaders
-            from their attributes. Do not pass True for an iterable dataset.
+            ``prefetch_factor`` and ``persistent_workers`` then only determine how many indices the loader draws ahead,
+            and how often it draws the base seed. These arguments stay attributes of the loader, because frameworks
+            rebuild loaders from their attributes. Do not pass True for an iterable dataset.
         prefetch_threads: number of threads of this process that load batches ahead if there are no workers. None: the
             loader measures during the training whether threads help (see ``adjusting``). The batches are the same in
             all cases. Without ``thread_safe``, threads read only samples in memory, with default collation.
         thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that neither uses
             a global random generator.
         keep_workers: whether the worker processes stay alive from epoch to epoch. In contrast to
-            ``persistent_workers``, each epoch makes the random calls of new workers.
+            ``persistent_workers``, each epoch makes the same random calls as an epoch that starts new workers.
         most_workers: largest number of workers, if the loader changes the number between epochs (see
             ``adjusting.WorkerCountChooser``). The batches are the same as with a fixed number, unless the dataset uses
             global random generators in workers. The number changes only while no other iterator of this loader is in
-            use. If a change would change the data or cannot help, the number is fixed, and the attribute ``adjusting``
-            returns the reason. None: the number is fixed.
+            use. If another number of workers would change the data, or cannot help, the number is fixed, and the
+            attribute ``adjusting`` returns the reason. None: the number is fixed.
         benchmark: whether to log at the end of each epoch how long the training waited for batches.
         placement: object that puts the batches on a device (see ``device.place_batches``). None: the batches stay on
             the device of the dataset's samples.
@@ -271,7 +274,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return self._controller.watch(batches) if follows_load else batches
 
     def _iterates_as_pytorch(self) -> bool:
-        """Return whether PyTorch's iterators read the dataset, for example because other code has changed them."""
+        """Return whether PyTorch's iterators read the dataset, for example because other code changed an iterator."""
         return self._is_pytorchs or "_get_iterator" in self.__dict__ or is_iteration_changed()
 
     def _begin_epoch(self) -> Iterator[Any]:
@@ -370,7 +373,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return InProcessIterator(parts, self._epoch_in_process(parts), ahead=ahead, threads=self._threads, seed=seed)
 
     def _epoch_in_process(self, parts: LoaderParts) -> BeginEpoch:
-        """Return the function with which the iterator of this process begins an epoch.
+        """Return the function that ``InProcessIterator`` calls to begin an epoch.
 
         The function refers to ``parts``, the attributes of this loader, and not to the loader itself. So the threads
         end when the last reference to the loader is gone.
@@ -413,7 +416,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochReaders(read, reader, self._controller if for_threads else None, pin)
 
     def _worker_differences(self) -> dict[str, Any]:
-        """Return the arguments with which this process collates samples as worker processes do."""
+        """Return the loader arguments with which this process collates samples as worker processes do."""
         return {"timeout": 0, "collate_fn": make_worker_like_collate(self.collate_fn)}
 
     def _reader(self, *, sent: bool) -> BatchReader:
@@ -442,7 +445,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return SharedRequestSettings(rank, keyed, lambda: batches and (self.thread_safe or node.reads_batches))
 
     def _worker_requests(self, seed: int) -> EpochRequests:
-        """Return the requests of a new epoch that worker processes read."""
+        """Return the requests for the batches of a new epoch, for worker processes."""
         progress = self._progress
         kind = partial(BatchedDataLoader._request_kind, copy_loader_attributes(self), [])
         return self._epoch_requests(seed, progress.begun - 1, progress.skipped, kind)
@@ -460,7 +463,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     # -- another number of workers
 
     def _why_workers_are_fixed(self) -> str | None:
-        """Return the reason why the number of worker processes is fixed; None if it changes between epochs."""
+        """Return the reason why the number of workers is fixed; None if the number may change between epochs."""
         if self.most_workers is None:
             return "the argument most_workers is missing"
         if isinstance(self.dataset, IterableDataset):
@@ -546,12 +549,12 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return {"epochs_begun": self._progress.begun, "base_seed": self._seed_in_use()}
 
     def _seed_in_use(self) -> int | None:
-        """Return the base seed of all further epochs; None if each epoch draws a base seed."""
+        """Return the base seed of all further epochs; None if each epoch draws a new base seed."""
         iterator: Any = self._iterator
         return iterator._base_seed if self.persistent_workers and iterator is not None else self._progress.kept_seed
 
     def _random_states(self) -> _EpochStart:
-        """Return the current random states, as the start of an epoch."""
+        """Return the current states of the random generators, as the ``_EpochStart`` of the next epoch."""
         generator: Any = self.generator
         own = generator.get_state() if isinstance(generator, torch.Generator) else None  # PyTorch rejects other values
         states = GlobalGeneratorStates.of_torch() if uses_only_torch_generator(self) else GlobalGeneratorStates.now()

@@ -1,4 +1,4 @@
-"""Attributes that describe a loader. Users may assign other values to them, without an effect on the loader."""
+"""Attributes that describe a loader. Users may assign other values, without an effect on the loader."""
 
 from __future__ import annotations
 

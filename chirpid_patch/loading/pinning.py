@@ -47,7 +47,7 @@ class PinnableBatch:
         self.batch = batch
 
     def pin_memory(self) -> PinnableBatch:
-        """Return the batch after ``pin_dense_tensors``."""
+        """Return this batch with its dense tensors in pinned memory."""
         return PinnableBatch(pin_dense_tensors(self.batch))
 
 

@@ -1,4 +1,4 @@
-"""The interface through which a loader puts its batches on a device. The package ``device`` implements it."""
+"""The interface through which a loader puts its batches on a device. The package ``device`` has the implementations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Placement:
     """An object that puts the batches of a loader on ``device``. The object keeps no reference to the loader."""
 
     device: torch.device
-    #: Whether the samples themselves are stored on the device, so that batches are built there.
+    #: Whether the samples themselves are stored on the device, so that batches are built on the device.
     is_held = False
 
     def attach(self, loader: Any) -> None:

@@ -83,7 +83,7 @@ class PrefetchThreads:
 
         Args:
             wait: whether to wait until the threads have ended. Pass False if the garbage collector may be the caller,
-                because it can run while a lock is held.
+                because the garbage collector can run while a lock is held.
         """
         self._closed = True
         if self.exist_in_this_process:
@@ -91,7 +91,7 @@ class PrefetchThreads:
 
 
 def _begin_thread(all_there: threading.Barrier) -> None:
-    torch.get_num_threads()  # the first call in a thread copies the process-wide number, so it must precede the next
+    torch.get_num_threads()  # the first call in a thread copies the process-wide number, so it must come first
     torch.set_num_threads(1)
     with suppress(threading.BrokenBarrierError):  # another thread could not be started
         all_there.wait()
@@ -133,7 +133,7 @@ class ReusedThreads:
 
 
 class PrefetchQueue:
-    """A queue of requests whose batches threads load. The batches are returned in the order of the requests.
+    """A queue of requests. Threads load the batches, and the queue returns the batches in the order of the requests.
 
     Each batch must be equal to a batch that is read only when the loop requests it. So a batch is loaded again if the
     dataset in memory has changed, or if the loop has switched its gradient mode or inference mode.

@@ -48,8 +48,9 @@ _MOST_SHOWN = 64
 
 
 #: The queues of all iterators with workers, by ``id`` of the iterator. Without this reference, the garbage collector
-#: could close the pipe of a queue before the iterator ends its workers, because it finalizes the objects of a cycle in
-#: any order. The thread of the queue would then close the same file descriptor again, which may belong to another file.
+#: could close the pipe of a queue before the iterator ends its workers. The garbage collector finalizes the objects of
+#: a reference cycle in any order. The thread of the queue would then close the same file descriptor again, although the
+#: descriptor may already belong to another file.
 _queues_in_use: dict[int, list[Any]] = {}
 
 #: Attributes of PyTorch's iterator that describe the running epoch. They are kept when new workers continue the epoch.
@@ -136,9 +137,9 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
 
     With PyTorch's own iterator, the death of a worker raises RuntimeError at any line of the main thread. This iterator
     notices the death only when the loop waits for a batch. New workers then read the unfinished batches of the dead
-    worker again, one at a time, before they continue with the remaining batches. If another worker dies over one of the
-    unfinished batches, the iterator raises PyTorch's error with the indices of this batch. The training process never
-    reads these samples.
+    worker again, one at a time, before they continue with the remaining batches. If another worker dies while it reads
+    one of the unfinished batches, the iterator raises PyTorch's error with the indices of this batch. The training
+    process never reads the samples of this batch.
 
     New workers have other base seeds than dead workers, so that no random numbers repeat. The augmentation of this
     package stays the same, because it does not depend on the worker.
@@ -148,8 +149,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         reads_batches: whether the workers read whole batches.
         can_load_in_process: whether the loader can load in this process if workers cannot be started.
         keep: whether the workers stay alive after an epoch, for ``start_over``.
-        seed: base seed, if it is already drawn. The iterator then only makes the random calls that a persistent
-            iterator makes at the start of another epoch. None: the iterator draws the base seed.
+        seed: base seed, if it is already drawn. The iterator then only makes the random calls that an iterator with
+            persistent workers makes at the start of another epoch. None: the iterator draws the base seed.
 
     Raises:
         WorkersNotStartedError: the operating system cannot start a worker, and ``can_load_in_process`` is True.
@@ -178,7 +179,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._is_started = False
         #: The requests that were sent to workers, by batch number. Old requests are removed later.
         self._sent: dict[int, Any] = {}
-        #: After a worker died: its unfinished batches, which are read one at a time, and all requests to send again.
+        #: After a worker died, ``_suspects`` contains its unfinished batches, which are read one at a time. ``_resend``
+        #: contains all requests to send again.
         self._suspects: set[int] = set()
         self._resend: deque[int] = deque()
         self._is_behind = False
@@ -238,7 +240,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._recover(death)
 
     def start_over(self) -> None:
-        """Begin another epoch with the existing workers, but make the random calls of new workers."""
+        """Begin another epoch with the existing workers, and make the same random calls as with new workers."""
         iter(self._index_sampler)
         generator = self._parts.generator
         self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
@@ -294,7 +296,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
                 self._recover(death)
 
     def _try_get_data(self, *timeout: float) -> Any:
-        """Return the result of PyTorch's method; raise ``_WorkerDiedError`` if a worker has died."""
+        """Return the result of PyTorch's method of this name; raise ``_WorkerDiedError`` if a worker has died."""
         try:
             try:
                 self._watch()
@@ -338,8 +340,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         """Start new workers after the death of a worker.
 
         Raises:
-            RuntimeError: two workers died over the same batch, or a worker exited before its first request, so that a
-                new worker would also exit. The error has PyTorch's message.
+            RuntimeError: two workers died while they read the same batch, or a worker exited before its first request,
+                so that a new worker would also exit. The error has PyTorch's message.
         """
         dead = {place for place, worker in enumerate(self._workers) if not worker.is_alive()}
         for place in sorted(dead):
@@ -371,7 +373,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             while left < sent:
                 if self._index_queues[worker].get(timeout=_SECONDS_TO_ARRIVE) is not None:  # None: the worker must end
                     left += 1
-        except queue.Empty:  # a worker that died while it waited for a request holds the lock, which looks the same
+        except queue.Empty:  # also raised if the worker died while it held the queue's lock
             return True
         return not sent
 

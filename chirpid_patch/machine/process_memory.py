@@ -29,9 +29,9 @@ class MemoryReading:
 
     Attributes:
         bytes: memory of all these processes together, in bytes.
-        kind: how the memory was measured. "pss": shared memory counts once. "uss": shared memory does not count,
-            because the system has no PSS. "rss": shared memory counts for every process. "peak-rss": the largest RSS of
-            the process so far, which can be read without psutil.
+        kind: how the memory was measured. "pss": shared memory counts once. "uss": shared memory does not count (for
+            systems without PSS). "rss": shared memory counts for every process. "peak-rss": the largest RSS of the
+            process so far, which can be read without psutil.
         processes: number of processes.
     """
 

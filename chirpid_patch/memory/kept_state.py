@@ -15,12 +15,12 @@ from torch.optim import Optimizer
 
 @contextmanager
 def restored_state(*owners: Any) -> Iterator[None]:
-    """Restore the state of ``owners`` to the last bit at the end of the ``with`` block, which may train them.
+    """Restore the state of ``owners`` to the last bit at the end of the ``with`` block.
 
-    For modules, the context restores parameters, buffers, gradients, training modes and plain attributes. For
-    optimisers, it restores the state and the parameter groups. For other objects, it restores ``state_dict()``.
-    Tensors stay the same objects, and copies of their values are kept in main memory during the block. In the block,
-    gradients are None at first.
+    The block may run training steps. For modules, the context restores parameters, buffers, gradients, training modes
+    and plain attributes. For optimisers, the context restores the state and the parameter groups. For other objects,
+    the context restores ``state_dict()``. Tensors stay the same objects, and copies of their values are kept in main
+    memory during the block. In the block, gradients are None at first.
 
     Args:
         *owners: modules, optimisers, or objects with ``state_dict`` and ``load_state_dict``.

@@ -44,7 +44,11 @@ class MemoryTrials(ABC):
     allowed_bytes: int
 
     def largest_size_to_try(self, shown: int, size: int) -> int:
-        """Return the largest batch size up to ``size`` that should fit; ``shown`` if no size above ``shown`` does."""
+        """Return the largest batch size up to ``size`` that should fit in memory.
+
+        ``shown`` is the largest size that has fitted so far, or 0. If no larger size should fit, the result is
+        ``shown``.
+        """
         return size
 
     def fits(self, size: int, run: Callable[[], object]) -> bool:
@@ -55,7 +59,7 @@ class MemoryTrials(ABC):
             run: function that runs the step.
 
         Raises:
-            Exception: any error of the step that does not mean that memory has run out.
+            Exception: any error of the step, except the errors that ``is_out_of_memory`` recognises.
         """
         try:
             peak = self.measure_peak(size, run)
@@ -192,7 +196,8 @@ def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     differ clearly, because noise would hide the growth between similar sizes.
 
     Args:
-        peaks: maps batch sizes to the largest memory during a step, in bytes. At least one of the sizes must be 0.
+        peaks: maps batch sizes to the largest memory during a step, in bytes. The dictionary must contain the batch
+            size 0.
         size: batch size for which to predict.
     """
     last, nothing = max(peaks), peaks[0]

@@ -31,7 +31,7 @@ class MemoryPressure(IntEnum):
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """The memory that was in use at a reading of the watch.
+    """The memory that was in use when the watch read the memory.
 
     Attributes:
         source: "process" for this process with its workers, or "gpu 0", "gpu 1", ….
@@ -54,7 +54,7 @@ class MemoryAlert:
         pressure: the highest limit that is exceeded now.
         before: the highest limit that was exceeded at the previous reading.
         use: the memory in use.
-        limit_bytes: the limit, in bytes, that was exceeded or fallen below.
+        limit_bytes: the limit in bytes that memory has exceeded, or has fallen below.
     """
 
     pressure: MemoryPressure
@@ -96,8 +96,8 @@ class MemoryWatch:
             train(...)
 
     When memory exceeds a limit, the watch logs an alert with the settings to change. When memory has fallen 10 % below
-    the limit, it logs another alert. ``pressure`` returns the highest limit that was exceeded at the last reading. The
-    watch misses peaks between two readings.
+    the limit, the watch logs another alert. ``pressure`` returns the highest limit that was exceeded at the last
+    reading. The watch misses peaks between two readings.
 
     Args:
         soft: lower limit, as a share of the memory that this process and its workers may use, and of the memory of each

@@ -59,7 +59,7 @@ class Interleaving:
 
         Raises:
             TypeError: the number depends on a loader that has no length.
-            ValueError: a loader without batches would be cycled.
+            ValueError: ``cycle`` is True, and a loader that is read has no batches.
         """
         is_weighted = self.strategy is SamplingStrategy.WEIGHTED
         read = [length for length, weight in zip(lengths, self.weights, strict=True) if weight > 0 or not is_weighted]

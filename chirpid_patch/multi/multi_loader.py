@@ -90,9 +90,9 @@ class MultiDataLoader:
 
     The order of the turns depends only on the configuration, the lengths of the loaders and the number of the epoch.
     Choosing the turns uses no global random generator. Each loader uses its generators at its first turn, and whenever
-    it starts again. Before a loader starts, ``set_epoch`` moves its samplers to the next epoch, unless the program has
-    called ``set_epoch``. So distributed samplers have a new order each time, even if a loader starts again within an
-    epoch.
+    it starts again. Before a loader starts again, this class sets the loader's samplers to the next epoch with
+    ``set_epoch``. If the program itself has called ``set_epoch``, the samplers keep the epoch of the program. So
+    distributed samplers have a new order each time, even if a loader starts again within an epoch.
 
     Each loader is read up to its length. If a loader ends earlier, its further turns are omitted. With
     ``cycle_short_loaders``, the loader starts again instead.

@@ -29,8 +29,8 @@ def share_workers(needs: Sequence[float], workers: int, limits: Sequence[int] | 
     """Divide ``workers`` worker processes among loaders, and return the number for each loader.
 
     First, each loader gets one worker, because a loader without workers blocks the training. The loaders with the
-    largest needs come first. Then each further worker goes to the loader that has the largest need per worker, if the
-    further worker is counted.
+    largest needs come first. Then each further worker goes to the loader with the largest value of ``need / (workers of
+    this loader + 1)``.
 
     Args:
         needs: how much work each loader has, in any unit, such as samples in a step. A loader with the need 0 gets no

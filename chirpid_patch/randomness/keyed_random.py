@@ -113,7 +113,7 @@ class RandomKey:
         *,
         rank: int = 0,
     ) -> RandomKey:
-        """Return the key of a batch, from lists of indices and occurrences that have equal lengths."""
+        """Return the random key of a batch, from lists of indices and occurrences that have equal lengths."""
         if len(indices) != len(occurrences):
             raise ValueError(f"{len(indices)} indices but {len(occurrences)} occurrences")
         return cls(seed, epoch, rank, np.asarray(indices, dtype=np.int64), np.asarray(occurrences, dtype=np.int64))
@@ -122,7 +122,7 @@ class RandomKey:
         return len(self.indices)
 
     def take(self, positions: Any) -> RandomKey:
-        """Return the key of some samples of the batch.
+        """Return the random key of some samples of the batch.
 
         Args:
             positions: positions of the samples in the batch, as a list, a slice or an index array.

@@ -80,7 +80,10 @@ def restored_generators(*owners: Any) -> Iterator[None]:
 
 
 def find_generators(*owners: Any) -> list[Any]:
-    """Return all random generators with a state among ``owners`` and the objects to which they refer."""
+    """Return all random generators among ``owners`` and the objects to which they refer.
+
+    ``random.SystemRandom`` is omitted, because it has no state.
+    """
     found = reachable_objects(owners)
     return [part for part in found if isinstance(part, GENERATORS) and not isinstance(part, random.SystemRandom)]
 

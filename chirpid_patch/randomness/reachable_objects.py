@@ -15,7 +15,8 @@ import torch
 
 GENERATORS = (torch.Generator, np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random)
 
-#: Packages whose objects contain only data, and may change when their attributes are read.
+#: Packages whose objects are not searched. The objects contain only data, and may change when their attributes are
+#: read.
 _DATA = ("pandas", "polars", "pyarrow", "PIL")
 _DEEPEST = 8
 #: Largest number of items of a sequence that is searched. A longer sequence contains samples or indices.

@@ -24,8 +24,8 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
     """A dataset of the images in the files ``root/CLASS/**/FILE``.
 
     A sample is (image, class number). An image is a float32 tensor (channels, H, W) with values from 0 to 1. The
-    dataset reads a file with Pillow when the sample is requested. The function omits files and folders whose names
-    begin with a dot. The samples are in the order of the sorted paths. The dataset can be pickled.
+    dataset reads a file with Pillow when the sample is requested. The dataset omits files and folders whose names begin
+    with a dot. The samples are in the order of the sorted paths. The dataset can be pickled.
 
     Args:
         root: folder that contains a folder for each class.
@@ -36,7 +36,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
 
     Raises:
         FileNotFoundError: the folder ``root`` does not exist, or contains no images.
-        ValueError: ``classes`` lacks a class folder, or ``channels`` is neither 1 nor 3.
+        ValueError: ``classes`` lacks the name of a folder in ``root``, or ``channels`` is neither 1 nor 3.
         RuntimeError: Pillow is not installed.
     """
 

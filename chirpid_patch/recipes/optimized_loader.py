@@ -71,8 +71,8 @@ def create_optimized_dataloader(
 def get_optimal_num_workers(device_type: str = "cuda") -> int:
     """Return the recommended number of worker processes for each loader of this rank.
 
-    The number is 4 for each device of this rank, but at most the number of CPUs of this rank. So it is 0 if the machine
-    has fewer CPUs than ranks. If the device is the CPU, the number is also 0.
+    The number is 4 for each device of this rank, but at most the number of CPUs of this rank. So the number is 0 if the
+    machine has fewer CPUs than ranks. If the device is the CPU, the number is also 0.
 
     The number does not depend on the dataset, although samples in memory load faster without workers.
     ``OptimalDataLoaderFactory`` takes the dataset into account.

@@ -56,7 +56,8 @@ def create_dataloaders(
         img_size: width and height in pixels to which images in folders are scaled; see ``ImageFolderDataset``.
         num_workers: largest number of worker processes of each loader. The factory may use fewer or none.
         val_split: share of samples for validation, from 0 (no validation) to below 1.
-        test_split: share of samples for the test, from 0 to below 1. If there is a test folder, it has no effect.
+        test_split: share of samples for the test, from 0 to below 1. If there is a test folder, ``test_split`` has no
+            effect.
         seed: seed of the split, which uses no global random generator.
         channels: number of channels of images in folders; see ``ImageFolderDataset``.
         transform: transform of images in folders; see ``ImageFolderDataset``. None: no transform.

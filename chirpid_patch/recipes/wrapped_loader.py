@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _MOST_WEIGHTS = 2**24  # limit of torch.multinomial, which PyTorch's weighted sampler calls
 
-#: Private attributes of the loader classes that this class replaces, with what to use instead.
+#: Private attributes of the loader classes that ``WrappedDataLoader`` replaces, each with advice on its replacement.
 REMOVED = {
     "_use_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
     "_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
@@ -90,9 +90,9 @@ class WrappedDataLoader:
         sampler: a sampler, a list of indices, or a function that returns one of these. ``refresh`` calls the function
             again. The function gets the arguments ``num_samples``, ``batch_size`` and ``rng`` if it has parameters with
             these names.
-        weighted_sampler: weights of the samples, which are then drawn with replacement. True: the method
-            ``get_weighted_sampler`` of the dataset returns the sampler, or its attribute ``sample_weights`` contains
-            the weights. False: no weights.
+        weighted_sampler: weights of the samples, which are then drawn with replacement. True: the loader uses the
+            sampler from the dataset's method ``get_weighted_sampler``, or the weights in the dataset's attribute
+            ``sample_weights``. False: no weights.
         indices: indices of the samples to use, or a function that returns the indices. ``refresh`` calls the function
             again. None: all samples.
         iterations_per_epoch: number of batches in an epoch, for which the loader draws random samples. None: an epoch
@@ -105,7 +105,8 @@ class WrappedDataLoader:
         persistent_workers: whether the workers stay alive from epoch to epoch; None counts as True.
         prefetch_factor: number of batches that each worker loads ahead; None: 2.
         collate_fn: function that builds a batch from a list of samples; None: PyTorch's ``default_collate``. Instead, a
-            subclass may define a method ``collate_fn``. Workers call this method, so the loader is pickled for them.
+            subclass may define a method ``collate_fn``. Workers call this method, so the loader is pickled for the
+            workers.
         further: further arguments, which ``create_loader`` documents.
 
     Raises:

@@ -37,7 +37,7 @@ class ScaleLosses:
 
 
 class MultiScaleStep:
-    """Run forward and backward pass of a batch at every scale, and add the gradients of the weighted sum of the losses.
+    """Run forward and backward pass of a batch at every scale, and add up the gradients of the weighted losses.
 
         step = MultiScaleStep(model, nn.CrossEntropyLoss(), (224, 448, 672), memory_budget=2 * 2**30)
         for batch in loader:
@@ -69,8 +69,8 @@ class MultiScaleStep:
         device: the device to which images and labels are moved; None: the device of the model's first parameter.
 
     Raises:
-        ValueError: ``scales`` is empty or has a scale twice or below 1, ``weights`` has other scales, or
-            ``memory_budget`` is not positive.
+        ValueError: ``scales`` is empty, or contains a scale twice or a scale below 1; the keys of ``weights`` are not
+            the scales; or ``memory_budget`` is not positive.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class MultiScaleStep:
         """Add the gradients of ``batch`` to the gradients of the parameters, and return the losses.
 
         Raises:
-            KeyError: the batch lacks the label, or both the base image and the image at a scale.
+            KeyError: the batch has no label; or the batch has no base image, and lacks the image at a scale.
         """
         device = self._device or next(self.model.parameters()).device
         labels = batch["label"].to(device, non_blocking=True)

@@ -46,16 +46,17 @@ class Lambda:
 
 
 def split_transform(transform: Transform, position: Position) -> Iterator[tuple[Position, Transform]]:
-    """Yield position and transform of each single transform that ``transform`` applies, in order.
+    """Yield a pair (position, transform) for each single transform that ``transform`` applies, in order.
 
     If ``transform`` is not a composed transform, the only result is ``transform`` itself. Composed transforms are
-    ``Compose`` and ``Lambda`` of this module and of torchvision, and ``nn.Sequential``. A subclass of a class of this
-    module is also a composed transform, unless it overrides ``__call__``. A declared transform is replaced by the
-    transform of this package that computes the same result.
+    ``Compose`` and ``Lambda`` of this module and of torchvision, and ``nn.Sequential``. A subclass of ``Compose`` or
+    ``Lambda`` of this module is also a composed transform, if the subclass does not override ``__call__``. A transform
+    whose class has a decorator of ``transforms.declared`` is replaced by the transform of this package that computes
+    the same result.
 
     Args:
         transform: any transform.
-        position: position of ``transform``.
+        position: position of ``transform`` in nested transforms, such as (2,) for the third transform of a list.
     """
     transform = batched_object_for(transform)
     inner = _inner(transform)

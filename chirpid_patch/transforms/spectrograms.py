@@ -29,7 +29,7 @@ class BatchTransform(nn.Module):
     """
 
     p: float
-    #: The object of a user class that this transform replaces; None if it replaces none.
+    #: The object of a user class that this transform replaces; None if this transform replaces no object.
     declared: Callable[[Any], Any] | None = None
 
     def may_differ(self, samples: Tensor) -> bool:
@@ -52,7 +52,7 @@ class BatchTransform(nn.Module):
 
         Args:
             batch: tensor (B, …).
-            keys: the key of each row of ``batch``, of shape (B,).
+            keys: the 64-bit random key of each row of ``batch``, a uint64 array of shape (B,).
             rows: indices of the rows to transform.
         """
         raise NotImplementedError
@@ -167,7 +167,7 @@ class SpecAugment(BatchTransform):
         axes += [(n_freq, self.freq_mask_param)] * max(self.num_freq_masks, 0)
         sizes = np.array([size for size, _ in axes], dtype=np.int64)
         widest = np.array([self._widest(size, param) for size, param in axes], dtype=np.int64)
-        # The first random number decides whether to mask. The others are a width and a start for each mask.
+        # The first random number decides whether to mask. The other numbers are a width and a start for each mask.
         draws = uniform_numbers(keys, 1 + 2 * len(axes))[:, 1:].reshape(len(keys), len(axes), 2)
         widths = (draws[..., 0] * (widest + 1)).astype(np.int64)
         starts = (draws[..., 1] * (sizes - widths + 1)).astype(np.int64)

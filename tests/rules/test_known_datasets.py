@@ -418,6 +418,10 @@ def test_datasets_that_only_tests_pass_to_a_library_are_no_gain(tmp_path: Path, 
         ("TensorDataset(x), shuffle=True", NOTHING),
         ("TensorDataset(x), **n", BATCHED),
         ("TensorDataset(x), batch_sampler=n", BATCHED),
+        ("TensorDataset(x), sampler=n", BATCHED),
+        ("TensorDataset(x), 1, False, n", BATCHED),
+        ("TensorDataset(x), batch_size=1, sampler=n", BATCHED),
+        ("*n", AT_RUN_TIME),
         ("TensorDataset(x), None, None, None, n", BATCHED),
         ("n", AT_RUN_TIME),
         ("TensorDataset(x), batch_size=2", BATCHED),
@@ -441,6 +445,38 @@ def test_a_main_script_that_imports_its_own_module_keeps_its_loaders(tmp_path: P
     files = {"data.py": PICTURES, "pkg/__init__.py": "from pkg.run import Training\n", "pkg/run.py": text}
     (found,) = loaders(write_files(tmp_path / "mine", files))
     assert (found["gain"]["kind"], found["status"]) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        ("isinstance(data, torch.utils.data.Dataset)", NOTHING),
+        ("isinstance(data, Dataset)", NOTHING),
+        ("isinstance(data, (list, Dataset))", BATCHED),
+        ("not isinstance(data, Dataset)", BATCHED),
+        ("isinstance(other, Dataset)", BATCHED),
+        ("isinstance(data, Dataset) and other", BATCHED),
+    ],
+)
+def test_tensors_do_not_reach_a_loader_of_what_is_checked_to_be_a_dataset(
+    tmp_path: Path, check: str, expected: tuple[str, str]
+) -> None:
+    text = (
+        f"from data import Pictures\nfrom torch.utils.data import Dataset\n{HEAD}def embed(data, other):\n"
+        f"    if {check}:\n        return DataLoader(data, batch_size=4)\n    return data\n\n\n"
+        "embed(torch.zeros(9), None)\nembed(Pictures([]), None)\n"
+    )
+    (found,) = loaders(write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text}))
+    assert (found["gain"]["kind"], found["status"]) == expected
+
+
+def test_a_checked_name_that_is_assigned_again_may_be_a_tensor(tmp_path: Path) -> None:
+    text = (
+        f"from torch.utils.data import Dataset\n{HEAD}def embed(data):\n    if isinstance(data, Dataset):\n"
+        "        data = torch.stack(list(data))\n        return DataLoader(data, batch_size=4)\n"
+    )
+    (found,) = loaders(write_files(tmp_path / "mine", {"train.py": text}))
+    assert (found["gain"]["kind"], found["status"]) == BATCHED
 
 
 @pytest.mark.parametrize("given", ["batch_size=8", "**settings"])
@@ -522,7 +558,10 @@ def given(data):
 @pytest.mark.parametrize(
     ("read", "why"),
     [
-        ("self.rows[index], self.rows[self.others[index]]", "samples are indexed one by one (data.py:6), so"),
+        (
+            "self.rows[index], self.rows[self.others[index]]",
+            "the datasets of this project index samples one by one (data.py:6), so",
+        ),
         ("load(self.rows[index])", "no dataset of this project can be read a batch at a time, so"),
     ],
 )

@@ -62,18 +62,35 @@ def test_a_string_of_another_file_keeps_the_import(other: str) -> None:
     assert IMPORT in after and "create_loader(" in after
 
 
+QUOTED = [
+    "def load() -> 'DataLoader':\n    pass\n",
+    "class Own:\r\n    async def load(self, é: 'DataLoader', *given: \"DataLoader\") -> Optional['DataLoader']:\r\n"
+    "        x: 'DataLoader' = more\r\n",
+    "def load(\n    more: Dict[\n        str, 'DataLoader'\n    ],\n) -> 'DataLoader' | None:\n    pass\n",
+]
+
+
+@pytest.mark.parametrize("other", QUOTED)
+def test_a_quoted_type_of_another_file_does_not_keep_the_import(other: str) -> None:
+    assert IMPORT not in migrated(others={"other.py": other})
+
+
+@pytest.mark.parametrize("other", QUOTED)
 @pytest.mark.parametrize(
-    "other",
+    "more",
     [
-        "def load() -> 'DataLoader':\n    pass\n",
-        "class Own:\n    async def load(self, more: 'List[DataLoader]', *given: 'DataLoader') -> \"DataLoader\":\n"
-        "        x: 'DataLoader' = more\n",
+        "for name in ('DataLoader',):\n    print(name)\n",
+        "x: 'DataLoader' = 'DataLoader'\n",
+        "def f(kind: Literal['DataLoader', 'Other']): ...\n",
+        "def f(kind: Annotated[str, 'DataLoader']): ...\n",
+        "x: KINDS['DataLoader'] = None\n",
+        "x: vars(loaders)['DataLoader'] = None\n",
+        "x: 'loaders.DataLoader' = None\n",
+        "print(typing.get_type_hints(f, vars(loaders)))\n",
     ],
 )
-def test_an_annotation_of_another_file_does_not_keep_the_import(other: str) -> None:
-    assert IMPORT not in migrated(others={"other.py": other})
-    assert IMPORT in migrated(others={"other.py": f"{other}print(getattr(own, 'DataLoader'))\n"})
-    assert IMPORT in migrated(others={"other.py": f"from pkg.loaders import *\n{other}"})
+def test_a_string_beside_quoted_types_keeps_the_import(other: str, more: str) -> None:
+    assert IMPORT in migrated(others={"other.py": other + more})
 
 
 @pytest.mark.parametrize(

@@ -439,9 +439,20 @@ def test_a_list_of_a_setup_script_may_be_a_variable_of_the_module() -> None:
     assert with_setup_entry(script, WANTED) == expected and remove_from_setup_script(expected) == script
 
 
-def test_extras_that_the_script_also_joins_are_extended() -> None:
+@pytest.mark.parametrize(
+    "joined",
+    [
+        "sum(extras.values(), [])",
+        "sorted(set(sum(extras.values(), [])))",
+        "list(itertools.chain(*extras.values()))",
+        "list(chain.from_iterable(extras.values()))",
+        "[one for each in extras.values() for one in each]",
+        "list({one for each in extras.values() for one in each})",
+    ],
+)
+def test_extras_that_the_script_also_joins_are_extended(joined: str) -> None:
     head = "from setuptools import setup\nextras = {'nn': ['torch'], 'web': ['six']}\n"
-    script = f"{head}extras['all'] = sum(extras.values(), [])\nsetup(extras_require=extras)\n"
+    script = f"{head}extras['all'] = {joined}\nsetup(extras_require=extras)\n"
     expected = script.replace("['torch']", f"['torch', '{WANTED}']")
     assert with_setup_entry(script, WANTED) == expected and remove_from_setup_script(expected) == script
 
@@ -451,6 +462,11 @@ def test_extras_that_the_script_also_joins_are_extended() -> None:
     [
         "extras = {'nn': ['torch']}\nextras['nn'] = []\nsetup(extras_require=extras)",
         "extras = {'nn': ['torch']}\nextras[name] = []\nsetup(extras_require=extras)",
+        "extras = {NN: ['torch']}\nextras['nn'] = sum(extras.values(), [])\nsetup(extras_require=extras)",
+        "extras = {**more, 'nn': ['torch']}\nextras['all'] = sum(extras.values(), [])\nsetup(extras_require=extras)",
+        "extras = {'nn': ['torch']}\nextras['all'] = [v[-1] for v in extras.values()]\nsetup(extras_require=extras)",
+        "extras = {'nn': ['torch']}\nfor v in extras.values():\n    v.clear()\nsetup(extras_require=extras)",
+        "extras = {'nn': ['torch']}\nassert len(sum(extras.values(), [])) == 1\nsetup(extras_require=extras)",
         "extras = {'nn': ['torch']}\nprint(extras['nn'])\nsetup(extras_require=extras)",
         "setup(install_requires=['torch', *more])",
         "setup(install_requires=['torch'] + more)",

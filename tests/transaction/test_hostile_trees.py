@@ -21,7 +21,7 @@ from chirp_migrate.transaction.commit import commit_plan
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the files are those of POSIX systems")
 
-LOADER = "from torch.utils.data import DataLoader\n\nloader = DataLoader([1])\n"
+LOADER = "from torch.utils.data import DataLoader\n\nloader = DataLoader([1], 4)\n"
 #: Whoever needs longer hangs.
 PATIENCE_S = 120
 DEPTH = 1_100

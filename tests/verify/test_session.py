@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
 from chirp_migrate.console.screen import render_to_text
@@ -119,9 +118,8 @@ def test_on_a_gpu_what_does_not_repeat_before_is_compared_by_its_distribution(
     write_backend: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stand-in: the processes train on the CPU, with losses that never repeat."""
-    monkeypatch.setattr("torch.accelerator.is_available", lambda: True)
-    monkeypatch.setattr("torch.accelerator.synchronize", lambda: None)
-    monkeypatch.setattr("torch.accelerator.current_accelerator", lambda: torch.device("mps"))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "stand-in")
     times = "(1 + time.time_ns() % 97 * 1e-6)"
     vary = ("criterion(model(x), y)\n            model", f"criterion(model(x) * {times}, y)\n            model")
     tree = write_backend("backend", vary)

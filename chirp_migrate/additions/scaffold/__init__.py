@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chirp_migrate.additions.scaffold.notebook import notebook_json
 
-# For the path of each added file in the backend: the name of its template.
+# Dictionary: path of an added file in the backend → name of the template of the file.
 _TEMPLATES = {
     "utils/dataloader_factory.py": "dataloader_factory.py",
     "utils/performance_monitor.py": "performance_monitor.py",
@@ -23,15 +23,15 @@ _TEMPLATES = {
 #: A folder `utils/` with one of these modules contains the training of a backend.
 _TRAINING_MODULES = ("training_engine.py", "training_core.py", "training_utils.py", "cross_validation.py")
 
-#: Paths in the backend at which `apply` adds files, as POSIX paths.
+#: POSIX paths of the files that `apply` adds to a backend.
 SCAFFOLD_PATHS = frozenset(_TEMPLATES)
 
 
 def scaffold_files(root: Path) -> list[tuple[str, str]]:
-    """Return the files to add to the backend at `root`, as pairs of a POSIX path relative to `root` and a text.
+    """Return (path, text) for each file to add to the backend at `root`; POSIX paths are relative to `root`.
 
-    A file that already exists is omitted, so that no file is overwritten. A file is also omitted if a file has the name
-    of its folder, or if its folder is a link that leads outside `root`. The result is empty if `root` has no folder
+    A file that already exists is omitted, so that no file is overwritten. A file is also omitted if its folder cannot
+    be used: the folder is a file, or a link that leads outside `root`. The result is empty if `root` has no folder
     `utils/`. The function writes no files.
     """
     if not (root / "utils").is_dir():
@@ -45,10 +45,11 @@ def has_training_modules(root: Path) -> bool:
 
 
 def is_scaffold(path: str, content: bytes) -> bool:
-    """Return whether `apply` added the file at `path` of a backend; the user may have edited it since.
+    """Return whether `apply` added the file at `path` of a backend. Later edits of the user do not count.
 
-    The function compares the path and the first line of the file with the template; for a notebook, the path and the
-    title. The rules must skip added files, because the added tests contain code in the old form for comparison.
+    The function compares the path and the first line of the file with the template. For a notebook, the function
+    compares the path and the title. The rules must skip added files, because the added tests contain original code for
+    comparison.
     """
     if path not in _TEMPLATES:
         return False

@@ -10,7 +10,7 @@ _MARKDOWN = "# %% [markdown]"
 
 
 def notebook_json(script: str) -> str:
-    """Return the JSON text of a notebook in format 4.5 for a script; the same script results in the same text.
+    """Return the JSON text of a notebook in format 4.5 for a script. The same script always has the same result.
 
     In the script, the text of a markdown cell is a block of comments. The cells are not executed, so they have no
     outputs and no execution counts.

@@ -22,11 +22,11 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 def early_binding_problem(
     module: Module, project: Project, node: cst.CSTNode, captured: Iterable[CapturedName]
 ) -> str | None:
-    """Return why a rewrite must not store the values of captured names when ``node`` creates an object.
+    """Return why a rewrite must not store the values of captured names in the object that ``node`` creates.
 
-    With stored values, the object may read other values than with captured names. The result is ``None`` if the stored
-    values are equal to the values of the names. In this case, each captured name has its value when the program reaches
-    ``node``, and is not rebound before the last use of the object.
+    A captured name is a variable of an enclosing function. The object reads the variable when code uses the object, so
+    a stored value may be out of date. The result is ``None`` if the stored values are correct: each captured name has a
+    value when the program reaches ``node``, and is not assigned again before the last use of the object.
 
     Args:
         module: the module.
@@ -69,7 +69,7 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
 def _why_used_after(
     module: Module, project: Project, node: cst.CSTNode, captured: CapturedName, again: Iterable[Binding]
 ) -> str | None:
-    """Return why code may use the created object after one of the bindings ``again`` has rebound the captured name."""
+    """Return why code may use the object after a binding of ``again`` has changed the captured name; else None."""
     rebound = f"`{captured.name}` is assigned again"
     scope = module.scopes.scope_of(node)
     while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
@@ -99,7 +99,7 @@ def _is_loop(node: cst.CSTNode) -> bool:
 
 
 def _direct_definition(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTNode:
-    """Return the definition directly inside ``function`` that contains ``node``; without one, return ``node``."""
+    """Return the definition directly inside ``function`` that contains ``node``; if none does, ``node``."""
     place = node
     for ancestor in module.ancestors(node):
         if ancestor is function:
@@ -162,7 +162,7 @@ def always_has_value(module: Module, node: cst.CSTNode, variable: Variable | Cap
 
 
 class _DefiniteBindings:
-    """Find code that always binds a variable if it runs to its end.
+    """Find code that always binds a variable when the code runs to its end.
 
     Args:
         module: the module.
@@ -173,7 +173,7 @@ class _DefiniteBindings:
         self._module, self._nodes = module, nodes
 
     def is_bound_before(self, child: cst.CSTNode, around: cst.CSTNode) -> bool:
-        """Return whether the part of ``around`` that runs before its part ``child`` always binds the variable."""
+        """Return whether the code of ``around`` that runs before the part ``child`` always binds the variable."""
         match around:
             case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.Module():
                 return any(map(self._statement_binds, takewhile(lambda one: one is not child, around.body)))

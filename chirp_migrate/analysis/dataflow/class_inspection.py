@@ -19,7 +19,7 @@ _CLASS_WORDS = ("type", "__class__", "__func__")
 _SHOWS = frozenset(
     {"print", "str", "repr", "getattr", "hasattr", "format", "debug", "info", "warning", "error", "warn"}
 )
-#: Attributes that have the same value in all classes that repeated runs of one class definition create.
+#: Attributes that are equal in two classes if the same ``class`` statement creates both classes.
 _EQUAL = frozenset({"__name__", "__module__", "__doc__"})
 
 
@@ -40,7 +40,7 @@ def _place_of_class_value(project: Project) -> str | None:
 
 
 def find_class_mutation(project: Project) -> str | None:
-    """Return a place (``path:line``) that may set an attribute on the class of an object, or read its ``__qualname__``.
+    """Return a place (``path:line``) that may set an attribute, or read ``__qualname__``, of an object's class.
 
     The result is None if there is no such place.
     """

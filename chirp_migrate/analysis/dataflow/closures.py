@@ -38,8 +38,8 @@ def captured_names(module: Module, *parts: cst.CSTNode) -> dict[str, CapturedNam
     """Return the captured names in ``parts``, in order of first use.
 
     A captured name is a variable of a function, class or comprehension around ``parts``. To find the captured names of
-    a function, pass the function's body. Its parameter defaults need another call, because Python evaluates them
-    outside the function.
+    a function, pass the function's body. The parameter defaults of the function need another call, because Python
+    evaluates them outside the function.
     """
     found: dict[str, CapturedName] = {}
     for part in parts:
@@ -54,7 +54,7 @@ def captured_names(module: Module, *parts: cst.CSTNode) -> dict[str, CapturedNam
 
 
 def variable_reads(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Return the places in ``scope`` and its inner functions that read, change or delete its variable ``name``."""
+    """Return the places that read, change or delete the variable ``name`` of ``scope``, also in inner functions."""
     reads = (node for node in module.named(name) if is_read(module, node))
     owners = ((node, module.scopes.lookup(name, node)) for node in reads)
     return [node for node, owner in owners if owner is not None and owner.scope is scope]
@@ -68,7 +68,10 @@ def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]
 
 
 def original_nodes(module: Module, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """Return the module's own nodes for ``nodes``: the parts of a line that ``block_statements`` made replace it."""
+    """Return ``nodes``. If ``block_statements`` created a line, return the parts of the line in its place.
+
+    All returned nodes belong to the module's syntax tree.
+    """
     return [part for one in nodes for part in ((one,) if one in module.parents else code_children(one))]
 
 

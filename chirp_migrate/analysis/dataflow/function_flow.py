@@ -36,9 +36,9 @@ class FunctionUseKind(Enum):
     LOST = "code passes on the function in a way that the analysis cannot trace"
 
 
-#: The key of something that may hold the function. For a local variable, it is the file, the position of the function
-#: that has the variable, and its name. It is ``("", name)`` for attributes and module-level names, and
-#: ``("()", function)`` for the results of a function.
+#: The key of a variable, attribute or result that may hold the function. The key of a local variable contains the file,
+#: the position of the enclosing function, and the name of the variable. The key of an attribute or module-level name is
+#: ``("", name)``. The key of the results of a function is ``("()", function)``.
 _Holder = tuple[str, ...]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -52,7 +52,7 @@ _HARMLESS = (
 _TEXTS = (ast.Constant, ast.JoinedStr)
 #: Characters that may be between the start of an expression and its lambda.
 _BRACKETS = re.compile(r"[\s(\\]*")
-#: Largest number of variables, attributes and results that may hold the function. Beyond it, the search ends.
+#: Largest number of variables, attributes and results that may hold the function. With more, the search ends.
 _MOST = 300
 #: Functions and classes that use their argument's hash or identity.
 _KEYS = frozenset({"id", "hash", "set", "frozenset", "Counter", "fromkeys"}) | frozenset(
@@ -81,7 +81,7 @@ _MAKERS = frozenset({"make_dataclass", "new_class", "MethodType"})
 def find_function_uses(
     module: Module, project: Project, node: cst.FunctionDef | cst.Lambda
 ) -> dict[FunctionUseKind, str]:
-    """Return the uses that code of the project may make of a function, each with a place (``path:line``)."""
+    """Return how code of the project may use a function: each kind of use, with a place (``path:line``)."""
     return _Search(project, _file(module.path, module.text)).run(module, node)
 
 
@@ -90,7 +90,7 @@ def find_class_mutation_on_lines(project: Project, lines: Mapping[str, Collectio
 
     Args:
         project: the project whose files are searched.
-        lines: for each file, the lines on which the class of an object is a value.
+        lines: for each file, the lines that use the class of an object as a value.
     """
     return _Search(project).change_of_class(lines)
 
@@ -208,7 +208,7 @@ class _File:
 
 
 def _outside_parts(node: ast.AST) -> list[ast.AST]:
-    """Return the parts of a definition that are evaluated in the scope around it."""
+    """Return the parts of a definition that are evaluated in the scope around the definition."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             return [*node.decorator_list, *([node.returns] if node.returns else [])]
@@ -297,7 +297,7 @@ class _Search:
                 self._pending.append(one)
 
     def _follow(self, holder: _Holder) -> None:
-        """Follow the function to all code that reads a variable, attribute or result that holds it."""
+        """Follow the function to all code that reads ``holder``: a variable, attribute or result with the function."""
         kind, name = holder[0], holder[-1]
         if kind == "()":
             for file in self._files(name):
@@ -507,7 +507,7 @@ class _Search:
         self._pass(file, call, name, place, keyword)
 
     def _set(self, file: _File, call: ast.Call) -> None:
-        """Follow the function into an attribute that a call sets on an object. A string may name the object."""
+        """Follow the function into the attribute that a call such as ``setattr`` sets. A string may name the object."""
         owner, name = call.args[0], call.args[-2]
         path = str(name.value) if isinstance(name, ast.Constant) else ""
         if owner is name:
@@ -519,7 +519,7 @@ class _Search:
         self._hold(("", path.rpartition(".")[2]))
 
     def _pass_to_callee(self, file: _File, call: ast.Call, called: ast.expr, place: int) -> None:
-        """Follow the function from an argument of ``call`` that ``call`` passes on to its argument ``called``."""
+        """Follow the function into a parameter of ``called``, as in the call ``partial(called, function)``."""
         callee = last_name(called)
         if callee in _KEYS or callee in _KEYED:
             self._record_use(FunctionUseKind.KEY, file, call)
@@ -648,7 +648,7 @@ class _Search:
         return False
 
     def _values(self, file: _File, name: str, read: ast.Name) -> Iterator[tuple[_File, ast.AST]]:
-        """Yield the expressions that give a variable its values: assigned values, iterables of loops, and arguments."""
+        """Yield the expressions that set a variable: assigned values, iterables of loops, and arguments of calls."""
         holder = file.holder(name, read)
         for node in file.scopes:
             match node:
@@ -693,7 +693,10 @@ def object_of_class_expression(node: ast.AST) -> ast.expr | None:
 
 
 def _element_target(iterable: ast.AST, target: ast.AST) -> ast.AST:
-    """Return the part of a loop's target that receives the elements, and not the keys or indices, of a container."""
+    """Return ``value`` for the loop ``for key, value in x.items()``. For most loops, return the whole target.
+
+    The result for ``enumerate`` is also the second name.
+    """
     match iterable, target:
         case ast.Call(func=called), ast.Tuple(elts=[_, element]) if last_name(called) in ("items", "enumerate"):
             return element
@@ -701,7 +704,7 @@ def _element_target(iterable: ast.AST, target: ast.AST) -> ast.AST:
 
 
 def _target_at(target: ast.AST, elements: list[ast.expr], value: ast.AST) -> ast.AST:
-    """Return the part of a target that receives ``value``, one of the elements of an assigned tuple."""
+    """Return the part of a target that receives ``value``, such as ``b`` in ``a, b = x, value``."""
     targets = target.elts if isinstance(target, ast.Tuple | ast.List) else []
     if len(targets) == len(elements) and not any(isinstance(one, ast.Starred) for one in (*targets, *elements)):
         return next(to for to, one in zip(targets, elements, strict=True) if one is value)

@@ -14,7 +14,7 @@ __all__ = ["CODE", "DETAILS", "find_read_of_function_attribute"]
 
 #: Attributes by which code can distinguish one function from another function.
 CODE = frozenset(f"__{name}__" for name in ("name", "qualname", "code", "defaults", "closure"))
-#: Attributes that the object that replaces a function lacks.
+#: Attributes of a function that the object in its place does not have.
 DETAILS = frozenset(f"__{name}__" for name in ("doc", "annotations", "kwdefaults", "globals", "module"))
 _TELLING = ("isfunction", "ismethod", "isroutine", "FunctionType", "LambdaType")
 #: A check that distinguishes a function from the method that replaces it.

@@ -1,4 +1,7 @@
-"""Find late reads of captured names, by inner generators or functions after the function around them has returned."""
+"""Find late reads of captured names: reads after the function that contains the code has returned.
+
+Inner generators and inner functions may read a name late.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def _delays_body(function: cst.CSTNode) -> bool:
 
 
 def _is_consumed_at_once(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether no object refers to a generator or function after the expression around it is evaluated."""
+    """Return whether only the expression around a generator or function uses the generator or function."""
     argument = module.parents[node]
     call = module.parents[argument]
     if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call):

@@ -2,8 +2,8 @@
 
 The analysis traces a few uses of an object. Code may pass the object to a loader call, iterate over it, call ``len`` on
 it, or store it in a local variable for the following statements of the same block. Code may also pass the object to a
-function of the project that only does such things. Uses of a PyTorch loader or dataset that contains the object count
-as uses of the object. Any other use may keep the object for an unknown time.
+function of the project that uses the object only in these ways. Uses of a PyTorch loader or dataset that contains the
+object count as uses of the object. Any other use may keep the object for an unknown time.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class UntraceableLifetime(Exception):
 
 
 def offset_after_last_use(module: Module, project: Project, creation: cst.CSTNode) -> int:
-    """Return the offset after which no code uses an object, before the code that creates the object runs again.
+    """Return the offset in the text after which no code uses an object.
+
+    If the code that creates the object runs again, it creates another object, whose uses do not count.
 
     Args:
         module: the module.
@@ -92,10 +94,10 @@ def offset_after_last_use(module: Module, project: Project, creation: cst.CSTNod
 
 
 def may_be_deep_copied(module: Module, project: Project, creation: cst.CSTNode) -> bool:
-    """Return whether code of the project may make a deep copy of an object that contains an object from ``creation``.
+    """Return whether code may make a deep copy of an object that contains the object from ``creation``.
 
-    The result is False if no code makes deep copies. If code makes deep copies, the result is True if a function
-    returns the object, or if code uses the object in a way that cannot be traced (see :func:`offset_after_last_use`).
+    The result is False if no code makes deep copies. If code makes deep copies, the result is True in two cases: a
+    function returns the object, or the uses of the object cannot be traced (see :func:`offset_after_last_use`).
     """
     if not any(_copies_deeply(text) for _, text in project.matching(_COPIES, *_COPY_WORDS)):
         return False
@@ -142,11 +144,11 @@ class _UseAnalysis:
         module: the module.
         project: the project that contains the module.
         may_return: whether the enclosing function may return the value. False in a called function.
-        in_order: whether each use must be in a following statement. False in a called function, whose variables end
-            with the call.
+        in_order: whether each use must be in a statement after the creation of the object. False in a called function,
+            whose variables end with the call.
         of_function: whether the object is a function. If so, code that reads an attribute such as ``sampler`` reads it
             from a loader that contains the function.
-        depth: depth of the calls, between functions of the project, that led to this analysis.
+        depth: number of nested calls of functions of the project that led to this analysis.
     """
 
     def __init__(
@@ -200,9 +202,10 @@ class _UseAnalysis:
         raise UntraceableLifetime(self._shorten_code(node))
 
     def last_use_of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
-        """Return the end of the last use of the value that ``made``, an assignment or definition, gives to a variable.
+        """Return the end of the last use of a variable's value, which the assignment or definition ``made`` creates.
 
-        Each use must be in a later statement of the same block, so that every path to the use runs the creation.
+        Each use must be in a later statement of the same block, so that the program always creates the value before the
+        use.
         """
         module, scope = self._module, self._module.scopes.scope_of(name)
         line = enclosing_statement(module, made)

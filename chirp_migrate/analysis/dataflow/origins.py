@@ -53,7 +53,7 @@ def assigned_values(module: Module, node: cst.CSTNode) -> list[AssignedValue]:
 def assigning_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     """Return the scope that binds ``name`` (see ``binding_scope``).
 
-    If an enclosing function assigns to a module-level name, the result is this function.
+    If an enclosing function assigns to a module-level name, the result is that function.
     """
     scope = binding_scope(module, node, name)
     if not isinstance(scope, cst.Module):

@@ -1,7 +1,12 @@
 """Evaluate small functions symbolically, to values that can be compared.
 
-Rules recognise code by meaning, not by spelling: ``x, y = self.dataset[i]; x = (x - m) / s; return x, y`` and ``sample
-= self.dataset[i]; return sample[0].sub(m).div(s), sample[1]`` evaluate to the same :class:`Value`. No code is executed.
+Rules recognise code by meaning, not by spelling. The following two bodies of ``__getitem__`` evaluate to the same
+:class:`Value`:
+
+* ``x, y = self.dataset[i]; x = (x - m) / s; return x, y``
+* ``sample = self.dataset[i]; return sample[0].sub(m).div(s), sample[1]``
+
+No code is executed.
 
 A function with ``if`` has several paths of execution. Each path is a separate :class:`CodePath`, and its value contains
 no conditions. Loops, ``try``, in-place updates and other code with side effects end the evaluation with
@@ -145,7 +150,7 @@ class Tuple(Value):
 
 @dataclass(frozen=True)
 class ReturnedValue(Value):
-    """The result of an inlined function in a condition. It differs from an equal value that no function returned."""
+    """The result of an inlined function in a condition. ``ReturnedValue(x)`` is not equal to ``x``."""
 
     value: Value
 
@@ -158,11 +163,11 @@ class CodePath:
         truths: whether each operand of the tests on the path is true. For ``x is not None``, the operand is ``x``.
         names: the values of all names at the end of the path, by name.
         value: the result of the path.
-        tests: the complete tests on the path.
+        tests: the conditions on the path, such as ``x is not None``.
         kept: the values that the path assigns to names.
         calls: the calls on the path.
-        items: the subscripts that the path reads, except those with a literal index.
-        returned: the results of functions that were inlined.
+        items: the subscripts that the path reads, except subscripts with a literal index.
+        returned: the results of inlined functions, whose bodies were evaluated instead of their calls.
     """
 
     truths: dict[Value, bool] = field(default_factory=dict)
@@ -181,7 +186,7 @@ class CodePath:
 
 
 def make_subscript(base: Value, index: Value) -> Value:
-    """Return the value ``base[index]``. For a literal tuple and index, this is the element of the tuple."""
+    """Return the value ``base[index]``. For a literal tuple and index, the result is the element."""
     match base, index:
         case Tuple(items), Const(position) if position.isdigit() and int(position) < len(items):
             return items[int(position)]
@@ -236,8 +241,8 @@ class Evaluator:
 
     Args:
         source: function that returns the source text of a node, for values that are not modelled.
-        inline: function that returns the definition of a called function if the call may be inlined, such as a method
-            of the same class; else ``None``.
+        inline: function that returns the definition of a called function, if the function's body may be evaluated
+            instead of the call; else ``None``. An example is a method of the same class.
     """
 
     def __init__(self, source: Callable[[cst.CSTNode], str], inline: Inline | None = None) -> None:
@@ -260,8 +265,8 @@ class Evaluator:
         Args:
             statements: the statements to evaluate.
             env: the values of names before the statements.
-            result: an expression to evaluate after the statements, which gives the value of the path. If it is None,
-                the ``return`` statement of the path gives the value.
+            result: an expression to evaluate after the statements. Its value is the value of the path. The default None
+                means the value of the ``return`` statement.
 
         Raises:
             UnmodelledCode: the statements cannot be evaluated, or contain a ``return`` although ``result`` is given.
@@ -302,7 +307,7 @@ class Evaluator:
         return None
 
     def _holds_on_path(self, test: cst.BaseExpression, env: Mapping[str, Value]) -> bool:
-        """Return whether a test is true on this path. Adds the path on which the test is false to the pending paths."""
+        """Return whether a test is true on this path. The path on which the test is false is evaluated later."""
         condition = self.expression(test, env)
         self._path.tests.append(condition)
         return self._holds(condition)

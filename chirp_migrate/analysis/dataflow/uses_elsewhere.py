@@ -40,9 +40,10 @@ def is_passed_as_keyword(project: Project, parameter: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _callees_by_keyword(text: str) -> Mapping[str, frozenset[str]]:
-    """Return, for each keyword in the calls of a text, the first names of the called expressions; "" without a name.
+    """Return, for each keyword in the calls of a text, the first names of the called expressions.
 
-    The first name of ``a.b(key=1)`` is ``a``.
+    For ``a.b(key=1)``, the keyword is ``key``, and the first name is ``a``. The first name is "" if the called
+    expression does not begin with a name.
     """
     called: dict[str, set[str]] = defaultdict(set)
     for call in ast.walk(_tree(text)):
@@ -71,6 +72,16 @@ def _is_foreign(project: Project, path: str, called: str) -> bool:
     return bool(sources) and not any(project.has_package(source.partition(".")[0]) for source in sources)
 
 
+#: Generic types whose parameters are types. (Those of ``Literal`` are values.)
+_GENERICS = frozenset(
+    {
+        "AsyncIterator", "Callable", "ClassVar", "Collection", "Dict", "Final", "Generator", "Iterable", "Iterator",
+        "List", "Mapping", "Optional", "Sequence", "Set", "Tuple", "Type", "Union", "dict", "list", "set", "tuple",
+        "type",
+    }
+)  # fmt: skip
+#: Words of code that may look up quoted types in the names of another module.
+_TYPE_LOOKUPS = ("get_type_hints", "globalns", "update_forward_refs", "model_rebuild", "_types_namespace", "ForwardRef")
 #: The ends of lines in Python source.
 _NEWLINE = re.compile(r"\r\n?|\n")
 #: Code with which a module may set its own top-level names.
@@ -141,7 +152,7 @@ def has_bases_or_subclasses(module: Module, project: Project, class_definition: 
 def may_call_method_with_foreign_self(
     module: Module, project: Project, class_definition: cst.ClassDef, method: str
 ) -> bool:
-    """Return whether code may read ``method`` from the class, and call it with an object of another type.
+    """Return whether code may call ``Class.method(x)`` with an object ``x`` of another class.
 
     A call such as ``Base.method(self)`` in a class that inherits from ``Base`` does not count.
     """
@@ -159,7 +170,7 @@ def may_call_method_with_foreign_self(
 
 @lru_cache(maxsize=1024)
 def _read_from_classes(text: str) -> frozenset[tuple[str, str]]:
-    """Return pairs (class name, attribute) for the attributes that code may read from classes; "" is any class."""
+    """Return pairs (class name, attribute) for the attributes that code may read from classes; "" means any class."""
     return frozenset(_find_reads_from_classes(_tree(text), ()))
 
 
@@ -193,7 +204,7 @@ def _base_methods_called(node: ast.AST, bases: Sequence[str]) -> ast.expr | None
 
 
 def _class_title(asked: ast.expr) -> str | None:
-    """Return the class name of an expression, or "" if it may be any class; ``None`` if it is not a class."""
+    """Return the name if an expression is a class; "" for any class, such as ``cls``; ``None`` if it is no class."""
     match asked:
         case ast.Name(id="cls") | ast.Attribute(attr="__class__") | ast.Call(func=ast.Name(id="type")):
             return ""
@@ -253,8 +264,8 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     """Return whether other code may read a top-level name of ``module`` by a string.
 
     The result is True if a string or a configuration file contains ``module.name``, or if ``getattr`` is called with
-    the name. For the name of a class, the result is also True if a string or a setting ends with the name. Annotations
-    in other files do not count: a name in them is a name of the other file.
+    the name. For the name of a class, the result is also True if a string or a setting ends with the name. A quoted
+    type in another file does not count, because it is a name of that file, unless code may look up types elsewhere.
     """
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
@@ -266,37 +277,52 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
         return True
     is_class = name[:1].isupper()
     ends = re.compile(rf"""{last}(?<=["'.]{last})["']""")
+    may_look_up_types = is_class and any(True for _ in project.paths_containing(*_TYPE_LOOKUPS))
     if is_class and any(
-        path == module.path or _has_match_outside_annotations(text, ends) for path, text in project.matching(ends, name)
+        path == module.path or may_look_up_types or _has_match_outside_types(text, name, ends)
+        for path, text in project.matching(ends, name)
     ):
         return True
     value = rf"""|[:=,\[-][ \t]*["']?{last}["']?[ \t]*(?:[,\]}}#\r\n]|\Z)""" if is_class else ""
     return project.settings_match(re.compile(rf"\b{owner}\.{last}\b{value}"))
 
 
-def _has_match_outside_annotations(text: str, pattern: re.Pattern[str]) -> bool:
-    return len(pattern.findall(text)) > sum(len(pattern.findall(one)) for one in _annotations_with_strings(text))
+def _has_match_outside_types(text: str, name: str, pattern: re.Pattern[str]) -> bool:
+    """Return whether ``pattern`` matches in a text, except in the quoted type ``"name"`` of an annotation."""
+    types = [source for quoted, source in _quoted_types(text) if quoted == name]
+    return len(pattern.findall(text)) > sum(len(pattern.findall(one)) for one in types)
 
 
 @lru_cache(maxsize=1024)
-def _annotations_with_strings(text: str) -> tuple[str, ...]:
-    """Return the source of each annotation that contains a string."""
-    found: list[ast.expr | None] = []
+def _quoted_types(text: str) -> tuple[tuple[str, str], ...]:
+    """Return each string that is a type in an annotation, such as ``"Net"`` in ``list["Net"]``, and its source."""
+    annotations: list[ast.expr | None] = []
     for node in ast.walk(_tree(text)):
         match node:
             case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
-                found.append(annotation)
+                annotations.append(annotation)
             case ast.FunctionDef(returns=returns) | ast.AsyncFunctionDef(returns=returns):
-                found.append(returns)
-    quoted = [one for one in found if one is not None and any(isinstance(part, ast.Constant) for part in ast.walk(one))]
+                annotations.append(returns)
+    quoted = [one for annotation in annotations if annotation is not None for one in _strings_as_types(annotation)]
     lines = [line.encode() for line in _NEWLINE.split(text)] if quoted else []
-    return tuple(_source(lines, one) for one in quoted)
+    return tuple(
+        (str(one.value), lines[one.lineno - 1][one.col_offset : one.end_col_offset].decode(errors="replace"))
+        for one in quoted
+        if one.lineno == one.end_lineno
+    )
 
 
-def _source(lines: list[bytes], node: ast.expr) -> str:
-    first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-    *before, end = lines[first : last + 1]
-    return b"\n".join([*before, end[: node.end_col_offset]])[node.col_offset :].decode(errors="replace")
+def _strings_as_types(annotation: ast.expr) -> Iterator[ast.Constant]:
+    match annotation:
+        case ast.Constant(value=str()):
+            yield annotation
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            yield from (*_strings_as_types(left), *_strings_as_types(right))
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            yield from (one for element in elements for one in _strings_as_types(element))
+        case ast.Subscript(value=ast.Name(id=generic) | ast.Attribute(attr=generic), slice=inner):
+            if generic in _GENERICS:
+                yield from _strings_as_types(inner)
 
 
 def getattr_may_read_any_of(project: Project, *attributes: str) -> bool:
@@ -397,7 +423,7 @@ def may_be_patched_elsewhere(module: Module, project: Project, dotted_name: str)
     )
 
 
-#: Code that sets names of its own module by strings that it computes.
+#: Code that sets module-level names by computed strings, as in ``globals()[name] = value``.
 _SETS_GLOBALS = r"""\bglobals\s*\(\s*\)\s*(?:\.\s*(?:update|setdefault|__setitem__)\b|\|=|\[[^\]"']*\]\s*=(?!=))"""
 
 
@@ -514,8 +540,11 @@ def is_dotted_name_bound_once(
 ) -> bool:
     """Return whether the dotted name ``dotted_name`` always refers to the same object.
 
-    The result is True if a statement at the top level of the module, above ``offset``, gives the first name of
-    ``dotted_name`` its only value, and if no code assigns to ``dotted_name``.
+    The result is True if two conditions hold:
+
+    * Only one statement assigns the first name of ``dotted_name``. The statement is at the top level of the module,
+      above ``offset``.
+    * No code assigns to ``dotted_name``.
     """
     top = module.top_level_statement(bindings[0].node)
     once = len(bindings) == 1 and (top is bindings[0].node or isinstance(top, cst.SimpleStatementLine))

@@ -1,7 +1,7 @@
 """Find the next step in the flow of an expression's value.
 
-Callers repeat the step to trace the value. The steps are the same for loaders, functions and classes. Each caller
-decides the meaning of a step.
+For the value of ``x`` in ``f(x)``, the next step is :class:`CallArgument`. Callers repeat the step to trace the value.
+The steps are the same for loaders, functions and classes. Each caller decides the meaning of a step.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ Step = (
 
 
 def next_step_of_value(module: Module, node: cst.CSTNode) -> Step | None:
-    """Return the step in which the code around ``node`` uses its value; ``None`` for any other use."""
+    """Return how the code around ``node`` uses the value of ``node``; ``None`` for a use that is no step."""
     parent = module.parents[node]
     match parent:
         case cst.BooleanOperation():

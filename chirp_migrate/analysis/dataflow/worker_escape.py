@@ -1,4 +1,6 @@
-"""Find lambdas and local functions that escape to workers, because a loader, dataset or transform stores them.
+"""Find lambdas and local functions that escape to workers.
+
+A function escapes if a loader, dataset or transform stores it, so that the loader pickles it for worker processes.
 
 The analysis traces a function through lists, conditional expressions, ``functools.partial``, variables, attributes of
 ``self``, parameters, and results of other functions.
@@ -50,7 +52,7 @@ _LOADER_KEYWORDS = frozenset({"collate_fn", "worker_init_fn"})
 _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "batch_transform"}
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
 _ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
-#: One of the keywords with a call as its value. The group is the name of the called function.
+#: An argument with one of the keywords and a call as value. The group is the name of the called function.
 _GIVEN_CALL = rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*(\w+)\("
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
 _LOADER_CALL = any_of_patterns(TORCH_LOADER, FACTORY_METHOD)
@@ -326,7 +328,7 @@ def local_functions_may_escape(outline: Outline, project: Project) -> bool:
 
 
 class _MayEscape:
-    """Find out whether a function of a module may have a purpose that :class:`WorkerFunctionPurposes` would find."""
+    """Find out, by names only, whether :class:`WorkerFunctionPurposes` may find a purpose for a function."""
 
     def __init__(self, outline: Outline, project: Project) -> None:
         self._outline, self._project = outline, project

@@ -1,4 +1,4 @@
-"""Check from its source whether a class augments with the same distribution as a transform of the runtime.
+"""Check from a class's source whether it augments with the same distribution as a transform of ``chirpid_patch``.
 
 The checks accept a few forms of code and refuse all other code. Names of variables are arbitrary, sizes may be stored
 in variables, and a separate method may apply a mask. The gate, an ``if`` that decides at random whether to augment the
@@ -47,7 +47,7 @@ class _RaisesError(Exception):
 
 
 def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """Return the arguments of ``masks_spectrograms`` with which ``SpecAugment`` masks like the class.
+    """Return the arguments of the decorator ``masks_spectrograms`` with which ``SpecAugment`` masks like the class.
 
     With probability 1 - p, the class returns the sample unchanged. With probability p, it returns a clone in which
     ``mask_value`` overwrites some ranges of each axis. The width of a range is uniform in 0..min(parameter, size). The
@@ -60,7 +60,7 @@ def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
 
 
 def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """Return the arguments of ``masks_images`` with which ``SpecAugment`` masks like the class.
+    """Return the arguments of the decorator ``masks_images`` with which ``SpecAugment`` masks like the class.
 
     The conditions are those of :func:`masks_like_spec_augment`, but the samples are grey images (F, T), and the method
     that masks is ``__call__``.
@@ -69,7 +69,9 @@ def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
 
 
 def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
-    """Return the arguments of the decorator: whether axes stay unmasked that are no longer than their mask parameter.
+    """Return the arguments of the decorator, which show whether short axes stay unmasked.
+
+    An axis is short if its size is at most its mask parameter.
 
     ``entry`` is the method that receives a sample. ``ndims`` are the possible numbers of axes of a sample; 4 means four
     or more.
@@ -87,7 +89,10 @@ def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> t
 
 
 def _equal_expressions(ndim: int) -> _Names:
-    """Return expressions whose values are known if a sample has ``ndim`` axes: sizes, numbers of axes, added axes."""
+    """Return the known values of expressions for samples with ``ndim`` axes, by the source of the expression.
+
+    Such expressions are sizes, numbers of axes, and samples with an added axis.
+    """
     same: _Names = {}
     counts = {count: ast.Constant(count) for count in (ndim, ndim + 1)}
     for array, lifted in ((_SAMPLE, _LIFTED), (_COPY, _LIFTED_COPY)):
@@ -103,8 +108,8 @@ def _equal_expressions(ndim: int) -> _Names:
 class _MaskGrammar:
     """Checks the code of a class that masks, for samples with ``ndim`` axes.
 
-    The check traces the code outside the loops in order. It traces variables with sizes, and tests of whether a sample
-    has two axes. It also traces a first axis that the code adds to samples with two axes and later removes.
+    The check traces the code outside the loops in order. The check traces variables with sizes, and conditions on the
+    number of axes. The check also traces a first axis that the code adds to samples with two axes and later removes.
     """
 
     def __init__(self, methods: Mapping[str, ast.FunctionDef], images: bool, ndim: int) -> None:
@@ -194,7 +199,7 @@ class _MaskGrammar:
         return copy
 
     def _set_meaning(self, name: str, meant: ast.expr, statement: ast.stmt, names: _Names) -> None:
-        """Record the value of a variable. Code may rebind variables with arrays or tests, but not with sizes."""
+        """Record the value of a variable. A variable with a size must not change."""
         known = names.get(name, meant)
         changes = (known in _ARRAYS and meant in _ARRAYS) or (_is_bool(known) and _is_bool(meant))
         if name == "self" or (known is not meant and not changes):
@@ -334,7 +339,7 @@ def _is_draw(statement: ast.stmt) -> bool:
 
 
 def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
-    """Return the arguments of ``adds_noise`` with which ``GaussianNoise`` augments like the class.
+    """Return the arguments of the decorator ``adds_noise`` with which ``GaussianNoise`` augments like the class.
 
     With probability 1 - p, the class returns the sample x. With probability p, the class returns
     ``clamp(x + randn_like(x) * std, 0, 1)``.

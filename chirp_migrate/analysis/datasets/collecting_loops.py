@@ -18,7 +18,7 @@ _FRESH = re.compile(
     r"builtins\.(list|dict|set|int|float|bytearray)|collections\.(Counter|defaultdict|OrderedDict|deque)"
     r"|(numpy|torch)\.(zeros|ones|empty|full|eye|array|tensor)"
 )
-#: Context managers that let exceptions pass.
+#: Context managers that do not suppress exceptions.
 _TRANSPARENT = re.compile(r"torch\.(no_grad|inference_mode|enable_grad|autocast|amp\.autocast)|builtins\.open|tqdm\..*")
 _GROWING = frozenset({"append", "add", "extend", "update"})
 _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
@@ -59,7 +59,8 @@ def early_reading_problem(
     The result is ``None`` if the program cannot notice the change.
 
     Args:
-        statements: the statements that stay in the body of the loop, and only collect (:func:`only_collects`).
+        statements: the statements that stay in the body of the loop. For these statements, :func:`only_collects`
+            returns True.
         expressions: the expressions that a rewrite evaluates before the loop. The body of the loop must not change the
             values of these expressions.
     """

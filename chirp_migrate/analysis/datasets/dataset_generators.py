@@ -1,4 +1,4 @@
-"""Find random generators of a dataset of which every worker gets a copy with the same state."""
+"""Find random generators in datasets, if every worker gets a copy of the generator with the same state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RESEEDING = frozenset(
     {"seed", "manual_seed", "set_state", "setstate", "graphsafe_set_state", "__setstate__", "bit_generator"}
 )
 _COPIES = frozenset({"copy.copy", "copy.deepcopy", "builtins.isinstance", "builtins.id", "builtins.repr"})
-#: Methods that shuffle. If workers share the samples of an iterable dataset, they may need the same order.
+#: Methods that shuffle. If workers share the samples of an iterable dataset, the workers may need the same order.
 _ORDERING = frozenset({"shuffle", "permutation", "permuted", "randperm"})
 
 

@@ -43,7 +43,7 @@ class StandardizedSamples:
 
 @dataclass(frozen=True)
 class AugmentationStage:
-    """One augmentation of a sample (x, y): ``function`` is applied to x while ``gate`` is true, or always if None."""
+    """One augmentation of a sample (x, y): ``function`` is applied to x while ``gate`` is true (always for None)."""
 
     function: Value
     gate: Value | None
@@ -79,9 +79,8 @@ class InferredSamples:
         conditions: the values that decide which result is returned. An ``if`` checks whether one of these values is
             true, or whether the value is None.
         outcomes: the result for each combination of conditions.
-        complete: whether the method only computes its result. Then every assigned value is part of the result, every
-            call occurs once, and every condition changes a result. No test compares a value with None if another test
-            checks whether the same value is true.
+        complete: whether the method only computes its result. If so, every assigned value is part of the result, every
+            call occurs once, and every condition changes a result. No value is tested both for None and for its truth.
         reads_once: whether no object is subscripted twice with the same index.
         none_tested: the values that are compared with None.
     """
@@ -139,7 +138,7 @@ def _does_nothing_besides(path: CodePath) -> bool:
 
 
 def _makes_difference(outcomes: Mapping[tuple[bool, ...], Value], position: int) -> bool:
-    """Return whether the condition at ``position`` changes the result for a combination of all other conditions."""
+    """Return whether the result depends on the condition at ``position``."""
     otherwise = {truths: (*truths[:position], False, *truths[position + 1 :]) for truths in outcomes}
     return any(value != outcomes[otherwise[truths]] for truths, value in outcomes.items())
 

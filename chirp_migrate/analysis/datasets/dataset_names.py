@@ -1,8 +1,8 @@
 """Recognise expressions that are datasets, and classes that may be dataset classes.
 
 A variable counts as a dataset if a dataset class or ``random_split`` creates its value, or if its annotation names a
-dataset class. It also counts if code in the same scope passes it to a loader or subset, or if its name is typical of
-datasets. A literal, an array or a table is not a dataset, even if its name is typical.
+dataset class. A variable also counts if code in the same scope passes the variable to a loader or subset, or if its
+name is typical of datasets. A literal, an array or a table is not a dataset, even if its name is typical.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
 
 
 def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str) -> bool:
-    """Return whether reading an attribute may run code, because a class of the project has a property with its name."""
+    """Return whether reading an attribute may run code, because a class of the project has a property of this name."""
     owner, _, attribute = name.rpartition(".")
     if not owner:
         return False
@@ -99,7 +99,7 @@ def only_base_is_torch_dataset(module: Module, project: Project, bases: Sequence
 
 
 def _is_known_non_dataset(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Return whether ``node``, the annotation or the creating function of a value, shows that it is not a dataset."""
+    """Return whether the annotation, or the creating function, of a value shows that the value is not a dataset."""
     bare = node.value if isinstance(node, cst.Subscript) else node
     return isinstance(bare, cst.Name | cst.Attribute) and resolves_to(module, bare, NO_DATASET, project)
 
@@ -147,7 +147,7 @@ def make_cached_dataset_test(module: Module, project: Project) -> Callable[[cst.
 
 
 def possible_dataset_classes(outline: Outline, project: Project) -> list[ast.ClassDef]:
-    """Return the classes that may inherit from a dataset class of PyTorch, torchvision or the runtime."""
+    """Return the classes that may inherit from a dataset class of PyTorch, torchvision or ``chirpid_patch``."""
 
     def is_known(name: str) -> bool:
         return is_dataset_class(project, name) or inherits_from(project, name, ITERABLE_DATASET)

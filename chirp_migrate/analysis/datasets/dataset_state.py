@@ -30,7 +30,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class DatasetMethod:
-    """A method that a dataset runs, with its class as ``owner``, or a function, with its module as ``owner``."""
+    """A method or function that a dataset runs. ``owner`` is the class of the method, or the module of the function."""
 
     module: Module
     owner: cst.ClassDef | cst.Module
@@ -65,7 +65,7 @@ class DatasetClass:
 
     @property
     def is_dataset(self) -> bool:
-        """Return whether the class inherits from a dataset class of PyTorch, torchvision or the runtime."""
+        """Return whether the class inherits from a dataset class of PyTorch, torchvision or ``chirpid_patch``."""
         return self.is_iterable or any(is_dataset_class(self.project, name) for name in self.outside)
 
     @property
@@ -147,8 +147,8 @@ class DatasetClass:
         """Yield attribute, value and kind for each attribute in which the constructor stores a value of interest.
 
         ``kind`` returns the kind of an expression, or None if its value is not of interest. A value in a container also
-        counts. Attributes that the constructor resets are omitted. The result also omits attributes that code outside
-        the class sets, such as a ``worker_init_fn``.
+        counts. The result omits attributes that the constructor later deletes, closes or sets to None. The result also
+        omits attributes that code outside the class sets, for example in a ``worker_init_fn``.
         """
         constructing = [one for one in self.constructor_methods if one.owner is self.node]
         for attribute, uses in self._uses.items():
@@ -181,7 +181,7 @@ class DatasetClass:
 
 
 def dataset_classes(module: Module, project: Project) -> Iterator[DatasetClass]:
-    """Yield each dataset class that the module defines at any place."""
+    """Yield each dataset class that the module defines, also inside functions and classes."""
     for node in module.find(cst.ClassDef):
         state = DatasetClass(module, project, node)
         if state.is_dataset:
@@ -191,7 +191,7 @@ def dataset_classes(module: Module, project: Project) -> Iterator[DatasetClass]:
 def pickled_attribute_values(
     module: Module, project: Project, classify: Callable[[cst.BaseExpression], Kind | None]
 ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-    """Yield :meth:`DatasetClass.stored_values` of the dataset classes of a module without their own pickling."""
+    """Yield :meth:`DatasetClass.stored_values` of a module's dataset classes that do not define their own pickling."""
     for state in dataset_classes(module, project):
         if not state.defines_pickling:
             yield from state.stored_values(classify)
@@ -216,7 +216,7 @@ def value_assigned_to(module: Module, node: cst.CSTNode) -> cst.BaseExpression |
 def contained_expressions(
     module: Module, scope: cst.CSTNode, value: cst.BaseExpression, depth: int = 0
 ) -> Iterator[cst.BaseExpression]:
-    """Yield the expressions whose values ``value`` may have or contain.
+    """Yield expressions whose values may be the value of ``value``, or inside the value.
 
     The function yields both results of a conditional expression, the elements of a literal container or comprehension,
     and the values that ``scope`` assigns to a local variable.

@@ -1,4 +1,7 @@
-"""Find the runtime's decorator that fits a dataset class, from ``__getitem__`` and the methods that it calls."""
+"""Infer which decorator of ``chirpid_patch`` fits a dataset class.
+
+The result depends on ``__getitem__``, and on the methods that ``__getitem__`` calls.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +50,14 @@ _CLEAR = frozenset({"torch", "builtins.None", "builtins.True", "builtins.False"}
 _OTHER_ACCESS = frozenset({"__getitems__", "__iter__", "__getattr__", "__getattribute__"})
 
 
-#: The decorator of the runtime for each kind of inferred semantics.
+#: The decorator of ``chirpid_patch`` for each kind of inferred semantics.
 _DECORATORS: dict[type, str] = {
     StandardizedSamples: "standardizes_samples",
     AugmentedSamples: "augments_samples",
     SequenceSamples: "lists_samples",
     AugmentedImages: "augments_images",
 }
-#: Decorators of the runtime that declare the samples of a class.
+#: Decorators of ``chirpid_patch`` that describe the samples of a class.
 DECORATORS = frozenset(_DECORATORS.values())
 
 
@@ -64,7 +67,7 @@ class _NotAnAttribute(Exception):
 
 @dataclass(frozen=True)
 class DeclaringDecorator:
-    """The decorator of the runtime that declares a class, and its arguments."""
+    """A decorator of ``chirpid_patch`` that describes the samples of a class, and its arguments."""
 
     decorator: str
     arguments: tuple[str, ...]
@@ -73,7 +76,7 @@ class DeclaringDecorator:
 def may_be_declarable(
     module: Module, project: Project, node: cst.ClassDef, captured: Mapping[str, Sequence[cst.Name]] | None = None
 ) -> bool:
-    """Return whether a decorator of the runtime may declare the class ``node``, possibly after a rewrite.
+    """Return whether a decorator of ``chirpid_patch`` may fit the class ``node``, possibly after a rewrite.
 
     Args:
         module: the module that defines the class.
@@ -100,7 +103,7 @@ def find_declaring_decorator(
     lambdas_count: bool = False,
     captured: Collection[str] | None = None,
 ) -> DeclaringDecorator | str | None:
-    """Return the decorator that declares the class ``node``, or the reason why the decorator does not fit.
+    """Return the decorator that fits the class ``node``, or the reason why the decorator does not fit.
 
     The result is ``None`` for a class that is not a dataset of a known kind.
     ``chirp_migrate.rules.chp002_dataset_class`` describes the conditions.
@@ -111,8 +114,8 @@ def find_declaring_decorator(
         node: the class.
         lambdas_count: whether a lambda that ``__init__`` stores in an attribute counts as a method. Rule CHP007
             (lambdas that workers need) turns such lambdas into methods.
-        captured: variables of enclosing functions that count as attributes. If it is not None, the bases of the class
-            count as datasets.
+        captured: variables of enclosing functions that count as attributes. If ``captured`` is not None, the bases of
+            the class count as datasets.
     """
     if node.keywords or node.decorators:
         return None
@@ -192,7 +195,7 @@ class _DeclaredReader:
         return method
 
     def unclear_name(self, more: frozenset[str] = frozenset()) -> str | None:
-        """Return a message about the first name of unknown value in the evaluated methods; None without such a name.
+        """Return a message about the first name with an unknown value in the evaluated methods; None without one.
 
         The value is known for a local variable, and for a name that provably refers to a known object of a library.
         """
@@ -241,7 +244,7 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
 
 
 def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
-    """Return attributes to which ``__init__`` assigns a method, as in ``self.scale = self._scale``, with the method."""
+    """Return the method for each attribute that ``__init__`` assigns as in ``self.scale = self._scale``."""
     assigns = find_nodes(methods["__init__"], cst.Assign) if "__init__" in methods else []
     stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", normalized_source(module, assign)) for assign in assigns)
     return {store[1]: store[2] for store in stores if store is not None and store[2] in methods}

@@ -47,7 +47,7 @@ def read_delegation(module: Module, definition: cst.ClassDef) -> DelegatingTrans
 
 
 def _two_parameters(method: cst.FunctionDef) -> tuple[str, str] | None:
-    """Return the names of a method's two parameters; None for any other signature, and for default values."""
+    """Return the names of a method's two parameters; None for other signatures."""
     given = method.params
     more = given.kwonly_params or given.posonly_params or given.star_kwarg or isinstance(given.star_arg, cst.Param)
     unusual = method.decorators or method.asynchronous or not isinstance(method.body, cst.IndentedBlock)

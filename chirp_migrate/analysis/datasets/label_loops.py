@@ -117,7 +117,7 @@ def _why_read_is_conditional(module: Module, scan: ScannedSamples, node: cst.CST
 
 
 def _why_order_matters(module: Module, project: Project, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
-    """Return why an earlier read of the sample may change an expression that is evaluated before it; else None."""
+    """Return why reading the sample earlier may change an expression that the loop evaluates before; else None."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
         around = takewhile(lambda one: one is not node, module.ancestors(read))
@@ -142,7 +142,7 @@ def _is_named(node: cst.CSTNode) -> bool:
 
 
 def _is_constant_expression(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether the value of code cannot change: the code only contains literals and names that are bound once."""
+    """Return whether code has a constant value, because it contains only literals and names that are bound once."""
     if isinstance(node, cst.Arg):
         return _is_constant_expression(module, project, node.value)
     if isinstance(node, cst.Integer | cst.Float | cst.SimpleString) or is_name(node, "None", "True", "False"):

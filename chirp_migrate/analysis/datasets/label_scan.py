@@ -1,8 +1,12 @@
 """Recognise label scans: code that iterates over a dataset only for the labels.
 
-A label scan has one of the following forms, possibly with ``enumerate``: ``dataset[i][1]`` for every ``i``; ``_, y =
-dataset[i]``; ``sample = dataset[i]`` and ``sample[1]``; ``for _, y in dataset``; ``for sample in dataset`` and
-``sample[1]``.
+A label scan has one of the following forms, possibly with ``enumerate``:
+
+* ``dataset[i][1]`` for every ``i``
+* ``_, y = dataset[i]`` for every ``i``
+* ``sample = dataset[i]`` and ``sample[1]`` for every ``i``
+* ``for _, y in dataset``
+* ``for sample in dataset`` and ``sample[1]``
 """
 
 from __future__ import annotations
@@ -25,14 +29,14 @@ IsDataset = Callable[[cst.CSTNode], bool]
 
 @dataclass
 class ScannedSamples:
-    """One pass over the samples of a dataset in which only their labels are used.
+    """One iteration over a dataset in which code uses only the labels of the samples.
 
     Attributes:
         dataset: the dataset expression.
         target: the target of the loop, which a label replaces.
         iterable: the iterable of the loop, without ``enumerate``.
-        index: the index of a sample, an expression of the loop's variable; None if the loop iterates over the dataset
-            itself.
+        index: the expression of a sample's index, which contains the loop's variable; None if the loop iterates over
+            the dataset itself.
         unpack: whether the code unpacks samples. If so, samples must be pairs.
         label: the variable with the label; None if the expressions in ``reads`` are the label.
         reads: the expressions whose value is the label.
@@ -74,7 +78,7 @@ def read_label_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> ScannedSamples | None:
-    """Return the label scan of ``for target in iterable`` with the body ``code``; None if it is not a label scan."""
+    """Return the label scan of ``for target in iterable`` with the body ``code``; None for other loops."""
     match target, iterable:
         case cst.Tuple(elements=[cst.Element(value=cst.Name(value=count)), cst.Element(value=each)]), cst.Call(
             args=[cst.Arg(value=counted, keyword=None, star=""), *_]
@@ -257,9 +261,9 @@ def read_stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) 
 
 
 def why_not_readable_before_loop(module: Module, project: Project, scan: ScannedSamples) -> str | None:
-    """Return why the dataset must not be evaluated before its indices, or samples must not be read before the loop.
+    """Return why the code must not read all samples before the loop; None without a reason.
 
-    The result is None if there is no reason.
+    For example, the code that computes the indices may replace the dataset.
     """
     parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
     if any(suspends_or_binds(part) for part in parts):

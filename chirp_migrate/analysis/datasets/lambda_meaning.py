@@ -1,4 +1,4 @@
-"""Find lambdas for which the runtime has an equal function or object that can process whole batches."""
+"""Find lambdas for which ``chirpid_patch`` has an equal function or object that can process whole batches."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _STACKS = frozenset({"torch.stack"})
 
 @dataclass(frozen=True)
 class RuntimeReplacement:
-    """The object of the runtime that replaces a lambda.
+    """The object of ``chirpid_patch`` that replaces a lambda.
 
     Attributes:
         source: source of the expression that replaces the lambda.
-        name: name to import from the runtime.
+        name: name to import from ``chirpid_patch``.
         does: what the object does, such as "stacks samples and labels".
     """
 
@@ -44,7 +44,7 @@ class RuntimeReplacement:
 
 
 def replacement_for_lambda(module: Module, project: Project, node: cst.Lambda) -> RuntimeReplacement | None:
-    """Return the object of the runtime that replaces a lambda; None if no object has the same effect as the lambda.
+    """Return the object of ``chirpid_patch`` that replaces a lambda; None if no object has the same effect.
 
     Each name in the lambda must refer to the same object when the lambda is defined and when it is called.
     """
@@ -58,7 +58,7 @@ def replacement_for_lambda(module: Module, project: Project, node: cst.Lambda) -
 def has_same_meaning_at_definition(module: Module, project: Project, node: cst.Lambda) -> bool:
     """Return whether names in a lambda refer to the same objects when the lambda is defined and when it is called.
 
-    Captured names do not count, because callers check them.
+    Captured names (variables of enclosing functions) do not count, because callers check captured names.
     """
     if isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
         return False
@@ -79,7 +79,7 @@ def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str
 
 
 def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> RuntimeReplacement | None:
-    """Return the object of the runtime that does the same as a lambda; None if there is none."""
+    """Return the object of ``chirpid_patch`` that does the same as a lambda; None without such an object."""
     if len(node.params.params) != 1 or not takes_plain_arguments(node):
         return None
     parameter = node.params.params[0].name.value

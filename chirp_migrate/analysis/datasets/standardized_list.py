@@ -40,8 +40,8 @@ class StandardizedList:
         mean: the variable that is subtracted from x.
         std: the variable to which ``eps`` is added. The sum is the divisor of x.
         eps: number that is added to ``std``.
-        reads: how often the code reads each sample: once if it unpacks the sample, twice if it reads x and y
-            separately.
+        reads: number of times that the code reads each sample: 1 if the code unpacks the sample, 2 if the code reads x
+            and y separately.
         collected: the variable with the list to which a loop appends; "" for a comprehension.
     """
 

@@ -25,7 +25,7 @@ from chirp_migrate.syntax.module import Module
 
 
 def match_type_call(module: Module, type_call: cst.Call, member_dict: cst.Dict) -> AugmentedSamples | None:
-    """Return the semantics of a dataset class from its members; ``None`` if no runtime class has the same semantics.
+    """Return the semantics of a dataset class from its members; ``None`` if ``chirpid_patch`` has no such class.
 
     Args:
         module: the module that contains the call.

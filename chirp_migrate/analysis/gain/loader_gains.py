@@ -1,9 +1,9 @@
 """Find the gain of migrating each loader, and of rewriting each object in a loader.
 
-The analysis runs the program on abstract values (``analysis/objects``). So it finds a dataset wherever the program
-creates or stores it, such as in a called function, an attribute or a list. The gain is *nothing* only if every possible
-dataset of a loader is known, and none of these datasets can be read in batches. If a dataset is unknown, the runtime
-decides when the program runs.
+The analysis runs the program on abstract values (``analysis/objects``). So the analysis finds each dataset that the
+program creates, for example in a called function, an attribute or a list. The gain is *nothing* only if every possible
+dataset of a loader is known, and none of these datasets can be read in batches. If a dataset is unknown,
+``chirpid_patch`` decides when the program runs.
 """
 
 from __future__ import annotations
@@ -39,20 +39,31 @@ from chirp_migrate.analysis.objects.abstract_objects import (
     Value,
 )
 from chirp_migrate.analysis.objects.importers import files_with_importers
+from chirp_migrate.analysis.objects.libraries import is_numeric_array
 from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObjects, find_unpicklable_objects
 from chirp_migrate.analysis.objects.values import NONE
-from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE, NO_SAMPLES, ONE_SAMPLE_IN_MEMORY, Gain, GainKind
+from chirp_migrate.plans.plan import (
+    ALL_INDEXED_ONE_BY_ONE,
+    INDEXED_ONE_BY_ONE,
+    NO_SAMPLES,
+    ONE_SAMPLE,
+    ONE_SAMPLE_IN_MEMORY,
+    Gain,
+    GainKind,
+)
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project, is_test_file
 
 __all__ = ["LoaderGains", "loader_gains"]
 
-#: Kinds of objects whose definition a rewrite can move to the top level of a module, where workers can look it up.
+#: Kinds of objects that a rewrite can make picklable. The rewrite moves the definition to the top level of a module.
 _HOISTED = frozenset({ReportedObjectKind.LAMBDA, ReportedObjectKind.FUNCTION, ReportedObjectKind.CLASS})
-#: Functions that collate a batch with the same result as the runtime.
+#: Functions that collate a batch exactly as ``chirpid_patch`` does.
 _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
 #: Names of library functions that may refer to a collate function of PyTorch.
 _MAY_STACK = re.compile(r"(builtins|torch)\..*|(.*\.)?(default_)?(collate|convert)(_fn)?")
+#: How many positional arguments of ``DataLoader`` precede ``sampler``.
+_ARGUMENTS_BEFORE_SAMPLER = 3
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WORKERS = re.compile(r"\b(?:num|max)_workers\b(?![\"']?\s*[=:]\s*(?:0|None)\b)")
@@ -72,7 +83,7 @@ _AT_RUN_TIME = Gain(GainKind.AT_RUN_TIME, "the dataset is known only when the pr
 
 @lru_cache(maxsize=4)
 def loader_gains(project: Project) -> LoaderGains:
-    """Return the gains of a project, cached from the first call."""
+    """Return the gains of a project's loaders. The first call computes the gains, and later calls reuse them."""
     return LoaderGains(project, find_unpicklable_objects(project))
 
 
@@ -81,9 +92,9 @@ class _Collation:
     """A ``collate_fn`` that is not PyTorch's.
 
     Attributes:
-        name: the name of the function or class, or of the attribute with the function.
-        place: its definition; None if a library defines it.
-        is_declared: whether only an annotation of the attribute shows its class.
+        name: the name of the function or class; for a function in an attribute, the name of the attribute.
+        place: the definition of the function or class; None if a library defines it.
+        is_declared: whether the class is known only from an annotation, such as ``self.collate: Collate``.
     """
 
     name: str
@@ -92,7 +103,7 @@ class _Collation:
 
 
 class LoaderGains:
-    """The gains of the loaders of a project, and of the objects in the loaders.
+    """The gains of migrating the loaders of a project, and of rewriting the objects in these loaders.
 
     Args:
         project: the backend before any rewrite.
@@ -133,12 +144,12 @@ class LoaderGains:
         gains = [self._gain_of_rewrite(CreationPlace(module.path, node), is_moved) for node in nodes]
         if not gains:
             gains = [self._nothing_for_library(_AT_RUN_TIME)]
-        # Several original calls may match the present call. Calls with a gain are rewritten first, so *nothing* takes
-        # precedence.
+        # Several calls of the original file may match ``call``. Calls with a gain are rewritten first. So if one of the
+        # matching calls has the gain *nothing*, ``call`` is that call.
         return next((one for one in gains if one.kind is GainKind.NOTHING), gains[0])
 
     def _gain_of_rewrite(self, place: CreationPlace, is_moved: Callable[[CreationPlace], bool]) -> Gain:
-        """Return the gain of rewriting the loader call at a place, without the gain of pinned transfers."""
+        """Return the gain of rewriting the loader call at a place. Pinned transfers do not count as a gain here."""
         gain = self._gain_of_place(place)
         if gain.kind is GainKind.PICKLABLE:
             sending = (one for one in self._loaders[place.path][place.node] if one.sends_to_workers)
@@ -147,16 +158,19 @@ class LoaderGains:
         return self._nothing_for_library(gain)
 
     def _nothing_for_library(self, gain: Gain) -> Gain:
-        """Return ``gain``, or *nothing* if the project is a library whose datasets cannot be read in batches."""
+        """Return ``gain``, but replace *at run time* by *nothing* for some libraries.
+
+        These libraries are projects that can be installed and contain no dataset that can be read in batches.
+        """
         if gain == _AT_RUN_TIME and self._project.is_distributed and self._gain_without_batches is not None:
             return self._gain_without_batches
         return gain
 
     @cached_property
     def _gain_without_batches(self) -> Gain | None:
-        """Return the gain of any loader if the project has datasets, but provably none that can be read in batches.
+        """Return the gain *nothing* if provably no dataset of the project can be read in batches.
 
-        Otherwise, the result is None.
+        The result is None if a dataset may be read in batches, or if the project has no datasets.
 
         A class without a base from PyTorch is a dataset if code passes its objects to a loader. Datasets and loaders of
         tests do not count.
@@ -184,7 +198,7 @@ class LoaderGains:
             return None
         known = [one for one in (*readings, *found) if one.way is ReadingMode.ONE_BY_ONE]
         only_indexed = all(one.why == INDEXED_ONE_BY_ONE for one in known)
-        return _gain_at(GainKind.NOTHING, INDEXED_ONE_BY_ONE, readings[0].place) if only_indexed else _NO_BATCHES
+        return _gain_at(GainKind.NOTHING, ALL_INDEXED_ONE_BY_ONE, readings[0].place) if only_indexed else _NO_BATCHES
 
     def gain_of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
         """Return the gain of rewriting an object in a loader, so that the object can be pickled.
@@ -192,7 +206,7 @@ class LoaderGains:
         Args:
             module: the module that creates the object.
             offset: offset of the code that creates the object; for a definition, offset of the defined name.
-            reads_batches: whether loaders with the object read whole batches after the rewrite.
+            reads_batches: whether loaders that contain the object read whole batches after the rewrite.
         """
         nodes = module.once(self._code_of_objects).get(offset, ())
         holders = _relevant_loaders(module.path, (one for node in nodes for one in self._holders[module.path][node]))
@@ -211,9 +225,10 @@ class LoaderGains:
         return _gain_at(GainKind.NOTHING, "no loader that holds it has workers", holders[0].place)
 
     def gain_of_class(self, path: str, name: str) -> Gain | None:
-        """Return the gain *nothing* of declaring a dataset class if no loader reads its samples in batches.
+        """Return the gain *nothing* if no loader reads samples of a dataset class in batches.
 
-        The result is None if a loader may read samples of the class in batches.
+        A decorator of ``chirpid_patch`` on the class then has no effect. The result is None if a loader may read
+        samples of the class in batches.
 
         Args:
             path: path of the module that defines the class.
@@ -228,9 +243,10 @@ class LoaderGains:
         return _gain_at(GainKind.NOTHING, "no loader reads its samples in batches", loaders[0].place)
 
     def gain_of_transform(self, path: str, name: str) -> Gain | None:
-        """Return the gain *nothing* of declaring a transform class if no loader applies the transform to batches.
+        """Return the gain *nothing* if no loader applies a transform class to batches.
 
-        The result is None if a loader may apply the transform to batches.
+        A decorator of ``chirpid_patch`` on the class then has no effect. The result is None if a loader may apply the
+        transform to batches.
 
         Args:
             path: path of the module that defines the class.
@@ -241,13 +257,13 @@ class LoaderGains:
         return self.gain_of_class(path, name)
 
     def _builds_no_batches(self, loader: LoaderObject) -> bool:
-        """Return whether a loader builds no whole batches: it gains nothing, or has its own ``collate_fn``."""
+        """Return whether a loader cannot read whole batches, because it has no gain or its own ``collate_fn``."""
         collations = loader.arguments.get("collate_fn", ())
         is_own = bool(collations) and all(map(self._custom_collation, collations))
         return is_own or self._gain_of_place(loader.place, moves=False).kind is GainKind.NOTHING
 
     def gain_of_stored_class(self, path: str) -> Gain:
-        """Return the gain of rewriting ``DataLoader`` at places in a file that do not call the class.
+        """Return the gain of rewriting ``DataLoader`` where a file does not call the class, as in ``cls = DataLoader``.
 
         A file that stores ``DataLoader`` in a variable may build a loader with that variable. The result is the gain of
         such a loader, if its samples can be read in batches.
@@ -270,10 +286,10 @@ class LoaderGains:
     def pinning_calls(
         self, module: Module, loop: cst.For, is_moved: Callable[[CreationPlace], bool]
     ) -> tuple[CreationPlace, ...]:
-        """Return the calls that build loaders of a loop which pin their batches after the migration.
+        """Return the calls that build the loaders of a loop, for loaders that pin their batches after the migration.
 
-        A loader that already pins its batches only counts if a call of the factory builds it, or if its rewrite has a
-        gain.
+        A loader that already pins its batches counts in two cases: the factory builds the loader, or the rewrite of the
+        loader has a gain.
 
         Args:
             module: the module of the loop.
@@ -319,9 +335,10 @@ class LoaderGains:
         return any(is_on_device(module, one) for one in calls)
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
-        """Return original path and line of each loop over a loader of ``call`` whose batches only the factory pins.
+        """Return the loops over loaders of ``call`` whose batches are pinned only after the migration.
 
-        Loaders that already pin their batches are omitted.
+        Each result is a pair of path and line of a loop in the original files. Loaders that already pin their batches
+        are omitted.
         """
         own = [one for one in self._loaders_at(module, module.span(call)[0]) if self._pins_by_factory(one)]
         return [
@@ -332,7 +349,10 @@ class LoaderGains:
         ]
 
     def _pins_by_factory(self, loader: LoaderObject) -> bool:
-        """Return whether a loader has no `pin_memory`, and the factory would allocate, and so pin, its batches."""
+        """Return whether a loader has no `pin_memory`, and the factory would pin its batches.
+
+        The factory pins the batches that it allocates.
+        """
         if loader.arguments.get("pin_memory", NONE) != NONE:
             return False
         collation = loader.arguments.get("collate_fn", ())
@@ -344,11 +364,11 @@ class LoaderGains:
         return [loader for node in nodes for loader in self._loaders[module.path][node]]
 
     def _calls_by_offset(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return the calls that build loaders in a module, by their present offsets."""
+        """Return the calls that build loaders in a module, by their offsets in the present text."""
         return self._index_by_offset(module, self._loaders)
 
     def _code_of_objects(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return the code in a module that creates objects in loaders, by the present offsets."""
+        """Return the code in a module that creates objects in loaders, by offsets in the present text."""
         return self._index_by_offset(module, self._holders)
 
     def _index_by_offset(
@@ -368,13 +388,16 @@ class LoaderGains:
 
     def _gain_of_loaders(self, loaders: list[LoaderObject], *, moves: bool) -> Gain:
         """Return the gain of a call that builds ``loaders``."""
+        possible = [one for one in loaders if self._possible_datasets(one) or not one.arguments.get("dataset")]
+        loaders = possible or loaders
         if _has_no_samples(loaders[0].place.node):
             return _gain_at(GainKind.NOTHING, NO_SAMPLES, loaders[0].place)
         readings = [one for loader in loaders for one in self._readings(loader)]
         known = [one for one in readings if one.way is not ReadingMode.UNKNOWN]
         is_in_memory = all(map(self._holds_samples, loaders)) or (known and all(one.in_memory for one in known))
         if is_in_memory and _has_batches_of_one(loaders):
-            return _gain_at(GainKind.NOTHING, ONE_SAMPLE_IN_MEMORY, loaders[0].place)
+            why = ONE_SAMPLE_IN_MEMORY if len(known) == len(readings) else ONE_SAMPLE
+            return _gain_at(GainKind.NOTHING, why, loaders[0].place)
         at_once = next((one for one in readings if one.way is ReadingMode.AT_ONCE), None)
         collations = [
             one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks_samples(one)
@@ -427,9 +450,9 @@ class LoaderGains:
         return loaders[0].replaced_by
 
     def _sets_collation(self, loaders: list[LoaderObject]) -> bool:
-        """Return whether the function that builds ``loaders`` always assigns a function to its ``collate_fn``.
+        """Return whether ``collate_fn`` of ``loaders`` is a variable that the surrounding function assigns.
 
-        The assigned function must not be PyTorch's.
+        The result is False if the value may be None or a collate function of PyTorch.
         """
         place = loaders[0].place
         given = [one.value for one in getattr(place.node, "keywords", ()) if one.arg == "collate_fn"]
@@ -445,7 +468,7 @@ class LoaderGains:
     def _custom_collation(self, collation: AbstractObject) -> _Collation | None:
         """Return the function or class of a `collate_fn` that is not PyTorch's, else None.
 
-        The result is None for a lambda, because a rewrite may replace it by a function of the runtime.
+        The result is None for a lambda, because a rewrite may replace the lambda by a function of ``chirpid_patch``.
         """
         match collation:
             case FunctionObject(place=CreationPlace(node=ast.FunctionDef(name=name)) as place):
@@ -464,7 +487,10 @@ class LoaderGains:
         return None
 
     def _declared_class(self, cls: ClassObject, name: str) -> ClassObject | None:
-        """Return the project's class in an annotation such as ``self.name: Class``, without a value; else None."""
+        """Return the project's class that annotates an attribute, as in ``self.name: Class``; else None.
+
+        The annotation must have no value.
+        """
         for base in cls.order:
             for node in ast.walk(base.place.node) if isinstance(base, ClassObject) else ():
                 match node:
@@ -503,7 +529,7 @@ class LoaderGains:
 
         In-memory datasets that tests create count only for loaders in tests.
         """
-        found = possible_readings(self._project, loader.arguments.get("dataset", ()))
+        found = possible_readings(self._project, self._possible_datasets(loader))
         if not is_test_file(loader.place.path):
             found = [one for one in found if not (one.way is ReadingMode.AT_ONCE and _is_created_by_tests(one))]
         known = [one for one in found if one.way is not ReadingMode.UNKNOWN]
@@ -512,11 +538,37 @@ class LoaderGains:
         annotated = self._annotated_readings(loader.place)
         return [*known, *annotated] if annotated else found or [DatasetReading(ReadingMode.UNKNOWN)]
 
-    def _annotated_readings(self, place: CreationPlace) -> list[DatasetReading]:
-        """Return how a loader reads a dataset that is a parameter annotated with a class of the project.
+    def _possible_datasets(self, loader: LoaderObject) -> Value:
+        """Return the datasets that reach a loader, without tensors, arrays and lists that a check excludes."""
+        given = loader.arguments.get("dataset", ())
+        if not self._is_checked_to_be_dataset(loader.place):
+            return given
+        return tuple(one for one in given if not (is_numeric_array(one) or isinstance(one, Container)))
 
-        The result is empty if the dataset is anything else. It is also empty if objects of the class, or of a subclass,
-        may be read in batches.
+    def _is_checked_to_be_dataset(self, place: CreationPlace) -> bool:
+        """Return whether a call stands in a block such as ``if isinstance(data, Dataset):``, for its dataset ``data``.
+
+        Tensors, arrays and lists do not reach such a call.
+        """
+        given, around = _dataset_of(place.node), self._definitions_around(place)
+        if not isinstance(given, ast.Name) or not around:
+            return False
+        for node in ast.walk(around[0]):
+            match node:
+                case ast.If(
+                    test=ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=checked), cls]), body=body
+                ) if checked == given.id and _called_name(cls) == "Dataset":
+                    inner = [one for statement in body for one in ast.walk(statement)]
+                    stores = (one for one in inner if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+                    if place.node in inner and given.id not in {one.id for one in stores}:
+                        return True
+        return False
+
+    def _annotated_readings(self, place: CreationPlace) -> list[DatasetReading]:
+        """Return how a loader reads a dataset that is an annotated parameter, as in ``def load(dataset: Birds)``.
+
+        The result is empty if the annotation is no class of the project. The result is also empty if objects of the
+        class, or of a subclass, may be read in batches.
         """
         given = _dataset_of(place.node)
         function = next((one for one in self._definitions_around(place) if isinstance(one, _FUNCTIONS)), None)
@@ -535,7 +587,8 @@ class LoaderGains:
     def _has_only_known_datasets(self, place: CreationPlace, readings: list[DatasetReading]) -> bool:
         """Return whether a loader can only get the datasets that this analysis found.
 
-        The loader may get other datasets if the analysis may have missed calls of the function or class around it.
+        The loader may get other datasets if the analysis may have missed calls of the function or class that builds the
+        loader.
         """
         around = self._definitions_around(place)
         if not around or _is_inside(place.path, around[0], readings):
@@ -561,7 +614,7 @@ class LoaderGains:
     def _is_known_for_any_caller(self, place: CreationPlace, around: list[_Definition]) -> bool:
         """Return whether the datasets of a loader are known for all arguments of the function that builds it.
 
-        The analysis calls the function with unknown arguments. It calls a method on a new object.
+        The analysis calls a function with unknown arguments, and a method on a new object.
 
         Args:
             place: the call that builds the loader.
@@ -588,7 +641,7 @@ def _relevant_loaders(path: str, loaders: Iterable[LoaderObject]) -> list[Loader
 
 
 def _is_created_by_tests(reading: DatasetReading) -> bool:
-    """Return whether tests create the dataset of a reading, or a dataset inside this dataset."""
+    """Return whether tests create the dataset of ``reading``, or a dataset inside this dataset."""
     return any(is_test_file(place.path) for place in reading.made)
 
 
@@ -648,7 +701,7 @@ def _checks_for_cuda(call: ast.AST) -> bool:
 
 
 def _only_inherits(cls: ClassObject) -> bool:
-    """Return whether a class inherits all methods that read samples from another dataset class of the project."""
+    """Return whether a class inherits from another dataset class of the project, and defines no method for reading."""
     others = [one for one in cls.order[1:] if isinstance(one, ClassObject)]
     return cls.body.cells.keys().isdisjoint(("__getitem__", "__getitems__", "__iter__")) and any(
         one.is_dataset for one in others
@@ -687,19 +740,20 @@ def _has_no_samples(call: ast.AST) -> bool:
 
 
 def _has_batches_of_one(loaders: list[LoaderObject]) -> bool:
-    """Return whether a call that builds ``loaders`` has ``batch_size=1``, or omits it and so gets PyTorch's default, 1.
+    """Return whether the call that builds ``loaders`` sets the batch size 1, or omits it (PyTorch's default is 1).
 
-    The call must have no batch sampler.
+    An omitted batch size counts only in a call of ``DataLoader`` itself, because a subclass or a ``partial`` may have
+    another default. The result is False for a call with a sampler, which may yield batches of indices.
     """
     call = loaders[0].place.node
-    if not isinstance(call, ast.Call) or any(one.arg in (None, "batch_sampler") for one in call.keywords):
+    if not isinstance(call, ast.Call) or any(one.arg in (None, "sampler", "batch_sampler") for one in call.keywords):
         return False
-    if _called_name(call) not in FACTORY_FUNCTIONS and all(
-        one.arguments.keys().isdisjoint(("batch_size", "batch_sampler")) for one in loaders
-    ):
-        return True
+    if len(call.args) > _ARGUMENTS_BEFORE_SAMPLER or any(isinstance(one, ast.Starred) for one in call.args):
+        return False
     given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "batch_size")]
-    return any(isinstance(one, ast.Constant) and one.value == 1 for one in given)
+    if given:
+        return isinstance(given[0], ast.Constant) and given[0].value == 1
+    return _called_name(call) == "DataLoader" and all("batch_size" not in one.arguments for one in loaders)
 
 
 def _gives_single_samples(loader: LoaderObject) -> bool:
@@ -708,7 +762,7 @@ def _gives_single_samples(loader: LoaderObject) -> bool:
 
 
 def _stacks_samples(collation: AbstractObject) -> bool:
-    """Return whether a `collate_fn` collates samples as the runtime does."""
+    """Return whether a `collate_fn` collates samples as ``chirpid_patch`` does."""
     match collation:
         case Constant(value=None):
             return True
@@ -718,7 +772,10 @@ def _stacks_samples(collation: AbstractObject) -> bool:
 
 
 def _passes_collation_of_dataset(call: ast.AST) -> bool:
-    """Return whether a call passes an attribute of its dataset as ``collate_fn``; PyTorch's datasets have none."""
+    """Return whether a call passes an attribute of its dataset, as in ``collate_fn=dataset.collate``.
+
+    PyTorch's datasets have no such attribute.
+    """
     dataset = _dataset_of(call)
     given = next((one.value for one in getattr(call, "keywords", ()) if one.arg == "collate_fn"), None)
     return isinstance(given, ast.Attribute) and dataset is not None and ast.dump(given.value) == ast.dump(dataset)
@@ -756,7 +813,7 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 
 
 def _function_without_calls(module: Module, project: Project, call: cst.Call) -> cst.FunctionDef | None:
-    """Return the function that contains a call if provably no code calls the function; else None.
+    """Return the function around a call if provably no code calls this function; else None.
 
     The function must be private, or in a script that no file imports.
     """

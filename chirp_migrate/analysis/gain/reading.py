@@ -1,6 +1,7 @@
-"""Infer how the runtime reads a dataset: in whole batches, in single samples, or unknown before the program runs.
+"""Infer how ``chirpid_patch`` reads a dataset: in whole batches, or sample by sample.
 
-At run time, ``chirpid_patch.datasets.gather.gather_node`` makes the same decision.
+The result is *unknown* if the answer depends on values that are known only when the program runs. At run time,
+``chirpid_patch.datasets.gather.gather_node`` makes the same decision.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _METHODS = re.compile(
     r"items|keys|values|tolist|item|numpy|float|double|long|int|half|bool|type|astype|clone|copy|to|view|reshape"
     r"|(un)?squeeze|flatten|ravel|permute|transpose|contiguous|detach|toarray|todense|append"
 )
-#: Libraries and functions whose objects read a file when code indexes them.
+#: Libraries and functions whose objects read a file when code indexes the object.
 _INDEXES_FILES = re.compile(
     r"\b(h5py|zarr|lmdb|tables|netCDF4|xarray|dask|mmap\w*|memmap|open_memmap|tensorstore|pyarrow)\b"
 )
@@ -72,9 +73,9 @@ class DatasetReading:
     """How the samples of one dataset are read.
 
     Attributes:
-        way: whether samples are read at once, one by one, or in an unknown way.
+        way: whether samples are read in whole batches (*at once*), one by one, or in an unknown way.
         why: the reason, for messages.
-        place: the code that is the reason.
+        place: the code to which ``why`` refers.
         made: the calls that create the dataset and the datasets inside it.
         in_memory: whether batches are provably gathered from tensors.
     """
@@ -90,7 +91,7 @@ _UNKNOWN = DatasetReading(ReadingMode.UNKNOWN)
 
 
 def possible_readings(project: Project, value: Iterable[AbstractObject], depth: int = 0) -> list[DatasetReading]:
-    """Return how each possible dataset of a value is read. A possible None does not count."""
+    """Return how each dataset in ``value`` is read. None in ``value`` does not count."""
     things = [one for one in value if getattr(one, "value", one) is not None]
     return [_reading(project, thing, depth) for thing in things] or [_UNKNOWN]
 
@@ -140,7 +141,7 @@ def _reading_of_library_object(project: Project, made: Instance, name: str, dept
 
 
 def _combine_readings(parts: list[DatasetReading], made: Instance) -> DatasetReading:
-    """Return how a dataset with inner datasets is read. It is read at once if all inner datasets are read at once."""
+    """Return how a dataset with inner datasets is read. A dataset is read at once if all inner datasets are."""
     ways = {one.way for one in parts}
     way = next(one for one in (ReadingMode.UNKNOWN, ReadingMode.ONE_BY_ONE, ReadingMode.AT_ONCE) if one in ways)
     first = next(one for one in parts if one.way is way)
@@ -172,7 +173,10 @@ def _reading_of_class(project: Project, made: Instance, cls: ClassObject, depth:
 
 
 def dataset_reading_of_instance(project: Project, instance: Instance, cls: ClassObject) -> DatasetReading:
-    """Return how samples of a class with a ``__getitem__`` are read. They are read at once from a declared dataset."""
+    """Return how samples of a class with a ``__getitem__`` are read.
+
+    Samples of a declared dataset (a class with a decorator of ``chirpid_patch``) are read at once.
+    """
     node = cls.place.node
     if not isinstance(node, ast.ClassDef):
         return _UNKNOWN  # rule CHP005 (`type()` with lambdas) may turn the class into a declared dataset
@@ -205,13 +209,19 @@ def _only_indexes(reader: ast.AST) -> bool:
 
 
 class _MayChange:
-    """Marks a class that a rewrite, or its author, may change to a declared dataset."""
+    """Marks a class that a rewrite, or the author of the class, may turn into a declared dataset.
+
+    A declared dataset has a decorator of ``chirpid_patch``.
+    """
 
 
 def _declaration(
     project: Project, place: CreationPlace, is_local: bool
 ) -> DeclaringDecorator | type[_MayChange] | None:
-    """Return how a rule would declare the samples of a class; None if the class cannot be declared."""
+    """Return the decorator that a rule would add to a dataset class; None if no decorator fits.
+
+    The result is ``_MayChange`` if a decorator may fit after other changes of the class.
+    """
     module = project.module(place.path)
     definition = _definition(module, place.node) if isinstance(place.node, ast.ClassDef) else None
     if definition is None:
@@ -227,9 +237,9 @@ def _declaration(
 def _captured_if_changed(
     module: Module, project: Project, definition: cst.ClassDef
 ) -> dict[str, Sequence[cst.Name]] | None:
-    """Return the variables that a local class captures if CHP006 (local dataset classes) may change the class.
+    """Return the captured variables of a local class if rule CHP006 (local dataset classes) may change it.
 
-    The result is None for a class that a move to the top level of the module would not change.
+    The result is None if a move to the top level of the module would not change the class.
     """
     bases = [base.value for base in definition.bases]
     captured: dict[str, Sequence[cst.Name]] = {

@@ -17,7 +17,7 @@ from chirp_migrate.syntax.queries import (
 )
 
 _CONFIG_NAMES = ("config", "cfg")
-#: Code that is not always evaluated together with the code around it.
+#: Kinds of code that may not run, although the code around them runs.
 _PERHAPS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.FunctionDef, cst.Lambda, cst.BaseComp)
 #: Mapping classes. The `get` of these classes may call the `__getitem__` of a subclass.
 _MAPPINGS = frozenset(
@@ -118,7 +118,7 @@ def _is_get_call(call: cst.Call, mapping: str) -> bool:
 
 
 def _always_runs_with(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
-    """Return whether an expression always runs together with the innermost node of ``around`` that contains it."""
+    """Return whether an expression always runs when the innermost node of ``around`` that contains it runs."""
     for ancestor in module.ancestors(node):
         if ancestor in around:
             return True

@@ -104,7 +104,7 @@ def _is_global(node: ast.AST, outline: Outline) -> bool:
 
 
 def _exposes_stored_config(node: ast.AST, outline: Outline, stored: Collection[str]) -> bool:
-    """Return whether code may read a configuration from an attribute by a string, or may save it with its object.
+    """Return whether code may read a configuration by the name of its attribute, or may save the configuration.
 
     ``stored`` contains the names of the attributes with a configuration.
     """

@@ -56,8 +56,8 @@ class CustomLoading:
 
     Attributes:
         node: the class or function; the module for code at the top level.
-        machinery: the first place in the text that creates a pool, thread or stream, by kind. A place is a call, or a
-            base class in the header of a class.
+        machinery: for each kind (``workers``, ``threads``, ``streams``), the first place in the text that creates a
+            pool, thread or stream. A place is a call, or a base class in the header of a class.
         around_loader: whether the code reads from a loader instead of a dataset.
     """
 
@@ -215,7 +215,7 @@ class _LoadingUnit(DataReadingFinder):
 
     @cached_property
     def _gets_data(self) -> bool:
-        """Return whether the module passes a loader, a dataset, or an iterator over one of them to the unit."""
+        """Return whether the module passes a loader, a dataset, or an iterator over data to the class or function."""
         return not isinstance(self._enclosing_unit, cst.Module) and self._is_given_data(self._enclosing_unit, 0)
 
     def _is_given_data(self, called: cst.ClassDef | cst.FunctionDef, depth: int) -> bool:

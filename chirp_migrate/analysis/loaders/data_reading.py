@@ -39,7 +39,10 @@ class DataReadingFinder:
         return self._stands_for(self._is_loader, node) or self._stands_for(self._is_dataset, node)
 
     def _stands_for(self, is_kind: Callable[[cst.CSTNode], bool], node: cst.CSTNode, depth: int = 0) -> bool:
-        """Return whether ``is_kind`` is true for an expression, or for an expression that gives the first its value."""
+        """Return whether ``is_kind`` is true for an expression, or for a value that code assigns to the expression.
+
+        For ``iter(x)`` and ``enumerate(x)``, the value is ``x``.
+        """
         if is_kind(node):
             return True
         return depth < _DEPTH and any(self._stands_for(is_kind, source, depth + 1) for source in self._sources(node))
@@ -60,7 +63,7 @@ class DataReadingFinder:
         return [origin.value for origin in assigned_values(self._module, node) if origin.part is None]
 
     def iterates_over(self, node: cst.BaseExpression) -> bool:
-        """Return whether an iterable is data, or the indices of a dataset (``range(len(dataset))``)."""
+        """Return whether an iterable is a loader, a dataset, or the indices of a dataset (``range(len(dataset))``)."""
         if self.is_data(node):
             return True
         match node:
@@ -113,8 +116,8 @@ class DataReadingFinder:
     def names_of_read_data(self, functions: Sequence[Function], *, every_loop: bool) -> set[str]:
         """Return the variables to which ``functions`` assign samples or batches that they read.
 
-        Samples that one of the functions passes to another also count. With ``every_loop``, every loop counts as a loop
-        over data.
+        Parameters to which one of the functions passes such data also count. With ``every_loop``, every loop counts as
+        a loop over data.
         """
         nodes = [node for function in functions for node in walk_code(function)]
         known = {id(function): function for function in functions}
@@ -154,7 +157,7 @@ class DataReadingFinder:
         return found
 
     def with_called_functions(self, function: Function) -> list[Function]:
-        """Return a function, and the functions and own methods of the module that it calls, directly or indirectly."""
+        """Return a function, and the module's functions and the unit's methods that it calls, maybe indirectly."""
         found = [function]
         for one in found:
             for call in find_nodes(one, cst.Call):

@@ -30,7 +30,7 @@ def reads_device_data(loader: LoaderValue) -> bool:
 
 
 def is_on_device(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
-    """Return whether code moves the value of an expression, or a value from which it is created, to a device.
+    """Return whether code moves the value of an expression, or a value from which it is computed, to a device.
 
     The analysis follows the values of variables inside their function or class.
     """

@@ -34,9 +34,9 @@ class DistributedSampler:
 
     Attributes:
         name: an expression that refers to the sampler in the loop.
-        made: the values that code assigns to the variable with the sampler, or with its loader.
-        guard: name of the sampler's class in the module, if ``name`` may also refer to an object of another class; else
-            "".
+        made: the values that code assigns to the variable that contains the sampler or its loader.
+        guard: name of the sampler's class for an ``isinstance`` check; "" if no check is needed, or if ``name`` is the
+            attribute ``sampler`` of the loader.
         is_known: whether the object provably is a distributed sampler, or the module can check it with ``isinstance``.
     """
 
@@ -69,7 +69,7 @@ def distributed_sampler_of_loader(
 
 
 def _sampler_calls(module: Module, project: Project, value: cst.BaseExpression) -> tuple[list[cst.Call], bool]:
-    """Return the calls that may create ``value`` as a shuffling distributed sampler, and whether no other code may."""
+    """Return the calls that create ``value`` as a shuffling distributed sampler, and whether no other code does."""
     found = assigned_values(module, value)
     if any(one.part is not None for one in found) or (not found and dotted_source(value) is not None):
         return [], False

@@ -1,4 +1,4 @@
-"""Find calls of ``DataLoader`` or the factory, which build loaders, and read their arguments by name."""
+"""Find calls that build loaders (``DataLoader`` or the factory), and read the arguments of the calls by name."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class LoaderCall:
 
 
 def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator[LoaderCall]:
-    """Yield the calls that build loaders; with ``mentioning``, only calls with one of its keyword arguments."""
+    """Yield the calls that build loaders; with ``mentioning``, only calls with one of these keyword arguments."""
     for call in module.find(cst.Call):
         if mentioning and keyword_arguments(call).keys().isdisjoint(mentioning):
             continue

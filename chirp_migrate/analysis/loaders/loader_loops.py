@@ -20,7 +20,7 @@ _DEPTH_LIMIT = 8
 def loader_loops(
     module: Module, project: Project
 ) -> Iterator[tuple[cst.For, list[tuple[cst.BaseExpression, LoaderValue]]]]:
-    """Yield each loop over loaders, with pairs of a target and the loader whose batches it receives."""
+    """Yield each loop over loaders, with pairs (target, loader): the target receives the batches of the loader."""
     for loop in module.find(cst.For):
         loaders = iterated_loaders(module, project, loop.target, loop.iter) if loop.asynchronous is None else []
         if loaders:

@@ -32,8 +32,8 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
     names of the enclosing functions.
 
     Returns:
-        ``training``, ``validation`` or ``test``, as in the names of the factory's methods. "" if the role is not clear,
-        or if the factory's method would behave differently from the call.
+        ``training``, ``validation`` or ``test``, as in ``create_training_loader``, a method of the factory. "" if the
+        role is not clear, or if the factory's method would behave differently from the call.
     """
     named = {_role_in_name(_assigned_name(module, call)), *_roles_of_dataset(module, arguments["dataset"])} - {""}
     by_names = _only_role(named - {_OTHER})

@@ -57,7 +57,7 @@ def _is_annotation(outline: Outline, node: ast.AST) -> bool:
 
 @dataclass(frozen=True)
 class LoaderMentionUse:
-    """The use of one mention of ``DataLoader``.
+    """How code uses one mention of ``DataLoader``.
 
     Attributes:
         why: the kind of use. ``called``: the code calls the class. ``named``: the code only names the class, as in an
@@ -94,7 +94,7 @@ def use_of_mention(module: Module, project: Project, node: cst.Name | cst.Attrib
 def _use_by_step(
     module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None
 ) -> LoaderMentionUse:
-    """Return the use of a mention that is not called directly. ``step`` is the code that uses its value."""
+    """Return the use of a mention that is not called directly. ``step`` describes the use of the class."""
     match step:
         case BaseClass(definition):
             return LoaderMentionUse("subclass", definition.name.value)

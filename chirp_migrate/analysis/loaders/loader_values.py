@@ -40,7 +40,7 @@ from chirp_migrate.syntax.queries import (
 _SHORT = re.compile(r"(?:\b|_)dl\b")
 _BATCHES = re.compile(rf"{LINE}for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch")
 
-#: Permitted ends of a loader's name after the last "loader" in it.
+#: Permitted text after the last "loader" in the name of a loader.
 _SUFFIX = re.compile(r"(_?(\d+|[a-rt-z][a-z]*))?")
 #: Endings of names of collections of loaders.
 _PLURAL = re.compile(r"loaders?(_\w|\Z)|(^|_)dls?\Z", re.IGNORECASE)
@@ -190,7 +190,7 @@ class LoaderExpressions:
         return LoaderValue()
 
     def _is_loader_annotation(self, module: Module, node: cst.BaseExpression, inside: bool) -> bool:
-        """Return whether an annotation names a loader, or a container of loaders with ``inside``."""
+        """Return whether an annotation names a loader; with ``inside``, whether it names a container of loaders."""
         if isinstance(node, cst.SimpleString):
             return _QUOTED.search(node.value) is not None and not inside
         if isinstance(node, cst.BinaryOperation):

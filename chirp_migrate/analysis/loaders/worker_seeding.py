@@ -1,4 +1,4 @@
-"""Find the seeds that a ``worker_init_fn`` sets in the generators that PyTorch has seeded for each worker."""
+"""Find calls in a ``worker_init_fn`` that seed generators, which PyTorch has already seeded for each worker."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def repeated_seeds(module: Module, worker_init_fn: cst.BaseExpression | cst.Func
 def _repeated_seeds_in(
     module: Module, function: cst.FunctionDef | cst.Lambda, given: set[str], depth: int
 ) -> Iterator[RepeatedSeed]:
-    """Yield the :func:`repeated_seeds` of a function of which only the parameters ``given`` depend on the worker."""
+    """Yield the :func:`repeated_seeds` of a function. Only its parameters ``given`` depend on the worker."""
     nodes = [*walk_code(function)]
     asks = any(isinstance(node, cst.Name) and "worker_info" in node.value for node in nodes)
     if asks or any(isinstance(node, cst.Global | cst.Nonlocal) for node in nodes):
@@ -80,7 +80,7 @@ def _repeated_seeds_in(
 
 
 def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> bool:
-    """Return whether an expression reads the first word of the state that PyTorch gives to NumPy's generator.
+    """Return whether an expression reads the first word of the state that PyTorch sets in NumPy's generator.
 
     The expression is ``numpy.random.get_state()[1][0]``, possibly in several steps with local variables. No earlier
     code may use the generator.
@@ -117,7 +117,7 @@ def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -
 def _called_helper(
     module: Module, function: cst.CSTNode, call: cst.Call, given: set[str]
 ) -> tuple[cst.FunctionDef, set[str]] | None:
-    """Return the module's function that a call calls, and those of its parameters that depend on the worker's number.
+    """Return the called function of the module, and its parameters that depend on the worker's number.
 
     The result is ``None`` if the module has no such function, or if an argument may differ in the next epoch.
     """
@@ -166,7 +166,7 @@ def _names_in_seed(module: Module, function: cst.CSTNode, seed: cst.BaseExpressi
 
 
 def _resolve_name(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -> set[str] | None:
-    """Return the names from which the value of ``name`` is computed. A name without a local value stands for itself.
+    """Return the names from which the value of ``name`` is computed; for a non-local name, the name itself.
 
     The result is ``None`` if the value may differ in the next epoch.
     """

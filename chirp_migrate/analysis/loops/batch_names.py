@@ -61,7 +61,7 @@ class BatchExpressions(LoopNames[Path | None]):
         return None
 
     def why_written_after(self, call: cst.Call, path: Path) -> str | None:
-        """Return why code may write to a tensor before the non-blocking copy ``call`` has read it; None if it is safe.
+        """Return why code may change a tensor before the non-blocking copy ``call`` ends; None if the copy is safe.
 
         ``path`` is the place of the tensor in the batch.
         """

@@ -25,7 +25,7 @@ def innermost_statement(module: Module, node: cst.CSTNode) -> cst.CSTNode:
 
 @dataclass(frozen=True)
 class NameBinding(Generic[T]):
-    """A binding of a name. ``statement`` in ``block`` binds the name, which has ``value`` after ``offset``."""
+    """A binding of a name by ``statement`` in ``block``. ``value`` is the fact about the name after ``offset``."""
 
     offset: int
     value: T

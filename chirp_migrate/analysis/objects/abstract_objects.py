@@ -1,6 +1,6 @@
 """Define abstract objects, which stand for the objects that a program may create, and their contents.
 
-A value is a tuple of the objects that an expression may have. It contains ``UNKNOWN`` if the expression may have an
+A value is a tuple of the possible results of an expression. The value contains ``UNKNOWN`` if a possible result is an
 object that the analysis does not model.
 """
 
@@ -60,7 +60,7 @@ class AbstractObject:
 
 
 Value = tuple[AbstractObject, ...]
-#: Values of names, attributes and keys.
+#: Maps names, attributes or keys to their values.
 Cells = dict[object, Value]
 
 
@@ -87,14 +87,14 @@ class AbstractScope:
 
     Attributes:
         path: the file.
-        around: the enclosing scope, in which names are looked up that this scope does not define.
+        around: the enclosing scope; None for a module. Names that this scope does not define are looked up there.
         kind: ``module``, ``class``, ``function`` or ``comprehension``.
         cells: the values of the names.
         elsewhere: names that a statement declares ``global`` or ``nonlocal``, each with the scope that defines the
             name.
         stars: libraries from which all names are imported.
-        returned: the value that a call returns.
-        yielded: the value that a call yields.
+        returned: the possible results of a call.
+        yielded: the possible items that a call of a generator function yields.
         caller: the class whose method runs, and the method's object, for ``super()``; None outside of methods.
     """
 
@@ -110,7 +110,10 @@ class AbstractScope:
 
     @property
     def is_local(self) -> bool:
-        """Return whether definitions in this scope have no name that another process could look up."""
+        """Return whether the scope is a function, or inside a function.
+
+        Other processes cannot import the functions and classes that such a scope defines.
+        """
         return self.kind == "function" or (self.around is not None and self.around.is_local)
 
     @property
@@ -130,8 +133,8 @@ class FunctionObject(AbstractObject):
         place: the definition.
         scope: the scope of the definition.
         defaults: the values of parameters that have a default.
-        owner: the class in whose body it is defined.
-        is_named: whether a decorator may rename the function after a function that workers find by name.
+        owner: the class whose body defines the function; None if no class body does.
+        is_named: whether a decorator may change the function's name to a name that workers can import.
         wraps: the kind of method: ``property``, ``staticmethod``, ``classmethod`` or ``contextmanager``, or "".
         cells: the attributes of the function.
     """
@@ -157,10 +160,10 @@ class ClassObject(AbstractObject):
 
     Attributes:
         place: the definition, or the call that creates the class.
-        name: its name.
+        name: the name of the class.
         scope: the scope of the definition.
-        bases: the possible values of its bases; they do not change.
-        body: the names of its body.
+        bases: the possible values of the bases. The list does not change.
+        body: the scope of the class body.
         fields: the fields of a dataclass or named tuple, in order.
         may_be_replaced: whether a decorator may return another class.
         order: the class and its bases in method resolution order, at most ``_MOST_BASES`` classes.
@@ -187,12 +190,12 @@ class ClassObject(AbstractObject):
 
 @dataclass(eq=False)
 class Instance(AbstractObject):
-    """An object whose class belongs to the project, or to a library and stores its arguments.
+    """An object of a class of the project, or of a library's class that stores its arguments.
 
     Attributes:
         place: the call that creates the object.
-        cls: its class, or the qualified name of a library's class.
-        cells: its attributes. An argument that a library's class stores has its name or position as key.
+        cls: the class of the object, or the qualified name of a library's class.
+        cells: the attributes of the object. An argument that a library's class stores has its name or position as key.
         loader: the loader, if the object is a loader.
     """
 
@@ -221,7 +224,10 @@ class BoundMethod(AbstractObject):
 
 @dataclass(frozen=True)
 class ModuleObject(AbstractObject):
-    """A module, by its path if it belongs to the project, else by its name. An expression at ``place`` names it."""
+    """A module. ``name`` is the path of a file of the project, or the name of a library's module.
+
+    The expression at ``place`` refers to the module.
+    """
 
     name: str
     is_own: bool
@@ -230,7 +236,7 @@ class ModuleObject(AbstractObject):
 
 @dataclass(frozen=True)
 class ImportedName(AbstractObject):
-    """An imported name, which is looked up when code uses it: the path of the importing file, and the absolute name."""
+    """An imported name: the path of the importing file, and the absolute name. Code that uses the name looks it up."""
 
     path: str
     name: str
@@ -239,7 +245,7 @@ class ImportedName(AbstractObject):
 
 @dataclass(frozen=True)
 class LibraryName(AbstractObject):
-    """A name of a library."""
+    """A function, class or other object of a library, by its qualified name."""
 
     name: str
 
@@ -248,7 +254,10 @@ _LATER = "open it on first use in the worker, and drop it in `__getstate__`"
 
 
 class UnpicklableKind(Enum):
-    """Kinds of objects that workers cannot get. Each value has a description, the effect in workers, and advice."""
+    """Kinds of objects that cannot be sent to workers.
+
+    Each value has a description, the effect in workers, and advice.
+    """
 
     FILE = ("an open file", "cannot be pickled, and forked workers share its file position", _LATER)
     ARCHIVE = (
@@ -314,10 +323,11 @@ class UnpicklableLibraryObject(AbstractObject):
     """An object of a library or of Python that cannot be pickled.
 
     Attributes:
-        place: the code that creates it.
+        place: the code that creates the object.
         kind: the kind of object.
         items: the value of each item in an iteration over the object, or the value in ``with … as``.
-        part: the part that the object is, such as a file, or a variable in a file; "" if the kind has no parts.
+        part: the name of a part that the object is, such as ``file``, or ``variable`` for a variable in a file; "" if
+            the kind has no parts.
     """
 
     place: CreationPlace
@@ -331,8 +341,8 @@ class LoaderObject(AbstractObject):
     """A loader with its arguments.
 
     Attributes:
-        place: the call that builds it.
-        arguments: values by parameter.
+        place: the call that builds the loader.
+        arguments: the values of the arguments, by parameter name.
         replaced_by: the call that builds another loader from this loader's arguments, such as accelerate's `prepare`.
     """
 
@@ -355,7 +365,7 @@ class LoaderObject(AbstractObject):
 
 
 def unite_values(*values: Value) -> Value:
-    """Return all possible objects of any of the values."""
+    """Return a value with the possible objects of all given values, at most ``_MOST`` objects."""
     known = [value for value in values if value]
     if len(known) == 1 and len(known[0]) == 1:
         return known[0]

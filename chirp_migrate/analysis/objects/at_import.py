@@ -41,7 +41,7 @@ class WorkerStartAtImport:
 
 
 def find_worker_starts_at_import(project: Project, path: str) -> list[WorkerStartAtImport]:
-    """Return where the import of a module iterates over loaders with workers, or passes them to unknown code."""
+    """Return where the import of a module iterates over loaders with workers, or passes loaders to unknown code."""
     if not project.has_file(path):
         return []
     run = find_unpicklable_objects(project).run_for_module(path)
@@ -62,9 +62,10 @@ def _places(run: AbstractRun, path: str) -> Iterator[WorkerStartAtImport]:
 
 @lru_cache(maxsize=4)
 def modules_with_loaders(project: Project) -> frozenset[str]:
-    """Return names, without packages, of modules that build loaders with workers, and of modules that import them.
+    """Return the names of modules that build loaders with workers, and of modules that import such modules.
 
-    Only words in the texts of the modules count, so the result may contain too many names.
+    The names have no package, such as ``train`` for ``src/train.py``. Only words in the texts of the modules count, so
+    the result may contain too many names.
     """
     building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
     return frozenset(map(module_name_without_package, files_with_importers(project, building)))

@@ -43,9 +43,10 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 #: Depth of calls to follow, and how often one function may occur in such a chain of calls.
 _DEPTH = 9
 _SAME = 2
-#: Limits for a function whose runs create neither loaders nor datasets: its total number of steps, and the steps that
-#: one run counts at most. Steps include those of called functions. After the total, further calls of the function
-#: return an unknown object. Without the limit, each test of a library would run the library again.
+#: Limits for a function whose runs create neither loaders nor datasets. ``_FRUITLESS`` is the total number of steps of
+#: all its runs. ``_FRUITLESS_RUN`` is the largest number of steps that one run adds to the total. The steps of called
+#: functions count, too. Beyond the total, further calls of the function return an unknown object. Without the limit,
+#: each test of a library would run the library again.
 _FRUITLESS = 2_000
 _FRUITLESS_RUN = 100
 
@@ -56,10 +57,10 @@ class TracedCalls(ObjectAccess):
     Attributes:
         instances: the created objects of the project's classes.
         called: the functions of the project that ran.
-        callers: the calls of each function and class that ran, by its definition.
-        loops: the values that each loop iterates over, by its statement.
-        iterated: the loaders that the import of a module iterates over, or passes to unknown code, each with the calls
-            that lead there, outermost first.
+        callers: for the definition of each function and class that ran, the calls.
+        loops: for each loop statement, the values that the loop iterates over.
+        iterated: the loaders that code iterates over during the import of a module, each with the calls that lead to
+            the loop, outermost first. Passing a loader to unknown code counts as a loop.
         is_counting: whether the limits for functions without loaders and datasets apply. If not, results do not depend
             on earlier calls.
     """
@@ -134,7 +135,7 @@ class TracedCalls(ObjectAccess):
         return arguments
 
     def _pass_to_unknown_code(self, arguments: Arguments, place: CreationPlace) -> None:
-        """Record that unknown code gets these arguments. It may, for example, iterate over loaders."""
+        """Record that unknown code gets these arguments. Such code may, for example, iterate over loaders."""
         for value in arguments.values():
             for loader in loaders_in(value):
                 self._record_iteration(loader, place)

@@ -1,4 +1,4 @@
-"""Record the assignments of an abstract run, and unite alternative branches."""
+"""Record the assignments of an abstract run, and combine the values of alternative branches."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from chirp_migrate.analysis.objects.abstract_objects import Cells, Value, unite_
 
 __all__ = ["ALONE", "STEPS", "StepLimitReached", "VariableState"]
 
-#: Limits of an abstract run, in expressions and statements: for a module, and for a function that no code calls.
+#: Largest number of expressions and statements in an abstract run: of a module (``STEPS``), and of a function that no
+#: code calls (``ALONE``).
 STEPS = 20_000
 ALONE = 8_000
 
 
 class StepLimitReached(Exception):
-    """Raised if an entry point reaches its limit of steps."""
+    """Raised if an abstract run reaches its limit of steps."""
 
 
 class VariableState:
-    """The cells (values of names, attributes and items). All writes use this class, so that branches can be united."""
+    """The values of names, attributes and items (cells). The class logs writes, so that branches can be combined."""
 
     def __init__(self) -> None:
         self._log: list[tuple[Cells, object, Value | None]] | None = None
@@ -39,7 +40,7 @@ class VariableState:
             del cells[key]
 
     def _run_alternatives(self, alternatives: Sequence[Callable[[], bool]]) -> bool:
-        """Run each alternative from the same state, and unite the resulting states.
+        """Run each alternative from the same state, and combine the resulting values.
 
         Returns:
             Whether all alternatives leave the block, by ``return``, ``raise`` or similar.

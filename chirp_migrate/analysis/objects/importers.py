@@ -10,7 +10,7 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["files_with_importers", "module_name_without_package"]
 
-#: Number of imports to follow from a module to its importers.
+#: Largest number of imports in a chain from a module to a file that imports it indirectly.
 _DEPTH = 4
 
 

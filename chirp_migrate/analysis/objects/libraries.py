@@ -51,11 +51,11 @@ PASSES_ON = re.compile(
     r"contextlib\.closing|typing\.cast|tqdm(\.\w+)*\.\w+|functools\.(lru_cache|cache|total_ordering)"
     r"|torch\.(no_grad|inference_mode|enable_grad)"
 )
-#: Decorators with which a function can still be looked up by its own name.
+#: Decorators after which workers can still import the decorated function by its name.
 TRANSPARENT = re.compile(
     r"torch\.(no_grad|inference_mode|enable_grad)|typing\.\w+|typing_extensions\.\w+|abc\.\w+|functools\.(total_ordering|cached_property)"
 )
-#: Modules that programs import as a member of their package.
+#: Modules that programs import from their package, as in ``from torch import nn``.
 MODULES = re.compile(
     r"os\.path|importlib\.\w+|xml\.etree\.ElementTree|concurrent\.futures|scipy\.(signal|ndimage|stats|io|interpolate)"
     r"|torch\.(nn|optim|cuda|distributed|fft|linalg|backends)|torch\.nn\.(functional|init|utils)|torch\.utils\.data"
@@ -147,12 +147,12 @@ def is_numeric_array(thing: AbstractObject) -> bool:
 
 
 def unpicklable_result_of_call(name: str) -> LibraryResult | None:
-    """Return the unpicklable result of a call of a library's name; None if the result can be pickled or is unknown."""
+    """Return the unpicklable result of calling a library's function; None if it is picklable or unknown."""
     return next((made for names, made in _MAKERS if names.fullmatch(name)), None)
 
 
 def unpicklable_kind_of_class(class_name: str) -> UnpicklableKind | None:
-    """Return the unpicklable kind of objects whose class inherits from a library's class; None if it is unknown."""
+    """Return the kind of unpicklable objects that a library's class and its subclasses create; None if unknown."""
     made = unpicklable_result_of_call(class_name)
     return None if made is None else made.kind
 

@@ -254,7 +254,7 @@ class LibraryCalls(VariableState, ABC):
         return None
 
     def _path(self, end: Value, place: CreationPlace) -> Value:
-        """Return a path of ``pathlib`` that ends with a text."""
+        """Return a ``pathlib.Path`` that ends with the text ``end``."""
         return (Instance(place, "pathlib.Path", {0: as_end_of_text(end)}),)
 
     def _named_tuple(self, arguments: Arguments, place: CreationPlace, scope: AbstractScope) -> Value:

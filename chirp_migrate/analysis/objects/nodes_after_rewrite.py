@@ -20,7 +20,7 @@ def line_and_column(node: ast.AST) -> tuple[int, int]:
 
 
 class NodesAfterRewrite:
-    """The nodes of an original text, which it finds in the rewritten text.
+    """Finds nodes of an original text in the rewritten text.
 
     Two definitions are the same if they have the same name. Two loops are the same if they have the same header, and
     other nodes if they have the same structure. A rewrite removes nodes and keeps the order of the remaining nodes. The
@@ -69,7 +69,7 @@ class NodesAfterRewrite:
         return self._known.setdefault(structure, len(self._known))
 
     def _identity(self, node: ast.AST, numbers: _Numbers) -> int:
-        """Return a number that a node keeps when the text around it is rewritten."""
+        """Return a number that does not change for a node when the text around the node is rewritten."""
         if isinstance(node, _DEFINITIONS):
             return self._number(type(node), node.name)
         if isinstance(node, ast.For | ast.AsyncFor):

@@ -32,7 +32,7 @@ from chirp_migrate.syntax.module import package_name
 
 __all__ = ["ObjectAccess"]
 
-#: Attributes of library classes that programs read, each with the position of the constructor's argument.
+#: Attributes of objects of libraries, each with the position of the constructor's argument that the attribute stores.
 _PLACES = {"dataset": 0, "datasets": 0, "transforms": 0, "indices": 1, "func": 0}
 
 
@@ -50,7 +50,7 @@ class ObjectAccess(LibraryCalls):
     def _record_iteration(self, loader: LoaderObject, place: CreationPlace) -> None: ...
 
     def _class_attribute(self, cls: ClassObject, name: str, below: ClassObject | None = None) -> Value:
-        """Return the attribute of a class in method resolution order; with ``below``, only from classes after it."""
+        """Return an attribute of a class or of its bases. With ``below``, search only the bases after ``below``."""
         order = cls.order
         if below is not None:
             order = order[order.index(below) + 1 :] if below in order else order[1:]

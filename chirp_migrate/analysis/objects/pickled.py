@@ -1,6 +1,6 @@
 """Find objects of a project that a loader would pickle for worker processes, but that cannot be pickled.
 
-The analysis runs every file about loading on abstract values: its top level, the code behind its ``__main__`` guard,
+The analysis runs every file about loading on abstract values: its top level, the code in ``if __name__ == "__main__"``,
 and functions that no code calls. Then the analysis visits the objects in each loader with workers as ``pickle`` would.
 """
 
@@ -44,9 +44,9 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["ReportedObjectKind", "UnpicklableObject", "UnpicklableObjects", "find_unpicklable_objects"]
 
-#: Depth of nested objects to visit.
+#: Largest depth of nested objects to visit.
 _DEPTH = 24
-#: Number of imports to follow from files about loading to files that use them.
+#: Number of times that the search continues with the files that import the files found so far.
 _NAMING = 4
 _WORD = re.compile(r"\w+")
 _PICKLING = ("__reduce__", "__reduce_ex__", "__getnewargs_ex__")
@@ -66,12 +66,12 @@ class UnpicklableObject:
     """An object that is sent to worker processes and cannot be pickled.
 
     Attributes:
-        sort: the kind of object, which determines the rule.
+        sort: the kind of object, which determines the rule that reports the object.
         place: the code that creates the object.
         holder: the object or attribute that contains the object, as text for messages, such as ```Compose.steps` ``.
         kind: the type of the object if ``sort`` is ``STATE``, else None.
-        attribute: name of the attribute that stores the object, if the class with this attribute creates the object;
-            else "".
+        attribute: name of the attribute that stores the object; "" if code outside of the class with this attribute
+            creates the object.
     """
 
     sort: ReportedObjectKind
@@ -83,7 +83,10 @@ class UnpicklableObject:
 
 @lru_cache(maxsize=4)
 def find_unpicklable_objects(project: Project) -> UnpicklableObjects:
-    """Return the objects of a project that cannot be pickled for workers, as of the first call."""
+    """Return the objects of a project that cannot be pickled for workers.
+
+    The first call computes the result, and later calls return the same object.
+    """
     return UnpicklableObjects(project)
 
 
@@ -99,8 +102,9 @@ class UnpicklableObjects:
 
     Attributes:
         run: the abstract run of the project.
-        held: the objects in each loader of the run that cannot be pickled.
-        classes: for each loader, the classes of the project, with their bases, of the objects in its dataset.
+        held: for each loader of the run, its objects that cannot be pickled.
+        classes: for each loader, the definitions of the project's classes that occur in its dataset, and of their
+            bases.
     """
 
     def __init__(self, project: Project) -> None:
@@ -150,15 +154,21 @@ class UnpicklableObjects:
         return self.run if is_as_read else self.run.without_module(path)
 
     def objects_in_file(self, path: str, sort: ReportedObjectKind) -> list[UnpicklableObject]:
-        """Return the objects of one sort that a file creates."""
+        """Return the objects of the kind ``sort`` that a file creates."""
         return [one for one in self._by_path.get(path, ()) if one.sort is sort]
 
     def has_no_workers(self, path: str, name: str) -> bool:
-        """Return whether no loader with objects of a dataset class has workers, or no loader of the project at all."""
+        """Return whether no loader with objects of a dataset class has workers.
+
+        If no loader is known to have objects of the class, all loaders of the project count.
+        """
         return (path, name) in self._idle or not (self._others_are_sent or (path, name) in self._busy)
 
     def words(self, sort: ReportedObjectKind) -> frozenset[str]:
-        """Return words of files that create objects of one sort: mostly names of enclosing functions and classes."""
+        """Return words with which to search for files that create objects of the kind ``sort``.
+
+        Most words are names of functions and classes around the objects.
+        """
         return self._words.get(sort, frozenset())
 
     @cached_property
@@ -190,7 +200,7 @@ class UnpicklableObjects:
     def _run_uncalled_code(self, path: str, about: Set[str]) -> Iterator[None]:
         """Run the functions and classes about loading that no code has called.
 
-        Methods of a class run on an object that a call with unknown arguments creates.
+        Methods run on an object of their class, which is created with unknown arguments.
         """
         run = self.run
         for name, value in list(run.module(path).cells.items()):
@@ -205,15 +215,17 @@ class UnpicklableObjects:
                         yield from self._leftover_methods(thing, about)
 
     def _may_load(self, cls: ClassObject) -> bool:
-        """Return whether a class is a dataset, or its text builds loaders."""
+        """Return whether a class is a dataset, or its code contains words such as ``DataLoader``."""
         return cls.is_dataset or self._words_of_loaders.search(self._text_of(cls.place)) is not None
 
     def _files_about_loading(self) -> tuple[list[str], set[str]]:
         """Return the files about loading, and the names of their functions and classes about loading.
 
-        A definition is about loading if its text contains a word for loading, or the name of another such definition. A
-        file is about loading if it contains a word for loading, or if it imports from a file about loading and contains
-        the name of a definition about loading.
+        A definition is about loading if its text contains a word for loading, such as ``DataLoader``, or the name of
+        another such definition. A file is about loading in two cases:
+
+        * The file contains a word for loading.
+        * The file imports from a file about loading, and contains the name of a definition about loading.
         """
         paths: list[str] = []
         direct: set[str] = set()
@@ -319,11 +331,11 @@ class UnpicklableObjects:
 
 
 class _PickleVisitor:
-    """Visits the objects that ``pickle`` would visit, and collects those that it would refuse.
+    """Visits the objects that ``pickle`` would visit, and collects the objects that cannot be pickled.
 
     Attributes:
         found: the objects that cannot be pickled.
-        met: file, name and definition of each class of the project that a visited object has.
+        met: file, name and definition of the classes of all visited objects, if the class belongs to the project.
         classes: the definitions of the classes in ``met``, and of their bases.
     """
 
@@ -336,7 +348,7 @@ class _PickleVisitor:
         self.classes: set[CreationPlace] = set()
 
     def value(self, value: Value, holder: str, depth: int = 0) -> None:
-        """Visit all objects that a value may be."""
+        """Visit all possible objects of a value."""
         for thing in value:
             if id(thing) not in self._seen and depth < _DEPTH:
                 self._seen.add(id(thing))
@@ -348,7 +360,7 @@ class _PickleVisitor:
         self.found.append(UnpicklableObject(sort, place, holder, kind, self._attribute_around(place)))
 
     def _attribute_around(self, place: CreationPlace) -> str:
-        """Return the name of the visited attribute, if the class with this attribute contains the place; else ""."""
+        """Return the name of the visited attribute; "" if the place is outside of the class with this attribute."""
         if self._holder is None:
             return ""
         cls, name = self._holder

@@ -1,7 +1,8 @@
 """Run a program on abstract values: its statements in order, and the functions of the project that it calls.
 
-If a condition is unknown, both branches run, and their assignments are united. Loops run once. The number of steps and
-the depth of calls are limited. Calls beyond these limits return an unknown object.
+An abstract value contains all objects that an expression may have as a result. If a condition is unknown, both branches
+run, and a variable has the values from both branches. Loops run once. The number of steps and the depth of calls are
+limited. Calls beyond these limits return an unknown object.
 """
 
 from __future__ import annotations
@@ -74,14 +75,14 @@ def _keeps_class(decorator: AbstractObject) -> bool:
 
 
 class AbstractRun(TracedCalls):
-    """A run of the modules of a project.
+    """A run of the modules of a project on abstract values.
 
     Args:
         project: the backend.
 
     Attributes:
         classes: the classes of the project that were defined.
-        trees: the syntax trees of the modules. The nodes of all places belong to these trees.
+        trees: the syntax trees of the modules. The nodes of all ``CreationPlace`` objects belong to these trees.
     """
 
     def __init__(self, project: Project) -> None:
@@ -93,7 +94,7 @@ class AbstractRun(TracedCalls):
         self._guards: dict[str, list[ast.If]] = {}
 
     def module(self, path: str) -> AbstractScope:
-        """Return the names of a module after its import, without running the code behind its guard."""
+        """Return the names of a module after its import. Code in ``if __name__ == "__main__"`` does not run."""
         if path not in self._modules:
             scope = self._modules[path] = AbstractScope(path, None, "module")
             try:
@@ -106,24 +107,22 @@ class AbstractRun(TracedCalls):
         return self._modules[path]
 
     def without_module(self, path: str) -> AbstractRun:
-        """Return a run with all imported modules except the module at ``path``."""
+        """Return a new run with all modules that are imported so far, except the module at ``path``."""
         other = AbstractRun(self._project)
         other._modules = {name: scope for name, scope in self._modules.items() if name != path}
         return other
 
     def run_main_guard(self, path: str) -> None:
-        """Run the code of a module that only runs in the main script.
+        """Run the code of a module in ``if __name__ == "__main__"``.
 
-        If this code binds the name of a function or class of the module again, as an import of the module by itself
-        does, other files still import the first definition, so both count.
+        This code may import the name of a function or class of the module again, for example from a package that
+        contains the module. Other files still import the first definition, so both definitions count.
         """
-        scope = self.module(path)
-        defined = {
-            name: value
-            for name, value in scope.cells.items()
-            if any(isinstance(one, FunctionObject | ClassObject) for one in value)
-        }
-        for statement in self._guards.get(path, ()):
+        scope, guards = self.module(path), self._guards.get(path, ())
+        nodes = (one for guard in guards for one in ast.walk(guard) if isinstance(one, ast.ImportFrom))
+        imported = {alias.asname or alias.name for one in nodes for alias in one.names}
+        defined = {name: value for name, value in scope.cells.items() if name in imported}
+        for statement in guards:
             with self._with_own_step_limit():
                 self._block(statement.body, scope)
         for name, value in defined.items():
@@ -149,7 +148,7 @@ class AbstractRun(TracedCalls):
 
     @contextmanager
     def _with_own_step_limit(self, steps: int = STEPS) -> Iterator[None]:
-        """Run the ``with`` block with its own limit of steps. The limit of an outer entry point does not change."""
+        """Run the ``with`` block with its own limit of steps. The limit of the surrounding run does not change."""
         before = self._left, self._stack, self._log, self._is_import
         self._left, self._stack, self._log, self._is_import = steps, list(self._stack), None, False
         try:
@@ -279,7 +278,7 @@ class AbstractRun(TracedCalls):
         self._write(owner.cells, name, value)
 
     def _owner(self, name: str, scope: AbstractScope | None) -> AbstractScope | None:
-        """Return the innermost scope around ``scope`` that defines a name. Functions in a class do not see its body."""
+        """Return the innermost scope around ``scope`` that defines a name. Functions do not see a class body."""
         inner = scope
         while scope is not None:
             if name in scope.elsewhere:
@@ -672,4 +671,6 @@ class AbstractRun(TracedCalls):
         for one in containers:
             for key, value in one.cells.items():
                 self._add(made.cells, key if one.kind == "dict" else None, value)
+        if len(containers) < len(first) + len(second):
+            self._add(made.cells, None, UNKNOWN)
         return (made,)

@@ -1,4 +1,4 @@
-"""Read properties of abstract values that need no run of code, such as their truth or text."""
+"""Read properties of abstract values, such as their truth or text, without running code."""
 
 from __future__ import annotations
 
@@ -49,7 +49,12 @@ _NAMED = (ModuleObject, UnpicklableLibraryObject)
 
 @dataclass(frozen=True)
 class SuperResult(AbstractObject):
-    """The result of ``super()``: the possible objects, and the class ``below`` which the search of bases starts."""
+    """The result of ``super()``.
+
+    Attributes:
+        objects: the possible values of ``self`` or ``cls``.
+        below: the class after which the search for an attribute starts.
+    """
 
     objects: Value
     below: ClassObject
@@ -139,7 +144,7 @@ def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderObject]:
 
 
 def possible_texts(value: Value) -> list[str]:
-    """Return the texts that a value, or a path in it, may be. Some of them are only the end of a text."""
+    """Return the possible texts of strings and paths in a value. Some results are only the end of a text."""
     found = [one.value for one in value if isinstance(one, Constant) and isinstance(one.value, str)]
     paths = (one.cells.get(0, ()) for one in value if isinstance(one, Instance) and one.cls == "pathlib.Path")
     return found + [text for path in paths for text in possible_texts(path)]
@@ -151,7 +156,7 @@ def as_end_of_text(value: Value) -> Value:
 
 
 def with_place(value: Value, path: str, node: ast.expr) -> Value:
-    """Return the value, with ``node`` as the place of modules and standard streams in it."""
+    """Return ``value``, with ``node`` as place of its modules and standard streams (such as ``sys.stdout``)."""
     if not any(isinstance(thing, _NAMED) for thing in value):
         return value
     place = CreationPlace(path, node)

@@ -16,7 +16,7 @@ _GLOBAL = {"random", "numpy.random", "torch"}
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare the states of random generators in workers and epochs, before and after the first training batch.
 
-    The random numbers were the same if the states of the generators are equal before the batch, and equal but changed
+    The random numbers were the same if the generators had equal states before the batch, and equal but changed states
     after the batch. The check skips iterable datasets, because their workers may share a state to divide the samples.
     """
     for passes in recording.group_training_passes():

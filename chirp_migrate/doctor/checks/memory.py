@@ -18,7 +18,7 @@ _KIB, _MIB = 2**10, 2**20
 _LEAST_RISE = 3 * _MIB
 _LEAST_MEASURED = 4
 _LARGEST_STEP = 0.6
-"""Largest share of the total rise that one step may have. A larger step is memory that a process needs only once."""
+"""Largest share of the total rise that one step may have. A larger step shows memory that a process needs only once."""
 
 
 def check(recording: Recording) -> Iterator[Problem]:
@@ -70,7 +70,7 @@ def _count_read_samples(run: FetcherRun) -> int:
 def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
     """Return the problem of forked workers that copy Python objects by reading them; None if memory does not rise.
 
-    Reading an object writes its reference count, and then the system copies the page.
+    Reading an object writes its reference count, and then the system copies the memory page of the object.
     """
     if not loader.objects or loader.start_method != "fork" or any(_has_grown(run) for run in runs):
         return None
@@ -93,7 +93,7 @@ def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherRun]) -> Probl
 
 
 def _describe_rise_per_sample(runs: list[FetcherRun]) -> str:
-    """Return by how much memory rises for each sample after the second measurement of a worker, with its interval."""
+    """Return by how much memory rises for each sample after a worker's second measurement, with a 95 % interval."""
     slopes = []
     for run in runs:
         read = accumulate(len(task.indices) for task in run.tasks)

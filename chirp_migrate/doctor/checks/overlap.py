@@ -18,8 +18,8 @@ def check(recording: Recording) -> Iterator[Problem]:
     """Compare the samples of each validation pass with the samples of the preceding training pass.
 
     The check skips loaders of the training dataset itself, because such loaders measure the fit on training samples.
-    The check skips samples of few bytes, because small samples may be equal by chance. The check skips all loaders if
-    another validation loader has no overlap with the same training.
+    The check skips samples of few bytes, because small samples may be equal by chance. If one validation loader has no
+    overlap with a training loader, the check skips all validation loaders of this training loader.
 
     If all samples of a validation loader are training samples, there are two explanations: the split is wrong, or the
     loader measures the fit. The message names both explanations. If each of the two loaders also has samples that the

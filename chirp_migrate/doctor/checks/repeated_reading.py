@@ -19,14 +19,14 @@ _MIB = 2**20
 
 
 class _RepeatedReading(NamedTuple):
-    """A slow reading that two epochs repeat with equal results.
+    """Slow work to read samples, which two epochs repeat with equal results.
 
     Attributes:
         evidence: sentence on the comparison of both epochs.
-        share: share of the reading time that the repeated reading takes, 0 to 1.
+        share: share of the reading time that the repeated work takes, 0 to 1.
         bytes: bytes of one sample, or of one result of the function.
         place: definition of the dataset, or of its function that repeats the work.
-        below: text for the message if random transforms follow the repeated reading.
+        below: text for the message if random transforms follow the repeated work.
     """
 
     evidence: str
@@ -69,7 +69,7 @@ def is_in_memory(recording: Recording, loader: LoaderInfo, loader_pass: LoaderPa
 def find_repeated_slow_reading(
     recording: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]
 ) -> _RepeatedReading | None:
-    """Return a slow reading that has equal results in the first two epochs; None if there is no such reading."""
+    """Return slow reading work that has equal results in the first two epochs; None without such work."""
     (loader, first), (_, later) = epochs[:2]
     tasks = [task for task in recording.tasks_of(later) if task.indices]
     seconds = sum(task.seconds for task in tasks)
@@ -101,7 +101,7 @@ def _sample_bytes(seen: Recording, one: LoaderPass) -> int:
 def _repeated_function(
     seen: Recording, loader: LoaderInfo, first: LoaderPass, later: LoaderPass, name: str
 ) -> _RepeatedReading | None:
-    """Return the repeated reading by the function ``name`` of a dataset; None if results differ or take little time."""
+    """Return the slow work that the dataset's function ``name`` repeats; None if results differ or the work is fast."""
     before, now = (
         [task.results[name] for task in seen.tasks_of(one) if name in task.results] for one in (first, later)
     )

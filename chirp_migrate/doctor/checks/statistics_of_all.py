@@ -13,7 +13,7 @@ __all__ = ["check"]
 _EXACT_MEAN, _EXACT_DEVIATION = 2e-4, 1e-3
 """Largest distance of the mean from 0, and of the standard deviation from 1, in standardized float32 samples."""
 _CLEARLY = 5e-3
-"""Smallest distance from 0 or 1 by which a statistic of the training samples alone clearly differs."""
+"""A statistic of the training samples clearly differs from 0 or 1 if its distance is larger than this value."""
 _LEAST_SAMPLES = 8
 _LEAST_COLUMNS, _EXACT_END = 3, 1e-6
 
@@ -23,7 +23,8 @@ def check(recording: Recording) -> Iterator[Problem]:
 
     The check reports a problem if training and validation samples together are standardized, and the training samples
     alone are not. Standardized samples have mean 0 and standard deviation 1 in every column or channel. The check also
-    reports a problem if only all samples together have the range from 0 to 1 in every column.
+    reports a problem if all samples together have the range from 0 to 1 in every column, and the training samples alone
+    do not.
     """
     training: tuple[LoaderInfo, LoaderPass, ValueSums] | None = None
     for one in recording.passes:

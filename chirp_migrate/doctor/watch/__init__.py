@@ -1,1 +1,1 @@
-"""Record loaders, datasets, models and processes that read samples during a training, in the child process."""
+"""Record the loaders, datasets and models of a training, and the processes that read samples (in the child process)."""

@@ -180,8 +180,8 @@ def read_plain_attributes(dataset: Any) -> dict[str, str]:
     """Return a dictionary: attribute path → text of a plain value that the dataset stores and that its code reads.
 
     Plain values are numbers, bools and short strings. For small lists, arrays and tensors, the text is the length and a
-    hash. An attribute counts as read if code of the dataset, or of an object in the dataset, loads an attribute of this
-    name, or computes names of attributes.
+    hash. An attribute counts as read if code of the dataset, or of an object in the dataset, reads an attribute of this
+    name. If this code computes attribute names, as in ``getattr(self, name)``, every attribute counts as read.
     """
     held = dict(attributes_with_paths(dataset))
     readers: set[Any] = {one if isinstance(one, FunctionType) else type(one) for one in held.values()}

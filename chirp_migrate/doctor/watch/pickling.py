@@ -141,7 +141,7 @@ def _path_step(above: list[Any], child: Any) -> str:
 
 
 def _is_made_by_pickle(parent: Any, owner: Any) -> bool:
-    """Return whether ``pickle`` created the tuple ``parent`` for ``owner``, so that users did not create the tuple."""
+    """Return whether ``pickle``, and not the user, created the tuple ``parent`` for ``owner``."""
     if owner is None or isinstance(owner, (list, tuple)):
         return False
     return not (isinstance(owner, dict) and any(one is parent for one in owner.values()))

@@ -25,7 +25,7 @@ class LineFinder:
         self._tree = tree
 
     def line_of_caller(self) -> CodeLine:
-        """Return the innermost line of the user's code on the call stack; an empty place if there is none."""
+        """Return the innermost line of the user's code on the call stack; an empty ``CodeLine`` without such a line."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             place = self._place(frame.f_code.co_filename, frame.f_lineno)
@@ -35,10 +35,10 @@ class LineFinder:
         return CodeLine()
 
     def line_of_unguarded_main(self) -> CodeLine:
-        """Return the line of the main script on the call stack, if the line runs again in workers that import it.
+        """Return the line of the main script that runs now, if workers that import the script run the line again.
 
-        A line under an ``if`` does not count, because the ``if`` may guard it. ``__main__.py`` of a package does not
-        count, because workers do not import it.
+        A line under an ``if`` does not count, because the ``if`` may prevent the second run. ``__main__.py`` of a
+        package does not count, because workers do not import it.
         """
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
@@ -50,7 +50,7 @@ class LineFinder:
         return CodeLine()
 
     def line_of_definition(self, value: Any) -> CodeLine:
-        """Return the line that defines a function or class; an empty place if the line is not in the user's code."""
+        """Return the line of the user's code that defines a function or class; an empty ``CodeLine`` for other code."""
         if isinstance(value, FunctionType):
             return self._place(value.__code__.co_filename, value.__code__.co_firstlineno)
         if not isinstance(value, type):

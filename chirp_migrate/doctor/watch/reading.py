@@ -1,7 +1,8 @@
 """Record batches in the process that reads them: the training process or a worker process.
 
-PyTorch creates a fetcher for each loader pass in the process that reads samples. This module wraps each fetcher. Worker
-processes write their recordings to files, one JSON document per line. The training process reads these files.
+PyTorch creates a fetcher (the object that reads and collates batches) for each loader pass in the process that reads
+samples. This module wraps each fetcher. Worker processes write their recordings to files, one JSON document per line.
+The training process reads these files.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _MOST_TASKS = 400
 _EACH_OF_FIRST, _EVERY = 4, 8
 """Worker processes measure containers and threads after each of the first 4 batches, then after every 8th batch."""
 _WAIT_FOR_MEMORY = 25
-"""The next memory measurement waits for this many times the CPU time of the previous measurement."""
+"""Before the next memory measurement, a worker waits this many times the CPU time of the previous measurement."""
 _BUSY_S = 0.03
 """A thread counts as busy if it uses at least this many CPU seconds after the first batch; idle threads use less."""
 
@@ -57,11 +58,12 @@ class _TaskLine(BatchRecord, tag="task"):
 
 
 class RecordReceiver(NamedTuple):
-    """The receiver of the recording of one fetcher.
+    """The receiver of the recording of one fetcher, PyTorch's object that reads batches.
 
     Attributes:
-        run: the recording of the loader pass in this process, which is still empty.
-        write: called with the run, then with each batch, and with :class:`_End` when an iterable dataset ends.
+        run: the recording of the loader pass in this process. The recording is still empty.
+        write: function that is called with the run, then with each batch, and with :class:`_End` when an iterable
+            dataset ends.
         every: which samples to hash; see :func:`.describe_batch`.
     """
 
@@ -132,7 +134,7 @@ class _Fetcher:
 
 
 class _MemoryMeter:
-    """Measures the memory that this process does not share, so rarely that measuring takes little time."""
+    """Measures the memory that this process does not share. Measurements are rare, so that they take little time."""
 
     def __init__(self) -> None:
         self._next = 0.0
@@ -184,8 +186,8 @@ def record_fetchers(make_receiver: Callable[[Any], RecordReceiver | None]) -> It
     """Return a context that wraps every fetcher that this process creates.
 
     Args:
-        make_receiver: called with the dataset of a new fetcher; returns the receiver of its recording, or None to
-            record nothing.
+        make_receiver: function that gets the dataset of a new fetcher, and returns the receiver of its recording, or
+            None to record nothing.
     """
 
     def create_fetcher(kind: Any, dataset: Any, *arguments: Any, **named: Any) -> Any:

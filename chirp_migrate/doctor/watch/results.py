@@ -35,7 +35,7 @@ _of_thread = threading.local()
 
 
 def functions_by_code(dataset: Any) -> dict[CodeType, FunctionType]:
-    """Return a dictionary: code object → function or method of a dataset, except the outer ``__getitem__``."""
+    """Return a dictionary: code object → function or method of a dataset, except its own ``__getitem__``."""
     found: dict[CodeType, FunctionType] = {}
     for _, value in attributes_with_paths(dataset):
         members = [value]
@@ -131,7 +131,7 @@ if sys.version_info >= (3, 12):
     from sys import monitoring
 
     def _monitor_calls(codes: dict[CodeType, str]) -> None:
-        """Let the interpreter report the calls of these functions, unless another program uses the same tool id."""
+        """Let the interpreter report the calls of these functions; do nothing if another tool uses the same tool id."""
         if monitoring.get_tool(_TOOL) is None:
             monitoring.use_tool_id(_TOOL, __name__)
             monitoring.register_callback(_TOOL, monitoring.events.PY_START, _started)

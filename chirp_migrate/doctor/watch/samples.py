@@ -119,7 +119,7 @@ def _whole_hash(tensors: list[torch.Tensor]) -> str:
 
 
 def _row_hashes(tensors: list[torch.Tensor], rows: Sequence[int]) -> list[str]:
-    """Return a hash for each row number, over its row in every tensor.
+    """Return one hash for each of the given row numbers, over this row of every tensor.
 
     The hash of the row in a tensor is the seed of the hash for the next tensor.
     """

@@ -86,7 +86,7 @@ _LONGER = 2
 
 
 class _SeenEnough(BaseException):
-    """Ends a training call. ``except Exception`` does not catch a ``BaseException``."""
+    """Exception that ends a training call. ``except Exception`` does not catch a ``BaseException``."""
 
 
 def record_training(
@@ -240,7 +240,7 @@ class _TrainingWatch(Interception):
         return PassingIterator(self, loader, iterator, around)
 
     def _make_recorder(self, loader: Any, one: LoaderPass) -> Callable[[Any], None]:
-        """Return a function that records the batches of a loader that reads without PyTorch's fetcher."""
+        """Return a function that records batches, for a loader that does not use PyTorch's fetcher objects."""
         run, every = FetcherRun(IN_TRAINING_PROCESS, one.number, 0), self._every
         self._recording.runs.append(run)
 
@@ -270,7 +270,7 @@ class _TrainingWatch(Interception):
             self._end()
 
     def _end(self) -> None:
-        """End the training by an exception in the main thread; other threads only load ahead, and continue.
+        """Raise an exception that ends the training, but only in the main thread. Other threads only load ahead.
 
         Raises:
             _SeenEnough: the caller is the main thread.
@@ -280,7 +280,7 @@ class _TrainingWatch(Interception):
             raise _SeenEnough
 
     def _make_receiver(self, _dataset: Any) -> RecordReceiver | None:
-        """Return the receiver for the recording of a fetcher that this process creates at the beginning of a pass."""
+        """Return the receiver for the recording of a new fetcher; None if no loader pass begins now."""
         if self._beginning is None:
             return None
         self._is_fetched = True

@@ -1,1 +1,1 @@
-"""Write findings in formats of other programs: SARIF, and annotations of GitHub."""
+"""Write findings in formats that other programs read: SARIF, and annotations of GitHub."""

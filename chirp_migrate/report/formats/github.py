@@ -16,15 +16,15 @@ def workflow_commands(check: CheckReport, *, verbose: bool = False) -> Iterator[
     """Yield a workflow command for each finding, and for each skipped file.
 
     Findings of rules that find bugs are warnings, and other findings are notices. Skipped files are errors. Paths are
-    relative to the top of the git repository. For a notebook, the line number counts lines of the JSON text, and is the
-    line at which the code of the cell begins.
+    relative to the top of the git repository. For a notebook, the line number is the line in the JSON text at which the
+    code of the cell begins.
 
     Args:
         check: the result of ``check``.
-        verbose: whether to include remarks and suggestions, which do not change the exit code.
+        verbose: whether to include remarks and suggestions. These findings do not change the exit code.
 
     Raises:
-        UsageProblem: a file changed while it was checked.
+        UsageProblem: a file changed during the check.
     """
     places = FindingPlaces(check.plan)
     bugs = {rule.code for rule in all_rules() if rule.finds_bugs}
@@ -50,7 +50,7 @@ def _format_command(level: str, properties: dict[str, str], message: str) -> str
 
 
 def _escape_message(text: str) -> str:
-    """Escape text like GitHub's own toolkit."""
+    """Escape text in the same way as GitHub's own toolkit."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -1,6 +1,6 @@
 """Write findings as SARIF 2.1.0 (OASIS Static Analysis Results Interchange Format), with the rewrites as fixes.
 
-The document contains neither the machine nor the time, so the same code always leads to the same bytes. Paths are
+The document contains no time and no data of the machine, so the same code always leads to the same bytes. Paths are
 relative to the top of the git repository (see :func:`~chirp_migrate.review.places.base_of_report_paths`).
 """
 
@@ -25,20 +25,20 @@ __all__ = ["sarif"]
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _BASE = "%SRCROOT%"
-#: Name of the fingerprint, with the version of its definition.
+#: Name of the fingerprint of a finding, with the version of the method that computes the fingerprint.
 _FINGERPRINT = "ruleAndLine/v1"
 
 _Json = dict[str, Any]
 
 
 def sarif(check: CheckReport) -> _Json:
-    """Return the SARIF document of all findings that need a change.
+    """Return the SARIF document of all findings, without findings in the status ``FINE`` or ``UNCHANGED``.
 
     Findings of rules that find bugs have the level ``warning``, and other findings have the level ``note``. Skipped
     files are notifications with the level ``error``.
 
     Raises:
-        UsageProblem: a file changed while it was checked.
+        UsageProblem: a file changed during the check.
     """
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [_Run(check).to_json()]}
 
@@ -128,7 +128,7 @@ class _Run:
         return place
 
     def _fixes(self) -> Mapping[tuple[str, int | None], _Json]:
-        """Return a dictionary: (path, number of the hunk) → fix, for every hunk."""
+        """Return a dictionary with every hunk: (path, number of the hunk) → fix."""
         members: dict[tuple[str, int | None], list[Finding]] = {}
         for finding in self._findings:
             members.setdefault((finding.path, finding.hunk), []).append(finding)
@@ -178,16 +178,16 @@ def _describe_fix(findings: Sequence[Finding]) -> str:
 
 
 def _fingerprint(rule: str, line: str, occurrence: int) -> str:
-    """Return a hash that does not change if the line of code moves within its file.
+    """Return a hash that stays the same if the line of code moves within its file.
 
     Args:
         rule: code of the rule.
         line: the line of code.
-        occurrence: number of the finding among equal lines of the file, from 1.
+        occurrence: counter from 1 for findings of the same rule on equal lines of the file.
     """
     return hashlib.sha256("\0".join((rule, line, str(occurrence))).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _message(text: str) -> _Json:
-    """Return a message object of SARIF. Bytes of file names that are no UTF-8 are escaped."""
+    """Return a message object of SARIF. Bytes that are not valid UTF-8, as in some file names, are escaped."""
     return {"text": text.encode("utf-8", "backslashreplace").decode("utf-8")}

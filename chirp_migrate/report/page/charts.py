@@ -1,4 +1,4 @@
-"""Draw plots as inline SVG in the colours of the page. Tables on the page contain the same values.
+"""Draw plots as inline SVG in the colours of the web page. Tables on the page contain the same values.
 
 Text in a plot is large enough for a phone. The colours are in the style sheet of the page, because the content security
 policy of the page forbids styles in elements.
@@ -19,7 +19,7 @@ from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["SIDES", "Plot", "plots_of_measurements", "time_bars", "times_plot"]
 
-#: Dictionary: version in the document → its name on the page.
+#: Dictionary: version in the result of ``verify`` → its name on the page.
 SIDES = {"before": "before", "after": "after", "cached": "model only"}
 
 _BAR, _GAP = 7, 2
@@ -52,11 +52,11 @@ class Plot:
 
 
 def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
-    """Draw a bar for each version of one entry point: the median time, with a line from the shortest to the longest.
+    """Draw a bar of the median time for each version of one entry point, with a line from shortest to longest time.
 
     Args:
         seconds: dictionary, version → seconds of every round.
-        longest: seconds of a bar that fills the width, equal for all bars that users compare.
+        longest: seconds of a bar that fills the width; the same value for all bars that users compare.
     """
     shapes = []
     sides = [side for side in SIDES if seconds.get(side)]
@@ -97,7 +97,7 @@ def times_plot(report: VerifyReport) -> list[Plot]:
 
 
 def plots_of_measurements(report: VerifyReport) -> list[Plot]:
-    """Return plots of waits for batches, of loading with several numbers of workers, and of memory, if measured."""
+    """Return the plots of waits for batches, loading speed by number of workers, and memory, without empty plots."""
     raw = {side: of for side, of in report.measures.raw.items() if side in SIDES}
     waits = batch_waits_ms(report)
     logs = {

@@ -1,4 +1,4 @@
-"""Render lines of source code as HTML, and escape invisible characters of all text on the page."""
+"""Render lines of source code as HTML, and escape invisible characters in all text on the web page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chirp_migrate.report.hunks import ChangeRow, ChangeSection, differing_words
 
 __all__ = ["LARGEST_INDENT", "escape_invisible", "line_numbers_of_section", "section_html", "source_line_html"]
 
-#: Largest indentation of the continuation of a long line, in characters.
+#: Largest indentation of the second and further rows of a long line, in characters.
 LARGEST_INDENT = 40
 
 _TAB = 4
@@ -27,7 +27,7 @@ _ELEMENTS = {" ": "div", "-": "del", "+": "ins"}
 def escape_invisible(value: Any) -> Any:
     """Escape characters that are invisible or change the order of other characters, for example as ``⟨U+202E⟩``.
 
-    Tabs and newlines do not change. All other characters of the result are printable, so the result can always be
+    Tabs and newlines stay unchanged. All other characters of the result are printable, so the result can always be
     encoded as UTF-8.
     """
     if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
@@ -41,7 +41,7 @@ def source_line_html(line: str) -> Markup:
 
 
 def line_numbers_of_section(section: ChangeSection) -> str:
-    """Return the line numbers of a section as text, such as ``line 7``; for a notebook, with the cell."""
+    """Return the line numbers of a section as text, such as ``line 7``; for a notebook, such as ``cell 2, line 7``."""
     numbers = [row.before for row in section.rows if row.before is not None and row.sign == "-"]
     numbers = numbers or [row.after for row in section.rows if row.after is not None and row.sign == "+"]
     first, last = (numbers[0], numbers[-1]) if numbers else (0, 0)
@@ -54,7 +54,7 @@ def section_html(section: ChangeSection) -> Markup:
     where = f"{line_numbers_of_section(section)}{f', in {section.within}' if section.within else ''}"
     shape = _SectionLayout(
         width=len(str(max(row.before or row.after or 0 for row in section.rows))),
-        # The common prefix consists of blanks.
+        # ``commonprefix`` is correct here, because the strings consist of blanks.
         margin=len(commonprefix([_indent(row.text) for row in section.rows if row.text.strip()])),  # noqa: RUF071
     )
     parts = [f'<div class="at">{html.escape(escape_invisible(where))}</div>']
@@ -67,14 +67,14 @@ def section_html(section: ChangeSection) -> Markup:
 
 @dataclass(frozen=True)
 class _SectionLayout:
-    """The layout of a section: number of digits of its line numbers, and indentation that all its lines have."""
+    """The layout of a section: number of digits of the line numbers, and indentation that all lines have."""
 
     width: int
     margin: int
 
 
 def _differing_parts(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
-    """Return a dictionary: ``id`` of a row → start and end of the part in which it differs from the row next to it."""
+    """Return a dictionary: ``id`` of a row → start and end of the part that differs from the neighbouring row."""
     found: dict[int, tuple[int, int]] = {}
     for old, new in side_by_side(rows):
         places = differing_words(old.text, new.text) if old is not None and new is not None else None
@@ -86,7 +86,7 @@ def _differing_parts(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
 def _row_html(row: ChangeRow, shape: _SectionLayout, strong: tuple[int, int]) -> str:
     """Render one line. The style sheet adds the line numbers, so that users do not copy line numbers with the code.
 
-    The common indentation of a section takes no space on the page, but users copy this indentation with the code.
+    The page hides the indentation that all lines of a section have. If users copy code, the copy has the indentation.
     """
     name = _ELEMENTS[row.sign]
     old, new = (f"{number or '':>{shape.width}}" for number in (row.before, row.after))
@@ -94,7 +94,7 @@ def _row_html(row: ChangeRow, shape: _SectionLayout, strong: tuple[int, int]) ->
     text = f"<u>{row.text[:margin]}</u>" if margin else ""
     text += _words_html(row, margin, strong)
     indent = min(len(_indent(row.text)[margin:].expandtabs(_TAB)), LARGEST_INDENT)
-    # The continuation of a long line has the indentation of its beginning.
+    # The second and further rows of a long line have the same indentation as the first row.
     hangs = f' class="w{indent}"' if indent else ""
     return f'<{name}{hangs} data-o="{old}" data-n="{new}">{text}\n</{name}>'
 

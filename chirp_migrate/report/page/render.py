@@ -1,4 +1,4 @@
-"""Render a report as one HTML file. The file loads no other file, and is readable without its script."""
+"""Render a report as one HTML file, which loads no other file and is readable without its script."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = ["jinja_environment", "render_page", "style_sheet"]
 
 #: Characters that would look like ASCII characters in this source file.
 _DASH, _MINUS, _TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
-#: Dictionary: outcome of a loader → class of the style sheet.
+#: Dictionary: outcome of a loader → CSS class for the colour of the outcome.
 _SWATCHES = {
     FindingStatus.REWRITE: "migrated",
     FindingStatus.FINE: "fine",
@@ -59,7 +59,7 @@ def render_page(contents: ReportContents) -> str:
     """Return the HTML of the whole report.
 
     The content security policy of the page permits only the script and the style sheet of the page. So source code in
-    the report cannot run, even if an error in this program leaves the code unescaped.
+    the report cannot run, even if a bug leaves the code unescaped.
     """
     style, script = style_sheet(), _asset("report.js")
     policy = (
@@ -195,10 +195,11 @@ def _percent(ratio: Ratio) -> tuple[str, str]:
 
 
 def _metric_values(found: VerifyReport) -> dict[str, Any]:
-    """Return the values for the template of the metrics."""
+    """Return the values for the part of the template that shows metrics, times and plots."""
     each, together = entry_times(found), total_times(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
-    # The total has its own scale. On the scale of the total, the bars of entry points would be too short.
+    # The bars of the total have their own scale. On the scale of the total, the bars of entry points would be too
+    # short.
     longest = max((value for entry in each for values in entry.seconds.values() for value in values), default=1.0)
     conditions = (
         ("Compared with", found.before),
@@ -236,7 +237,7 @@ def _time_row(entry: EntryTimes, longest: float, *, together: bool) -> dict[str,
 
 
 def _same_training(found: VerifyReport) -> list[str]:
-    """Return one sentence for each difference between the versions; without differences, describe the comparison."""
+    """Return one sentence for each difference between the versions. Without differences, describe the comparison."""
     if found.verdict == "failed":
         return []
     lines = [f"{one.message.rstrip('.')}." for one in found.differences[:_DIFFERENCES_SHOWN]]
@@ -254,7 +255,7 @@ def _same_training(found: VerifyReport) -> list[str]:
 
 
 def _ledger_parts(ledger: LoaderLedger, planned: bool) -> list[dict[str, Any]]:
-    """Return the number of loaders with each outcome, and the position of this part in a bar of 100 units."""
+    """Return the number of loaders of each outcome, with the position of its part in a bar of 100 units."""
     parts, position = [], 0.0
     for status, name, number in loader_outcomes(ledger, planned=planned):
         width = 100 * number / ledger.found if ledger.found else 0.0
@@ -265,7 +266,7 @@ def _ledger_parts(ledger: LoaderLedger, planned: bool) -> list[dict[str, Any]]:
 
 
 def _statuses_with_texts(ledger: LoaderLedger) -> list[tuple[FindingStatus, str]]:
-    """Return each status that findings of this report have, with its text."""
+    """Return (status, text) for each status of the findings of this report."""
     together = Counter(status for counts in ledger.rules.values() for status in counts if counts[status])
     return [(status, word) for status, word, _ in finding_outcomes(together)]
 
@@ -298,7 +299,7 @@ def _places(same: Sequence[FindingDetails]) -> str:
 
 
 def _breakable(name: str) -> Markup:
-    """Render a path or label so that a browser may break the line after a slash, a dot or an underscore."""
+    """Render a path or label. A browser may break the line after a slash, a dot or an underscore."""
     shown = escape(escape_invisible(name))
     for mark in "/._":
         shown = shown.replace(mark, Markup(f"{mark}<wbr>"))

@@ -38,15 +38,16 @@ _SHORT = {
     GainKind.PINNED: "pinned",
     GainKind.NOTHING: "nothing",
 }
-#: Reasons for excluding a file that users may not expect. Files that are excluded for these reasons are printed.
+#: Reasons for excluding a file that users may not expect. ``apply`` prints the files that are excluded for these
+#: reasons.
 _TELLING = re.compile(
     "stored outputs|vendored|larger than|cannot be listed|outside the folder|leads nowhere|not a regular"
 )
-#: End of the first clause of a message, which can be read alone.
+#: Pattern of the end of the first clause of a message. Users can understand the first clause alone.
 _CLAUSE_END = re.compile(r"; |\. |, (?:so|and|but|because) ")
 _NOTHING = "Nothing to do: already migrated, or no rule applies here."
 _NO_GAIN = "Nothing to rewrite: no loader here gains from a migration. No file was changed, and none was added."
-#: Printed by ``apply`` if no rule finds anything.
+#: Lines that ``apply`` prints if no rule finds anything.
 _NOTHING_FOUND = (
     "No file was changed, and no file or dependency was added.",
     "List of the rules: chirp-migrate rules",
@@ -100,7 +101,7 @@ def show_planned(plan: Plan, screen: Screen) -> None:
 def show_applied(
     plan: Plan, result: CommitResult, path: Path, screen: Screen, next_commands: Sequence[str] = ()
 ) -> None:
-    """Print the changes of a run of ``apply``, with the line numbers of the changed files.
+    """Print the changes of a run of ``apply``, with line numbers after the changes.
 
     Args:
         plan: the plan that was applied.
@@ -136,7 +137,7 @@ def show_applied(
 
 
 def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: Screen) -> None:
-    """Print the changed files with the rules that changed them."""
+    """Print the changed files, with the rules that changed each file."""
     rewrites: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.status is FindingStatus.REWRITE:
@@ -162,7 +163,7 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
 
 
 def _show_quiet_output(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> None:
-    """Print the output of ``--quiet``: files that could not be processed or written, and notes for the user."""
+    """Print the output of ``--quiet``: notes for the user, and files that could not be processed or written."""
     for one in (*plan.skipped, *left):
         screen.line(f"{one.path}: {one.reason}")
     show_notes(plan, screen)
@@ -170,9 +171,9 @@ def _show_quiet_output(plan: Plan, left: Sequence[SkippedFile], screen: Screen) 
 
 def show_unrewritten_findings(plan: Plan, unwritten: Sequence[SkippedFile], screen: Screen) -> None:
     """Print the findings that were not rewritten, by rule and file, with the reasons."""
-    # Rules that change training, without rules that find likely bugs, because likely bugs are always shown.
+    # Rules that change training. Rules that find likely bugs are omitted, because likely bugs are always shown.
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
-    # Without -v, findings of a rule in `behaviour` are only counted if the rule rewrote nothing.
+    # If a rule in `behaviour` rewrote nothing, its findings are counted, and only -v prints the findings.
     unasked = behaviour - {f.rule for f in plan.findings if f.status is FindingStatus.REWRITE}
     curious = {rule.code for rule in all_rules() if rule.verbose_only}
     stopping = {rule.code for rule in all_rules() if rule.stops_workers}
@@ -206,7 +207,7 @@ def show_unrewritten_findings(plan: Plan, unwritten: Sequence[SkippedFile], scre
             _show_findings(list(group), screen, is_alone=len({(one.path, one.rule) for one in findings}) == 1)
     if hidden:
         screen.text(f"Not shown: {_count_by_status(hidden)}; -v shows them.", hang=2)
-    # Users expect that caches are excluded, but not that other files are excluded.
+    # Users expect that caches are excluded. Excluded files that users may not expect are printed.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
     for title, skipped in (("Not handled:", [*plan.skipped, *unwritten]), ("Left out:", passed_over)):
         if skipped:
@@ -242,7 +243,7 @@ def _count_by_status(findings: Sequence[Finding]) -> str:
 
 
 def loaders_in_tests_line(plan: Plan) -> str:
-    """Return one line with the number of loaders in excluded tests; an empty string if tests have no loaders."""
+    """Return one line with the number of loaders in excluded tests; an empty string without such loaders."""
     tests = [one for one in plan.left_out if one.loaders]
     loaders = pluralize(sum(test.loaders for test in tests), "loader")
     return (
@@ -264,14 +265,14 @@ def show_loader_counts(
     planned: bool = False,
     listed: str = "",
 ) -> None:
-    """Print the number of loaders with each outcome and, with ``-v``, the findings of other rules.
+    """Print the number of loaders with each outcome. With ``-v``, also print counts of the findings of other rules.
 
     Args:
         plan: the plan.
         unwritten: files that could not be written.
         screen: the terminal.
         planned: whether the plan is not applied.
-        listed: text that refers to the list of loaders that are not rewritten.
+        listed: reference to the list of loaders that are not rewritten, such as " (listed after the diff)".
     """
     ledger = LoaderLedger.of(plan, unwritten)
     for sentence in ledger_sentences(ledger, planned=planned, listed=listed):
@@ -291,11 +292,11 @@ def show_loader_counts(
 
 
 def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: bool = False) -> None:
-    """Print the findings in a file: at most two lines for each rule, or with ``-v`` each finding with its message.
+    """Print the findings in a file: at most two lines for each rule; with ``-v``, each finding with its message.
 
-    If a message needs more lines, its first clause is printed, or the beginning of a long clause. A whole message is
-    always printed for likely bugs, for findings that keep workers from starting, and for a finding that is alone under
-    its heading.
+    If a message needs more lines, its first clause is printed, or the beginning of a long clause. Three kinds of
+    findings always have the whole message: likely bugs, findings that keep workers from starting, and a finding that is
+    alone under its heading.
     """
     urgent = {rule.code for rule in all_rules() if rule.finds_bugs or rule.stops_workers}
     for same in [[finding] for finding in findings] if screen.verbose else _group_by_rule(findings, urgent):
@@ -311,7 +312,7 @@ def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: boo
 
 
 def _group_by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> list[list[Finding]]:
-    """Group findings by rule; group findings of rules in ``apart`` by rule and message."""
+    """Group findings by rule. For rules in ``apart``, each message has its own group."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         message = finding.message if finding.rule in apart else ""
@@ -320,7 +321,7 @@ def _group_by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> 
 
 
 def _rule_or_gain(same: Sequence[Finding]) -> str:
-    """Return code and name of the rule that found these findings; for findings on loaders, code and gain."""
+    """Return code and name of the rule of these findings. For findings on loaders, return code and gain."""
     rule, counting = same[0].rule, {one.code for one in all_rules() if one.counts_sites}
     kinds = Counter(one.gain.kind for one in same if one.gain is not None)
     if rule not in counting or not kinds:

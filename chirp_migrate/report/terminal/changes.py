@@ -1,7 +1,7 @@
 """Print the changes of a run or a plan: the loaders, the rules with their reasons, and every hunk.
 
-Lines of code are printed as a unified diff. On a wide screen, the lines before and after are next to each other. A line
-that is too long continues on the next line, which has no number.
+Lines of code are printed as a unified diff. On a wide screen, the lines before and after the change are next to each
+other. A line that is too long continues on the next line, which has no number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chirp_migrate.rules import all_rules
 
 __all__ = ["show_run"]
 
-#: Smallest width of the screen at which the lines before and after are next to each other.
+#: Smallest width of the screen at which the lines before and after a change are next to each other.
 _SIDE_BY_SIDE = 160
 
 
@@ -58,7 +58,7 @@ def show_run(run: RunDetails, screen: Screen) -> None:
 
 
 def _show_rules(run: RunDetails, screen: Screen) -> None:
-    """Print each rule that has findings, with the outcomes of its findings and its reason."""
+    """Print each rule that has findings, with the outcomes of the findings and the reason for the rule."""
     if run.findings:
         screen.heading("Rules, and why they exist")
     safeties = {rule.code: rule.safety for rule in all_rules()}
@@ -118,7 +118,7 @@ def _show_section(section: ChangeSection, screen: Screen) -> None:
 
 
 def _half_row(row: ChangeRow | None, side: Literal["before", "after"]) -> list[tuple[str, str]]:
-    """Return number, sign and text of a line, each with its style; empty texts if ``row`` is None."""
+    """Return number, sign and text of a line, each with its style. If ``row`` is None, all texts are empty."""
     if row is None:
         return [("", ""), ("", ""), ("", "")]
     style = diff_style(row.sign)
@@ -150,7 +150,7 @@ def _show_added_files(files: list[FileDetails], screen: Screen, *, planned: bool
 
 
 def _show_reports(stories: Iterable[FindingDetails], screen: Screen) -> None:
-    """Print the findings that were not rewritten, by title and file. Findings with equal messages are one item."""
+    """Print the findings that were not rewritten, by title and file. Findings with equal messages share an item."""
     for title, files in group_by_file(stories):
         screen.heading(title)
         for path, kinds in files:

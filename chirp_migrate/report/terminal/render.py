@@ -12,7 +12,7 @@ from chirp_migrate.report.verdict_rows import measured_metrics
 
 __all__ = ["show_report"]
 
-#: Dictionary: term of a report → its meaning, for new readers.
+#: Dictionary: term of a report → meaning of the term, for new readers.
 _OF_CHANGES = {
     "sample, batch": (
         "A sample is one item of the training data with its label. A batch is the samples of one training step."
@@ -49,7 +49,7 @@ _OF_VERDICTS = {
 
 
 def show_report(contents: ReportContents, screen: Screen) -> None:
-    """Print a report: with ``-q`` only the verdict and its metrics, with ``-v`` also explanations of all terms."""
+    """Print a report. ``-q`` prints only the verdict and its metrics; ``-v`` also explains all terms."""
     screen.text(f"Migration of {contents.name}", style="bold")
     if not screen.quiet:
         screen.text(_summary_of_contents(contents))
@@ -80,7 +80,7 @@ def show_report(contents: ReportContents, screen: Screen) -> None:
 
 
 def _summary_of_contents(contents: ReportContents) -> str:
-    """Return a sentence that lists the parts of the report, for the beginning of the report."""
+    """Return the sentence at the beginning of a report that lists the parts of the report."""
     hunks = sum(hunk.kind == "rewrite" for file in contents.files for hunk in file.hunks)
     figures = "the verdict and its figures, " if contents.verdict is not None else ""
     return (
@@ -89,7 +89,7 @@ def _summary_of_contents(contents: ReportContents) -> str:
 
 
 def _show_terms(contents: ReportContents, screen: Screen) -> None:
-    """Print each term with its meaning, and each metric with the method of its measurement."""
+    """Print each term with its meaning, and each metric with the method by which ``verify`` measures the metric."""
     screen.title("Terms")
     words = _OF_CHANGES | (_OF_VERDICTS if contents.verdict is not None else {})
     for word, meaning in words.items():

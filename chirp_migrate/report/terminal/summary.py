@@ -15,11 +15,11 @@ __all__ = ["show_verify"]
 
 _INDENT = 14
 _LINES = {"inconclusive": 3, "own run": 2, "differs": 4, "left out": 2, "the same": 3, "not seen": 4}
-"""Dictionary: name of a fact → largest number of lines that it may take; all other facts take one line."""
+"""Dictionary: name of a fact → largest number of lines for the fact. All other facts have one line."""
 
 
 def show_verify(report: VerifyReport, screen: Screen) -> None:
-    """Print the verdict and the most important values: with ``-q`` only the verdict, with ``-v`` also all details."""
+    """Print the verdict and the most important values; with ``-q``, only the verdict; with ``-v``, also all details."""
     style = verdict_style(report.verdict)
     screen.term(f"Verdict: {report.verdict}.", as_sentence(report.reason), indent=0, style=style, hang=2)
     if not screen.quiet and report.verdict != "failed":
@@ -66,7 +66,7 @@ def _time_facts(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]
 
 
 def _own_run_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
-    """Yield epoch time, start-up time and saving of the user's own run that takes longest."""
+    """Yield epoch time, start-up time and saving of the entry point whose own run (the user's epochs) takes longest."""
     timed = [(label, own) for label, own in report.own_runs.items() if own.epochs and label in report.ratios]
     if not timed:
         return
@@ -95,7 +95,7 @@ def _describe_saving(ratio: Ratio) -> str:
 
 def _inconclusive_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     inconclusive = [label for label, own in report.verdicts.items() if own.verdict in ("inconclusive", "undecided")]
-    if inconclusive and len(report.verdicts) > 1:  # the verdict itself covers a single entry point
+    if inconclusive and len(report.verdicts) > 1:  # a single entry point has the verdict of the whole verification
         yield "inconclusive", ", ".join(map(short_label, inconclusive))
     work = report.workload
     if work is not None and (work.failing or work.no_room):
@@ -107,7 +107,7 @@ def _inconclusive_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
 
 def _equivalence_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     if report.differences:
-        if others := report.differences[1:]:  # the first is in the verdict
+        if others := report.differences[1:]:  # the verdict line has the first difference
             yield "differs", f"{len(others)} more: {' '.join(as_sentence(one.message) for one in others)}"
         return
     augmented = report.smallest_adjusted_p

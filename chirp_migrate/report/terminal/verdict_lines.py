@@ -40,9 +40,9 @@ _STYLES = {"good": _GREEN, "open": _YELLOW, "bad": _RED}
 _MARKS = {"met": "green", "not met": "red"}
 #: Width of a short and a long bar, and the smallest width of the screen for long bars.
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
-#: Headings of the columns on zero-cost loading, and the smallest width of the screen for these columns.
+#: Headings of the two columns on zero-cost loading, and the smallest width of the screen for these columns.
 _ZERO_COST, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
-#: A rate counts as equal to the best rate if the rate is at least this share of the best rate.
+#: A loading rate of at least this share of the best rate counts as equal to the best rate.
 _PLATEAU = 0.9
 
 
@@ -107,7 +107,7 @@ def _show_times(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def _show_epochs(verdict: VerifyReport, screen: Screen) -> None:
-    """Print epoch time and start-up time of the user's own runs."""
+    """Print epoch time and start-up time of each entry point that has an own run (the user's number of epochs)."""
     rows = []
     for label, own in verdict.own_runs.items():
         if own.epochs:
@@ -137,7 +137,7 @@ def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
 
 
 def _draw_bar(ratio: Ratio, room: int) -> str:
-    """Draw time after / time before as a bar of ``#`` and ``.``; ``>`` at its end means more than the time before."""
+    """Draw time after / time before as a bar, such as ``####......`` for 40 %. A final ``>`` means more than 100 %."""
     full = min(room, max(1, round(room * ratio.value)))
     return f"{'#' * full}{'.' * (room - full)}{'>' if ratio.value > 1 + 0.5 / room else ''}"
 
@@ -215,7 +215,7 @@ def _percent(share: float) -> str:
 
 
 def _show_training(report: VerifyReport, screen: Screen) -> None:
-    """Print the number of samples in an epoch, and the last losses; print nothing if no loader was recorded."""
+    """Print the number of samples in an epoch, and the last losses. Without recorded loaders, print nothing."""
     before, after = (report.passes.get(side, {}) for side in ("before", "after"))
     if not any(before.values()):
         return
@@ -232,7 +232,7 @@ def _show_training(report: VerifyReport, screen: Screen) -> None:
 
 
 def _show_loading(report: VerifyReport, screen: Screen) -> None:
-    """Print memory growth, the reason for a missing GPU metric, and the rate of loading without training."""
+    """Print memory growth, the reason for a missing GPU metric, and the speed of loading without training."""
     for side, slope in report.measures.memory_slope_mib.items():
         if slope is not None:
             text = f"Memory growth {side}: {slope.value:+.2f} MiB/epoch [{slope.low:+.2f}, {slope.high:+.2f}]."
@@ -264,7 +264,7 @@ def _before_and_after(before: str, after: str) -> str:
 
 
 def _last_losses(passes: Sequence[LoaderPassTrace]) -> str:
-    """Return the mean losses of the last training pass and of the last validation pass, as text."""
+    """Return the mean losses of the last training pass and validation pass, such as ``0.3100 / 0.4200``."""
     texts = []
     for role in ("train", "validation"):
         means = [loss for record in passes if record.role == role and (loss := record.mean_loss()) is not None]
@@ -273,7 +273,7 @@ def _last_losses(passes: Sequence[LoaderPassTrace]) -> str:
 
 
 def _useful_workers_sentence(rates: Sequence[LoaderRate]) -> str:
-    """Return a sentence on the number of workers above which PyTorch's loader gets no faster, with advice."""
+    """Return a sentence on the number of workers beyond which PyTorch's loader gets no faster, with advice."""
     plain = {rate.workers: rate.samples_per_second or 0.0 for rate in rates if rate.loader == "plain"}
     ours = next((rate.samples_per_second or 0.0 for rate in rates if rate.loader == "factory"), 0.0)
     if len(plain) < 2:

@@ -27,7 +27,7 @@ _BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
 """
 
 _COUNTED_FROM_S = 0.2
-"""If this process used more CPU seconds than this value, and the system counted none, the count is unusable."""
+"""If this process used more CPU seconds than this value, and the system counted no busy time, its count is unusable."""
 
 
 def cpu_seconds_of_this_process() -> float:
@@ -51,7 +51,7 @@ class BackgroundLoadWatch:
         """Return a context during which the CPU use of other processes is measured.
 
         Args:
-            used_s: returns the CPU seconds that this process and its children have used so far.
+            used_s: function that returns the CPU seconds that this process and its children have used so far.
         """
         began, busy_before, own_before = time.perf_counter(), _busy_s(self._cpus), used_s()
         yield
@@ -89,7 +89,7 @@ def _own_cpus() -> frozenset[int]:
 
 
 def _busy_s(cpus: frozenset[int]) -> float | None:
-    """Return the sum of the busy seconds of ``cpus`` since the system started; None if they are not counted."""
+    """Return the sum of the busy seconds of ``cpus`` since the system started; None if the system does not count."""
     try:
         counted = psutil.cpu_times(percpu=True)
     except OSError:

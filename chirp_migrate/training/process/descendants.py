@@ -30,7 +30,7 @@ _ROUNDS = 50
 
 
 def kill_processes(mark: str, child: int | None = None, *, include_living: bool = False) -> None:
-    """Kill the processes with ``mark``, their descendants, and the process group of ``child``.
+    """Kill the processes with ``mark`` in their environment, their descendants, and the process group of ``child``.
 
     The function also kills processes that start while it runs.
 

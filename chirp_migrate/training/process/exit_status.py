@@ -8,7 +8,7 @@ __all__ = ["describe_exit"]
 
 
 def describe_exit(status: int) -> str:
-    """Describe the exit status of a process: an exit code or, if negative, the number of the signal that ended it."""
+    """Describe an exit status: an exit code, or the negative number of the signal that ended the process."""
     if status >= 0:
         return f"exit code {status}"
     try:

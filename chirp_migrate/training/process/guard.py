@@ -37,7 +37,7 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def guard_processes(mark: str, folder: Path) -> Iterator[None]:
-    """Return a context in which a guard ends processes and removes a folder if this process is killed.
+    """Return a context in which a guard process ends processes and removes a folder if this process is killed.
 
     If this process is not killed, the guard does nothing. The caller must end the processes inside the context, and
     remove the folder after the context.

@@ -49,7 +49,7 @@ _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
 def check_imports(tree: Path, origin: str) -> None:
     """Check that Python imported the modules of a project from its copy, and not from the user's folder.
 
-    A package that is installed in development mode would be imported from the user's folder.
+    Python imports a package that is installed in development mode (``pip install -e``) from the user's folder.
 
     Args:
         tree: the copy of the project.
@@ -77,13 +77,13 @@ def check_imports(tree: Path, origin: str) -> None:
 def import_object(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> Any:
     """Return the object of ``package.module:name`` or ``folder/file.py:name``, relative to the working directory.
 
-    The module of a file has the name of the file, and ``sys.path`` gets the folder of the file, so that worker
-    processes can import the module.
+    The module of a file has the name of the file. The function adds the folder of the file to ``sys.path``, so that
+    worker processes can import the module.
 
     Args:
         reference: reference to the object.
         what: kind of the object for messages, such as ``class``.
-        fits: returns whether an object is of that kind.
+        fits: function that returns whether an object is of this kind.
 
     Raises:
         NoSuchObject: there is no such module, file or name, or the name refers to another kind of object.
@@ -103,7 +103,10 @@ def import_object(reference: str, what: str, fits: Callable[[Any], bool] = calla
 
 
 def project_modules(tree: Path) -> dict[str, Path]:
-    """Return a dictionary: import name of a module of the project, without tests and builds → file of the module."""
+    """Return a dictionary: import name of each module of the project → its file.
+
+    The result omits modules in folders of tests and builds.
+    """
     found = {}
     for path in sorted([*tree.glob("*.py"), *tree.glob("*/*.py"), *tree.glob("src/*/*.py")]):
         parts = path.relative_to(tree / "src" if (tree / "src") in path.parents else tree).with_suffix("").parts
@@ -159,7 +162,7 @@ def _import_module(place: str) -> Any:
 
 
 def advice_on_missing_module(log: str) -> str | None:
-    """Return advice on the missing module for which a program failed; None if no module is missing.
+    """Return advice on the missing module that made a program fail; None if no module is missing.
 
     Args:
         log: the last lines that the program printed, with the traceback.

@@ -47,10 +47,11 @@ class Parent:
         return convert_json(read_json(self._read_bytes()), kind)
 
     def wait_for_turn(self) -> None:
-        """Report that the next step is prepared, and wait until the parent starts it.
+        """Report that the next step is prepared, and wait until the parent starts the step.
 
-        Two children start and import at the same time, and then train in turns, so that each has all CPUs. The speed of
-        a machine drifts within seconds, so the parent runs two epochs that it compares directly one after the other.
+        Two children start and import at the same time, and then train in turns, so that each child can use all CPUs.
+        The speed of a machine drifts within seconds, so the parent compares epochs that run directly one after the
+        other.
 
         Raises:
             SystemExit: the parent has ended.
@@ -59,7 +60,7 @@ class Parent:
         self._read_bytes()
 
     def show(self, what: str | ProgressStep) -> None:
-        """Send progress to the parent, which shows it."""
+        """Send progress to the parent, which shows the progress to the user."""
         self.send(what if isinstance(what, ProgressStep) else ProgressLine(what))
 
     def send(self, message: Message) -> None:
@@ -80,12 +81,12 @@ _GONE = "the parent process has ended"
 
 
 def serve(task_type: type[_R], perform: Callable[[_R, Parent], Any]) -> int:
-    """Receive a task from the parent, perform it, and send the result: the main function of a child process.
+    """Run a child process: receive a task from the parent, perform the task, and send the result.
 
     Args:
-        task_type: type of the task, a dataclass with the folder ``tree``.
-        perform: performs the task and returns a dataclass as the result; may raise ``TaskNotPossible`` or
-            ``UserCodeError``.
+        task_type: type of the task: a dataclass with the attribute ``tree``, the working directory of the child.
+        perform: function that performs the task and returns a dataclass as the result. The function may raise
+            ``TaskNotPossible`` or ``UserCodeError``.
 
     Returns:
         The exit code of the process: 0, or 1 after a failure.

@@ -60,4 +60,4 @@ class ChildResult(msgspec.Struct, tag="answer", frozen=True):
 
 
 Message = ReadyMessage | ProgressLine | ProgressStep | PartialResult | FailureMessage | ChildResult
-"""Any message of a child. In the other direction, the parent sends the task, and then some bytes for each turn."""
+"""Any message of a child. In the other direction, the parent sends the task, and then some bytes to start each turn."""

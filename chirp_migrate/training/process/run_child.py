@@ -53,7 +53,7 @@ _ENDS_WITHIN_S = 10.0
 _LONGEST_FOLDER = 50
 """Largest length of a temporary folder's path to which multiprocessing and PyTorch can append the names of sockets."""
 _LOOK_S = 0.1
-"""Seconds between two checks of whether a child still runs. Its workers may keep the pipe open after its end."""
+"""Seconds between two checks of whether a child runs. Workers may keep the pipe open after the end of the child."""
 _LARGEST_MESSAGE = 2**30
 
 _T = TypeVar("_T")
@@ -78,21 +78,23 @@ class ChildLabels:
 
 @dataclass
 class Child(Generic[_T]):
-    """A child process with a new Python interpreter. The object keeps the last 64 KiB of its output.
+    """A child process with a new Python interpreter. The object keeps the last 64 KiB of the child's output.
 
     Use the object as a context manager. The end of the context ends the child and all processes that it started. If
-    this process is killed, a guard ends these processes (:mod:`.guard`).
+    this process is killed, a small guard process ends these processes (:mod:`.guard`).
+
+    A child may work in turns. Before each turn, the child waits until this process calls :meth:`give_turn`.
 
     Attributes:
         module: module that the child runs; it calls :func:`~.inside_child.serve`.
-        request: task of the child, a dataclass with the folder ``tree``.
+        request: task of the child: a dataclass with the attribute ``tree``, the working directory of the child.
         answer: type of the child's result.
         role: names of the child in error messages.
         timeout_s: seconds after which the child counts as hung; waiting for a turn does not count.
         environment: environment variables in addition to the variables of the user.
         progress: called with the progress of the child.
-        cpu_s: CPU seconds of the child and its processes when the child was last ready. The value is 0 after the end of
-            the child, because the system then adds the CPU time of the child to this process.
+        cpu_s: CPU seconds of the child and its processes when the child last became ready for a turn. The value is 0
+            after the end of the child, because the system then adds the CPU time of the child to this process.
         found: partial results of the child, in the order of arrival.
     """
 
@@ -161,7 +163,7 @@ class Child(Generic[_T]):
 
     @property
     def printed(self) -> str:
-        """Return the last 64 KiB that the child has printed, without the path of its temporary folder."""
+        """Return the last 64 KiB that the child has printed, without the path of its working directory."""
         return self._output.text().replace(f"{self.request.tree}{os.sep}", "")
 
     def wait_until_ready(self) -> None:
@@ -293,7 +295,7 @@ class Child(Generic[_T]):
         return False
 
     def _wait_for_end(self) -> None:
-        """Wait until the process has ended, so that it does not disturb the next timing.
+        """Wait until the process has ended, because a running process would disturb the next timing.
 
         The method kills a process that has sent its result or its failure and then does not end.
         """

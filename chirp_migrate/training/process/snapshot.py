@@ -2,8 +2,8 @@
 
 A copy omits files larger than 32 MiB, such as datasets and checkpoints, because ``verify`` trains on synthetic data. A
 copy also omits version control, virtual environments and caches. ``verify`` prints the names of the omitted files,
-because a module may need one of them. Before each run, ``verify`` removes the files that the previous run wrote, so
-that a training cannot continue from a checkpoint.
+because a module may need one of these files. Before each run, ``verify`` removes the files that the previous run wrote,
+so that a training cannot continue from a checkpoint.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
 
 
 def write_originals(tree: Path, originals: Mapping[str, bytes | None]) -> None:
-    """Write files to the copy of a project. ``originals`` maps a path in ``tree`` to bytes, or to None for no file.
+    """Write files to the copy of a project. ``originals`` maps paths in ``tree`` to bytes; None removes a file.
 
     Raises:
         ValueError: a path leads out of ``tree``.
@@ -100,7 +100,8 @@ def restore_original_files(tree: Path) -> None:
 def undo_writes_in_process(tree: Path) -> None:
     """Restore the stored files of a copy between two runs in one process, and keep new folders.
 
-    A module may create folders when it is imported. The second run needs these folders, but does not import again.
+    A module may create folders when it is imported. The second run needs these folders, but does not import the module
+    again.
     """
     if _pristine_copy(tree).is_dir():
         with suppress(PermissionError):  # Windows does not remove a file that the first run has open
@@ -126,7 +127,10 @@ def _pristine_copy(tree: Path) -> Path:
 
 
 def _list_entries(tree: Path) -> dict[str, tuple[int, ...]]:
-    """Return a dictionary: path of a file or folder below ``tree`` → its type; for a file, also size and change."""
+    """Return a dictionary: path of a file or folder below ``tree`` → its type.
+
+    For a file, the value also has the size and the time of the last change.
+    """
     listing: dict[str, tuple[int, ...]] = {}
     for folder, folders, names in os.walk(tree):
         for name in (*folders, *names):

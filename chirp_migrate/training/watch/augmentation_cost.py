@@ -17,7 +17,7 @@ def time_with_and_without_augmentation(
 
     Args:
         augmented, plain: the dataset with and without augmentation, or other arguments of ``batch_s``.
-        batch_s: loads some batches of its argument and returns the seconds per batch.
+        batch_s: function that loads some batches of its argument and returns the seconds per batch.
         rounds: largest number of rounds.
         until: time on the clock of ``time.monotonic`` after which no further round begins. One round always runs.
     """

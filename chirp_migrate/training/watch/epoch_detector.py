@@ -18,21 +18,22 @@ _T = TypeVar("_T", bound="EpochDetector")
 
 
 class EpochDetector:
-    """Context manager for a training call, that detects when an epoch begins.
+    """Context manager that detects when an epoch of a training call begins.
 
     An epoch begins when the training iterates again over its first training loader, and has called ``backward`` since
-    the last epoch began. So if an evaluation on the training loader precedes a training pass, both are in one epoch.
-    Before the first call of ``backward``, each iteration over the first training loader begins an epoch, because some
-    trainings never call ``backward``. The first call of ``backward`` sets :attr:`later` to 0 again.
+    the last epoch began. So if an evaluation on the training loader precedes a training pass, both passes are in one
+    epoch. Before the first call of ``backward``, each iteration over the first training loader begins an epoch, because
+    some trainings never call ``backward``. The first call of ``backward`` sets :attr:`later` to 0 again.
 
     The first training loader is the first loader that is iterated over twice with gradients enabled. If the training
     builds a new loader for every epoch, loaders with the same dataset count as one loader. An epoch then begins with
     the third loader of a dataset: the first loader may compute statistics, and the second loader may begin training.
 
     Attributes:
-        later: number of epochs after the first that began.
+        later: number of epochs that have begun after the first epoch.
         trains: whether the training called ``backward``.
-        evaluates: whether the training iterated over its training loader without calling ``backward`` in an epoch.
+        evaluates: whether the training iterated over its training loader without calling ``backward``, for example to
+            evaluate.
     """
 
     def __init__(self) -> None:
@@ -72,7 +73,10 @@ class EpochDetector:
         return True
 
     def is_over(self, epochs: int) -> bool:
-        """Return whether ``epochs`` epochs after the first epoch began; without ``backward``, two more must begin."""
+        """Return whether ``epochs`` epochs have begun after the first epoch.
+
+        If the training has not called ``backward``, two additional epochs must have begun.
+        """
         return self.later >= (epochs if self.trains else epochs + _BEFORE_TRAINING)
 
     def _record_backward(self) -> None:

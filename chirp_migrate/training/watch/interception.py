@@ -83,7 +83,8 @@ class PassingIterator(Iterator[Any]):
         interception: the interception that created this iterator.
         loader: the loader.
         iterator: the real iterator of the loader. The wrapper also has all attributes of this iterator.
-        around: called with a function that advances the real iterator; returns the batch.
+        around: function that is called for each batch, with a function that advances the real iterator; returns the
+            batch.
     """
 
     def __init__(self, interception: Interception, loader: Any, iterator: Iterator[Any], around: Around) -> None:
@@ -108,7 +109,7 @@ class PassingIterator(Iterator[Any]):
 
 @contextmanager
 def limit_workers(loader: Any, max_workers: int) -> Iterator[None]:
-    """Return a context in which ``loader`` starts at most ``max_workers`` worker processes; 0 loads in this process.
+    """Return a context in which ``loader`` starts at most ``max_workers`` worker processes; 0 for none.
 
     The loader of an iterable dataset keeps one worker, because the dataset may call ``get_worker_info``.
     """

@@ -29,7 +29,7 @@ _LONGEST_S = 2.0
 
 
 def read_samples(dataset: Any, indices: Sequence[int]) -> list[Any]:
-    """Read the samples at ``indices`` like PyTorch's loader: with ``__getitems__`` if the dataset has it."""
+    """Read the samples at ``indices`` like PyTorch's loader: with ``__getitems__`` if the dataset has this method."""
     many = getattr(dataset, "__getitems__", None)
     return list(many(list(indices))) if many else [dataset[index] for index in indices]
 
@@ -50,7 +50,7 @@ def differing_positions(first: Mapping[str, Any], second: Mapping[str, Any]) -> 
 
 
 def leaf_type(leaf: Any) -> tuple[Any, ...]:
-    """Return the type of a leaf of a batch; for a tensor, its dtype and shape."""
+    """Return the type of a value in a batch; for a tensor, its dtype and shape."""
     return (leaf.dtype, tuple(leaf.shape)) if isinstance(leaf, torch.Tensor) else (type(leaf),)
 
 
@@ -111,7 +111,7 @@ def nested_class_names(dataset: Any) -> str:
 
 
 def _inner_dataset(dataset: Any) -> Any | None:
-    """Return the wrapped dataset, the first attribute of ``dataset`` that is a dataset; None if it wraps none."""
+    """Return the wrapped dataset, the first attribute of ``dataset`` that is a dataset; None without a dataset."""
     held = getattr(dataset, "__dict__", {}).values()
     datasets = (value for value in held if isinstance(value, torch.utils.data.Dataset))
     return next((inner for inner in datasets if hasattr(inner, "__getitem__") and hasattr(inner, "__len__")), None)

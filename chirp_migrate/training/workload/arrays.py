@@ -1,6 +1,6 @@
 """Read the user's own samples: NumPy arrays in one ``.npz`` file or in a folder of ``.npy`` files.
 
-The module refuses arrays of Python objects, because reading such arrays would unpickle and so run code.
+The module refuses arrays of Python objects, because reading these arrays means unpickling, which can run code.
 """
 
 from __future__ import annotations

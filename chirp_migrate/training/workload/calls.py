@@ -37,7 +37,11 @@ def load_model(reference: str) -> Any:
 
 
 def data_for_entry_points(entry_points: tuple[EntryPoint, ...], sizes: WorkloadSizes) -> TrainingData:
-    """Return the data for entry points that ``verify`` found; a few unused samples for entry points with own data."""
+    """Return the training data for entry points.
+
+    Entry points that were found in the project's source get data of these sizes. Other entry points have their own
+    data, and get a few samples that they do not use.
+    """
     if all(entry.source is TrainingSource.FOUND for entry in entry_points):
         return make_training_data(sizes)
     return make_training_data(WorkloadSizes(samples=24, shape=(1, 8, 8), classes=2))

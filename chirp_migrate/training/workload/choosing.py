@@ -21,7 +21,7 @@ __all__ = ["call_as_code", "parse_expression", "select_entry_points"]
 
 
 def parse_expression(text: str) -> Callable[[str], bool]:
-    """Convert an expression such as ``k_fold and not backup`` to a function that returns whether it matches a name.
+    """Convert an expression such as ``k_fold and not backup`` to a function that returns whether a name matches.
 
     The expression consists of parts of names, ``and``, ``or``, ``not`` and brackets. Upper and lower case do not
     matter. A part that is not a dotted Python name must be in quotes.

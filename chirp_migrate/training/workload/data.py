@@ -26,7 +26,8 @@ class TrainingData:
     Attributes:
         features: float32 of shape (N, C, F, T); synthetic values are in [0, 1].
         labels: int64 of shape (N,), from 0. The numbers of samples of synthetic classes differ by at most one.
-        authors: int64 of shape (N,). Every synthetic author has samples of every class, so that splits by author exist.
+        authors: int64 of shape (N,). Every synthetic author has samples of every class, so that the samples can be
+            split by author.
         train_indices, val_indices: int64 indices of the training and validation samples; no author is in both.
         folds: (train_indices, val_indices) for each fold. Every sample is in the validation part of one fold.
     """

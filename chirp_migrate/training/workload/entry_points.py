@@ -1,8 +1,8 @@
 """Find the training functions of a project in its source, and define the size of a training.
 
 This module imports no code of the project. A function is an entry point if it is in one of the modules
-:data:`TRAINING_MODULES` of ``utils/`` and has the documented parameters, with any name. Other projects need
-a workload function (:mod:`.hook`), a script (:mod:`.script`) or a command (:mod:`.shell`).
+:data:`TRAINING_MODULES` of ``utils/`` and has the documented parameters. The name of the function does not matter.
+Other projects need a workload function (:mod:`.hook`), a script (:mod:`.script`) or a command (:mod:`.shell`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 DEFAULT_WORKLOAD = "chirp_verify.py"
-"""File of a project whose function ``workload`` returns the training calls, if the file exists."""
+"""Name of a file in the project whose function ``workload`` is the workload function, if the file exists."""
 
 TRAINING_MODULES = ("training_engine", "training_utils", "cross_validation", "util_backup", "training_core")
 """Modules of ``utils/`` whose entry points run, in this order."""
@@ -43,7 +43,7 @@ _WATCHED_SAMPLES, _WATCHED_BATCH, _WATCHED_EPOCHS = 52, 16, 2
 _EPOCHS, _FOLDS_NAMED = ("num_epochs", "epochs", "max_epochs", "n_epochs"), ("k_folds", "n_splits", "folds")
 
 _SPLIT_ATTEMPTS = 200
-"""Number of random splits that ``training_core`` may try. Its default of tens of thousands would take long."""
+"""Number of random splits that ``training_core`` may try. The default, tens of thousands, would take long."""
 
 DATA_PARAMETERS = frozenset(
     {"dataset", "features", "labels", "authors", "train_indices", "val_indices", "fold_indices", "model_class"}
@@ -144,8 +144,8 @@ class EntryPoint:
         name: name of the function or method, such as ``TrainingEngine.run_cross_validation``, or name of a training
             call that the workload function returns.
         parameters: names of the parameters of the function or method, without ``self``.
-        hook: ``package.module:function`` or ``path.py:function``, the workload function, which returns training calls;
-            empty without a workload function.
+        hook: reference to the workload function, which returns training calls: ``package.module:function`` or
+            ``path.py:function``; empty without a workload function.
         command: program and arguments of a command; an empty tuple without a command.
         script: command line of a Python script; an empty tuple without a script.
         result: file to which the command writes its results, relative to the project; may be empty.
@@ -186,7 +186,8 @@ class DiscoveredEntryPoints:
         model: class of the model that all entry points train, such as ``utils.models:BirdCNN``; an empty string if the
             user's workload function, script or command chooses the model.
         left_out: public functions that look like training but do not have the documented parameters, with the reason.
-        origin: folder of the user's project, from which no module may be imported while a copy trains; may be empty.
+        origin: folder of the user's project, or an empty string. While a copy of the project trains, no module may be
+            imported from this folder.
     """
 
     entry_points: tuple[EntryPoint, ...]
@@ -200,7 +201,7 @@ class DiscoveredEntryPoints:
         return self.entry_points[0].source
 
     def describe_comparison(self, saw_loaders: bool) -> str | None:
-        """Return a sentence on the part of the training that ``verify`` compares; None if it compares all of it.
+        """Return a sentence on the part of the training that ``verify`` compares; None for the whole training.
 
         Args:
             saw_loaders: whether the training iterated over a ``DataLoader``.
@@ -310,7 +311,7 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
 
 
 def _advice_without_training(root: Path, command: str) -> str:
-    """Return advice for a project in which no training was found; if the project has one script, with its name."""
+    """Return advice for a project without training. If the project has only one script, the advice names the script."""
     scripts = [path for path in project_modules(root).values() if _is_script(path)]
     script = scripts[0].relative_to(root).as_posix() if len(scripts) == 1 else "train.py"
     return (
@@ -339,7 +340,7 @@ def _parse(path: Path) -> ast.Module | None:
 
 
 def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
-    """Yield the entry points of a module. For a function that only looks like training, yield why it is omitted.
+    """Yield the entry points of a module. For a function that only looks like training, yield the reason.
 
     Args:
         utils: folder ``utils/`` of the project.
@@ -372,9 +373,9 @@ def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnR
 
 
 def _first_integer_set(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
-    """Return the first positive integer that is the default of a parameter, or a dictionary value, of these names.
+    """Return the first positive integer that the code assigns to one of ``names``; None if there is no such integer.
 
-    The result is None if there is no such integer.
+    The integer is a dictionary value (``{"epochs": 5}``) or the default of a parameter (``def train(epochs=5)``).
     """
     for node in (node for one in within for node in ast.walk(one)):
         pairs: list[tuple[str, ast.expr | None]] = []

@@ -53,7 +53,7 @@ def _fill_placeholders(word: str, sizes: WorkloadSizes) -> str:
 
 
 def _command_environment(entry: EntryPoint) -> dict[str, str]:
-    """Return the environment variables of the command, so that Python code in it can import ``chirpid_patch``."""
+    """Return the environment variables of the command, so that its Python code can import ``chirpid_patch``."""
     environment = dict(os.environ)
     if entry.command[0] == "{python}":
         paths = [path for path in (environment.get("PYTHONPATH"), str(PACKAGE_ROOT)) if path]

@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["Api", "Signature", "describe_api", "missing_or_narrowed_names", "public_names"]
 
 Signature = list[list[str]]
-"""One ``[name, kind, default]`` for each parameter. The default is ``""`` if the parameter has none."""
+"""One ``[name, kind, default]`` for each parameter. The text is ``""`` if the parameter has no default."""
 
 Api = dict[str, dict[str, Signature | str]]
 """Dictionary: module → public name → signature.
@@ -157,7 +157,11 @@ def _read_signature(value: Any) -> Signature | str:
 
 
 def _default_text(value: Any) -> str:
-    """Return the ``repr`` of a plain default value; the type of another object, whose ``repr`` contains an address."""
+    """Return the default value of a parameter as text; an empty string if the parameter has no default.
+
+    The text is the ``repr`` of a plain value such as a number. For any other object, the text is the name of its type,
+    because the ``repr`` may contain a memory address.
+    """
     if value is inspect.Parameter.empty:
         return ""
     plain = value is None or isinstance(value, (bool, int, float, str, tuple, list, dict))

@@ -2,7 +2,7 @@
 
 Tests compare the statistics before and after the migration. The first group of statistics (:data:`STATISTICS`) needs
 only the augmented sample. The second group (:data:`PAIRED`) compares an augmented sample with the same sample without
-augmentation. So the second group also finds noise, and masks that lie under noise or clamping.
+augmentation. So the second group also shows noise, and masks that noise or clamping hides.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ STATISTICS = (
     "share of constant frequency bins",
     "mean difference of neighbouring time frames",
 )
-"""Statistics of one augmented sample, which depend on how often samples are augmented, mask widths, noise and clamping.
+"""Statistics of one augmented sample.
+
+The statistics depend on the probability of augmentation, on the widths of masks, on noise and on clamping.
 """
 
 PAIRED = (
@@ -113,7 +115,7 @@ class VisibleAugmentation:
         return bool(self.masked) or self.noisy
 
     def equals(self, other: VisibleAugmentation) -> bool:
-        """Return whether this sample and ``other`` show the same random numbers."""
+        """Return whether this sample and ``other`` show the effects of the same random numbers."""
         if self.masked != other.masked or self.noisy != other.noisy:
             return False
         if not self.noisy or self.changes is None or other.changes is None:
@@ -253,7 +255,7 @@ def _as_images(batch: torch.Tensor) -> torch.Tensor:
 
 
 def _find_constant_lines(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return whether augmentation made each line along ``axis`` constant in every channel, as bool of shape (B, lines).
+    """Return which lines along ``axis`` augmentation made constant in every channel, as bool of shape (B, lines).
 
     The function reads only 48 to 96 values of a long line.
     """

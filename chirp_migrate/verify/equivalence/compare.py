@@ -1,9 +1,9 @@
 """Compare the trainings of both versions. Each difference is one sentence that names its first occurrence.
 
-Without augmentation, batches, losses and results must be equal to the last bit, except values that differ between two
-runs of the original version. With augmentation, both versions must train on the same samples, and the
-augmentation must have the same distribution. Two-sample tests compare the distributions of sample statistics. Their
-significance level is 0.001 after Holm's correction over all tests of a verification.
+Without augmentation, batches, losses and results must be equal to the last bit. Values that differ between two runs of
+the original version are not compared exactly. With augmentation, both versions must train on the same samples, and the
+augmentation must have the same distribution. Two-sample tests compare the distributions of sample statistics. The
+significance level of these tests is 0.001 after Holm's correction over all tests of a verification.
 """
 
 from __future__ import annotations
@@ -164,11 +164,14 @@ def compare_results(
     after_again: Mapping[str, EntryResult],
     unrepeatable: Collection[str] = (),
 ) -> Equivalence:
-    """Compare the return values of the entry points. A second run of each version shows which values repeat.
+    """Compare the return values of the entry points.
+
+    A second run of each version shows which values are equal in every run.
 
     Values that differ between two runs of the version before the migration, such as times, become notes and are not
     compared. An entry point with augmentation uses other random numbers after the migration, so the function compares
-    only the structure of its return value. The same applies to ``unrepeatable`` entry points.
+    only the structure of its return value. For ``unrepeatable`` entry points, the function also compares only the
+    structure.
     """
     result = Equivalence()
     for label, old in before.items():
@@ -223,7 +226,7 @@ def _distribution_tests(
 def _without_values(record: LoaderPassTrace, batches: bool) -> LoaderPassTrace:
     """Return a copy of a pass without its losses and, with ``batches``, without the values of its batches.
 
-    The copy still shows which samples each batch has.
+    The copy still shows the samples of the pass and their order.
     """
     record = replace(record, losses=[float(0).hex()] * len(record.losses))
     if not batches:
@@ -235,7 +238,10 @@ def _without_values(record: LoaderPassTrace, batches: bool) -> LoaderPassTrace:
 def _value_tests(
     label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace], batches: bool
 ) -> list[_StatisticalTest]:
-    """Return the tests on losses and, with ``batches``, on values of batches, which differ between two equal runs."""
+    """Return the tests on losses and, with ``batches``, on values of batches.
+
+    The tests compare distributions, because these values also differ between two equal runs.
+    """
     tests = []
     for role in ("train", "validation"):
         sides = [[record for record in side if record.role == role] for side in (before, after)]

@@ -15,15 +15,21 @@ _MAX_DEPTH = 12
 
 
 Hash = xxhash.xxh3_128
-"""Hash function for samples and return values. A cryptographic hash is not necessary: nobody constructs collisions."""
+"""Hash function for samples and return values.
+
+A cryptographic hash is not necessary, because nobody constructs collisions.
+"""
 
 
 def leaf_fingerprints(value: Any) -> dict[str, str]:
-    """Map the path of every leaf in ``value`` to text that is equal only for equal values.
+    """Return a dictionary: path of each leaf in ``value`` → text that is equal only for equal values.
 
-    The text of a float is hexadecimal and so exact. The text of a tensor or array has hash, dtype and shape. The
-    leaves of a module are the tensors of its ``state_dict``. The function descends into containers and plain objects.
-    An object that contains itself, or that is nested deeper than 12 levels, is replaced by the name of its type.
+    A leaf is a value without parts, such as a number or tensor. Its path is, for example, ``result['losses'][0]``.
+
+    The text of a float is hexadecimal and so exact. The text of a tensor or array contains a hash, the dtype and the
+    shape. The leaves of a module are the tensors of its ``state_dict``. The function visits the elements of containers
+    and the attributes of plain objects. An object that contains itself, or that is nested deeper than 12 levels, is
+    replaced by the name of its type.
     """
     return dict(_leaves(value, "result", ()))
 

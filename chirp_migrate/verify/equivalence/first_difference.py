@@ -1,4 +1,4 @@
-"""Find the first difference between the loader passes of both versions, and check whether the seed still matters."""
+"""Find the first difference between the loader passes of both versions, and check whether the seed has an effect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 NamedDifference = tuple[str, str]
-"""Name of a difference, such as ``losses-differ``, and its description."""
+"""A tuple: name of a difference, such as ``losses-differ``, and its description."""
 
 OTHER_SEED = 1
 """Number to add to the seed for a second run. The second run shows which values depend on the seed."""
@@ -40,7 +40,7 @@ _TOLERANCE = 1e-4
 def compare_passes_of_entry(
     before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> list[NamedDifference]:
-    """Return the first difference between the training passes, and between the validation passes, of an entry point.
+    """Return the first difference between the training passes of both versions, and the same for validation passes.
 
     Later differences are omitted, because the first difference may cause them.
     """
@@ -84,7 +84,7 @@ def _first_difference_of_role(
 
 
 def _count_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference | None:
-    """Return a difference in the number of samples, classes or batches of a pass; None if these are equal."""
+    """Return a difference in the number of samples, classes or batches of a pass; None if all numbers are equal."""
     counts = f"{a.samples} samples before, {b.samples} after"
     gone = [label for label in a.labels if label not in b.labels]
     others_stay = all(b.labels[label] == a.labels.get(label) for label in b.labels)
@@ -138,7 +138,7 @@ def _randomness_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDiffe
 
 
 def _sample_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) -> NamedDifference | None:
-    """Return a difference in the samples of a pass, in their values, or in their order; None if these are equal."""
+    """Return a difference in the samples of a pass, their values or their order; None if there is no difference."""
     exact = not (a.random or (augmented and a.shuffled))
     if exact:
         for number, (old, new) in enumerate(zip(a.batches, b.batches, strict=True), start=1):
@@ -180,7 +180,7 @@ def _index_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference
 
 
 def _value_difference(before: str, after: str) -> NamedDifference | None:
-    """Compare two batches that :func:`encode_sample_values` encoded; None if they are equal or not comparable."""
+    """Compare two batches, given as texts of :func:`encode_sample_values`; None if they are equal or not comparable."""
     a, b = map(decode_sample_values, (before, after))
     if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
         return None
@@ -220,7 +220,7 @@ def _samples_missing_in(a: LoaderPassTrace, b: LoaderPassTrace) -> Counter[int]:
 def _is_shuffled(record: LoaderPassTrace) -> bool:
     """Return whether the indices of a pass are out of order.
 
-    A pass with fewer than three different indices is out of order if its sampler shuffles.
+    A pass with fewer than three different indices counts as out of order if its sampler shuffles.
     """
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in pairwise(record.indices))

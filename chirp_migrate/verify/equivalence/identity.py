@@ -41,8 +41,9 @@ def nested_datasets(dataset: Any) -> list[NestedDataset]:
     """Return the dataset of a loader and the datasets that it wraps, from the outermost to the innermost.
 
     The function finds a wrapped dataset in an attribute or in the closure of ``__getitem__``. The result ends at a
-    dataset that wraps several datasets. The result also ends at a dataset if lengths and ``indices`` do not show which
-    samples of the wrapped dataset it has. The only method of a dataset that the function calls is ``__len__``.
+    dataset that wraps several datasets. To find the samples of a dataset in the wrapped dataset, the function needs a
+    list ``indices`` or equal lengths. Without both, the result also ends. The function calls no method of a dataset
+    except ``__len__``.
     """
     found = [NestedDataset(dataset)]
     while len(found) < _DEEPEST:
@@ -100,7 +101,7 @@ def _inner_dataset(dataset: Any) -> Any:
 
 
 def _closure_contents(function: Any, depth: int = 3) -> Iterator[Any]:
-    """Yield the captured values of a function, and the captured values of functions among them."""
+    """Yield the values that a function captures in its closure, and the values that captured functions capture."""
     if not isinstance(function, FunctionType) or depth == 0:
         return
     for cell in function.__closure__ or ():

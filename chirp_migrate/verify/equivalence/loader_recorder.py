@@ -112,7 +112,10 @@ class LoaderRecorder(Interception):
 
     @contextmanager
     def loading(self, walk: PassRecorder) -> Iterator[None]:
-        """Return a context for the loader's own code, in which sampler indices are recorded for the pass ``walk``."""
+        """Return a context in which the indices from the loader's sampler are recorded for the pass ``walk``.
+
+        The loader's own code runs in this context.
+        """
         outer, self._loading = self._loading, walk
         try:
             with self.inside(walk.loader):

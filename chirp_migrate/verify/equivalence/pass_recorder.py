@@ -48,8 +48,8 @@ class PassRecorder:
         loader: the loader.
         record: the record of the pass, which :meth:`add_batch` and :meth:`finish` fill.
         base: the innermost dataset of the loader.
-        plain: the dataset that yields the samples without augmentation; None if samples are not augmented, or if no
-            wrapped dataset yields samples without augmentation.
+        plain: the dataset that yields the samples without augmentation; None if samples are not augmented, or if there
+            is no such dataset.
         drawn: indices that each iteration over the sampler yielded. With workers, PyTorch's loader begins two
             iterations over its sampler and uses the second.
         batches: the samples of each batch.

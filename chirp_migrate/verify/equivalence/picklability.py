@@ -1,8 +1,8 @@
 """Check whether a loader can pickle its objects for worker processes that start with ``spawn``.
 
 The check starts no process. Like ``spawn``, the check pickles with the pickler of :mod:`multiprocessing`. The check
-then unpickles in this process. The check does not pickle the data of tensors and arrays. Such data can always be
-pickled, and pickling would move the data of tensors to shared memory, and so change the recorded training.
+then unpickles the objects in this process. The check does not pickle the data of tensors and arrays. Such data can
+always be pickled, and pickling would move the data of tensors to shared memory, and so change the recorded training.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Define each metric of a verification (name, unit, method), and compute its value.
 
-The report, the JSON document and the documentation use the definitions in :data:`MEASURES`. The command
-``python -m chirp_migrate.verify.measures.figures`` prints them as a table.
+The report, the JSON document and the documentation use the definitions in :data:`MEASURES`. The command ``python -m
+chirp_migrate.verify.measures.figures`` prints the definitions as a table.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def metrics_of_timed_rounds(
     """Return the metrics of one version that come from the timed rounds.
 
     Args:
-        own_runs_s: seconds of the user's own runs of all entry points together.
+        own_runs_s: seconds of the user's own, full trainings of all entry points together.
         timings: timings of this version, each with the timing of the migrated version in the same round. The timing of
             the migrated version includes epochs with zero-cost loading.
     """

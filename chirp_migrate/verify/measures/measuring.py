@@ -46,7 +46,7 @@ _FOR_RATES = 0.35
 _COST_ROUNDS = 3
 _COST_BATCHES = 5
 _LONGEST_COST_S = 2.0
-"""Seconds after which no further round begins, so that a slow dataset does not take all the time."""
+"""Seconds after which no further round of timing augmentation begins, because datasets may be slow."""
 
 
 @dataclass
@@ -201,7 +201,7 @@ class TrainingMeasurement(Interception):
         return time.perf_counter() - self._begun - self._reading_s
 
     def _end_pass(self, loader: Any, walk: PassTiming) -> None:
-        """Record the memory at the end of a loader pass. Memory growth is computed from these readings."""
+        """Record the memory at the end of a loader pass. The growth of memory is computed from these records."""
         walk.ended_s = self.clock()
         began = time.perf_counter()
         if getattr(loader, "lost_workers", False):

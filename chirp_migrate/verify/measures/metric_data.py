@@ -1,4 +1,4 @@
-"""Classes for the results of the measured run of one version; ``measures.figures`` computes the metrics from them."""
+"""Classes for the results of the measured run of one version, from which ``measures.figures`` computes the metrics."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class MemoryGrowth:
 
 @dataclass
 class PassTiming:
-    """Timing of one pass over one loader. Times are seconds since the start of the training, without measurement time.
+    """Timing of one loader pass, that is, of one iteration over a loader.
+
+    Times are seconds since the start of the training. The time that the measurements take is not included.
 
     Attributes:
         loader: number of the loader within the entry point, in order of first use.
@@ -166,7 +168,8 @@ class VersionMeasures:
     Attributes:
         entries: dictionary, label of an entry point → its measurements.
         usage: readings of memory and GPU use during the training, in order.
-        memory_kind: ``pss``, ``uss``, ``rss`` or ``peak-rss`` (see ``chirpid_patch.machine.process_memory``).
+        memory_kind: kind of the memory readings: ``pss``, ``uss``, ``rss`` or ``peak-rss`` (see
+            ``chirpid_patch.machine.process_memory``).
         gpu: description of the visible GPUs, or "no GPU" with the reason.
         augmentation: the time that augmentation takes, for each augmented dataset.
         workers: checks of datasets with worker processes; only for the migrated version.

@@ -33,7 +33,7 @@ GPU_PERCENT = 90.0
 """GPU utilisation in percent that the training must exceed; another requirement has a target of 80 %."""
 
 AUGMENTATION_PERCENT, AUGMENTATION_WARNING = 20.0, 30.0
-"""Percent of a batch's time that augmentation may take; above the second number, ``verify`` warns."""
+"""Percent of the time between two batches that augmentation may take, and percent above which ``verify`` warns."""
 
 _GPU = ((80.0, "R-000-5.2"), (GPU_PERCENT, "R-004"))
 

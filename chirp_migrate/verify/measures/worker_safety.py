@@ -1,7 +1,7 @@
 """Check migrated datasets in worker processes: every sample arrives once, has equal values, and no worker crashes.
 
-PyTorch's own loader reads the datasets, with the default start method of the system, because the loader of
-``chirpid_patch`` could hide the error of a worker.
+PyTorch's own loader reads the datasets, with the default start method of the system. The loader of ``chirpid_patch``
+could hide the error of a worker.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SECONDS_TO_END = 1.0
 """Seconds to wait for the end of a worker whose connection broke."""
 
 _START_S = {"fork": 0.03, "forkserver": 2.5, "spawn": 2.5}
-"""Least number of seconds to start a worker, mostly for its imports."""
+"""Dictionary: start method → least number of seconds to start a worker, mostly for its imports."""
 
 Collate = Callable[[list[Any]], Any]
 
@@ -67,13 +67,15 @@ def _collate_with_indices(collate: Collate, numbered: tuple[list[int], list[Any]
 def check_workers(dataset: Any, collate: Collate, worker_counts: Sequence[int], until: float) -> list[WorkerCheck]:
     """Read a part of the dataset with each number of workers, and compare the batches with batches of this process.
 
-    Each worker reads two batches, and no sample is read twice. Augmented values need only equal types and shapes.
+    Each worker reads two batches, and no sample is read twice. For augmented values, only types and shapes must be
+    equal.
 
     Args:
         dataset: the dataset to read.
         collate: ``collate_fn`` of the loader.
         worker_counts: numbers of worker processes.
-        until: time on the clock of ``time.monotonic``. Numbers of workers that would probably take longer are skipped.
+        until: time on the clock of ``time.monotonic``. If a number of workers would probably take longer, the function
+            skips this number.
     """
     method = multiprocessing.get_context().get_start_method()
     name = nested_class_names(dataset)
@@ -162,7 +164,7 @@ def _batch_difference(dataset: Any, collate: Collate, numbers: list[int], batch:
 
 
 def _read_batch(dataset: Any, collate: Collate, numbers: Sequence[int]) -> dict[str, Any]:
-    """Read the samples ``numbers`` in this process, collate them, and return the leaves of the batch."""
+    """Read the samples ``numbers`` in this process, and return the values of the collated batch by their position."""
     return leaves_by_position(collate(read_samples(dataset, numbers)))
 
 
@@ -186,8 +188,8 @@ def measure_loader_rates(
 ) -> list[LoaderRate]:
     """Measure the samples per second of PyTorch's loader with each number of workers, and of the factory's loader.
 
-    All loaders read the same samples in the same order. A small dataset is read several times. Batches that workers
-    load before the measurement begins do not count (see
+    The factory is ``chirpid_patch.OptimalDataLoaderFactory``. All loaders read the same samples in the same order. A
+    small dataset is read several times. Batches that workers load before the measurement begins do not count (see
     :meth:`chirpid_patch.DataLoaderPerformanceMonitor.time_batch_loading`). The loaders have more batches than are
     measured, so that all workers are busy until the end of the measurement.
     """

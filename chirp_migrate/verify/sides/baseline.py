@@ -22,7 +22,7 @@ _EXECUTABLE, _LINK = "100755", "120000"
 
 @dataclass(frozen=True)
 class OriginalVersion:
-    """The version before the migration, before it is written to a folder.
+    """The version of the project before the migration, with a function that writes the version to a folder.
 
     Attributes:
         described: description of the version, for the report.
@@ -42,7 +42,7 @@ def find_original_version(root: Path, against: str | None) -> OriginalVersion:
             the journal of ``apply``.
 
     Raises:
-        NothingToCompare: ``against`` is None and nothing is applied.
+        NothingToCompare: ``against`` is None, and ``apply`` has changed no files.
         NoTrainingFound: ``against`` is neither a folder nor a revision that contains ``root``.
         JournalDamaged: a journal cannot be read or trusted.
     """
@@ -116,7 +116,7 @@ def _find_revision(root: Path, revision: str) -> OriginalVersion:
     answer = _git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"])
     if answer is None:
         raise NoTrainingFound(f"{neither} of {root}: pass a commit, a branch, a tag or a folder.")
-    # The prefix is the path from the top of the repository; an empty path, or a path that ends in /.
+    # The prefix is the path from the top of the repository to ``root``. The prefix is empty or ends in /.
     prefix, commit = os.fsdecode(place).removesuffix("\n"), answer.decode("ascii").strip()
     listed = _git(root, ["ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}:{prefix}"])
     if listed is None:

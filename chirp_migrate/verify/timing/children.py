@@ -42,7 +42,7 @@ __all__ = ["ChildStarter", "make_child", "run_child"]
 
 _SIDES = ("before", "after")
 _WATCH_SHARE, _LEAST_WATCH_S = 1 / 4, 30.0
-"""Largest share of the time budget for the recorded run of one entry point, which may always take 30 seconds."""
+"""Largest share of the time budget for the recorded run of an entry point. A run may always take 30 seconds."""
 
 _GRACE_S = 15.0
 """Seconds that an epoch may still take after the deadline."""
@@ -51,7 +51,7 @@ _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 
 class _OutOfTime(Exception):
-    """Raised if the time budget ends in the middle of a turn."""
+    """Raised if the time budget ends while a process trains in its turn."""
 
 
 def make_child(spec: RunSpec, version: str, progress: Progress = no_progress) -> Child[RunResult]:
@@ -106,7 +106,7 @@ class ChildStarter:
         self._discovery = discovery
         self._settings = settings
         synthetic = discovery.source is TrainingSource.FOUND and settings.sizes.data is None
-        self._together = synthetic and not torch.accelerator.is_available()
+        self._together = synthetic and not torch.cuda.is_available()
         self.threads = settings.threads or usable_cpus()
         self._watching_threads = max(1, self.threads // 2)
 
@@ -116,7 +116,9 @@ class ChildStarter:
         self._settings = replace(self._settings, sizes=sizes)
 
     def limit_threads(self, others: float | None) -> None:
-        """Limit compute threads to the CPUs that other processes leave free. A number that the user sets stays.
+        """Limit compute threads to the CPUs that other processes leave free.
+
+        A number of threads that the user has set does not change.
 
         If one compute thread shares a CPU with another process, all compute threads wait for this thread at every step.
         The training then takes several times as long, and its time varies strongly.
@@ -135,11 +137,15 @@ class ChildStarter:
         return min(self._settings.timeout_s, max(_LEAST_WATCH_S, _WATCH_SHARE * self._settings.budget_s))
 
     def group_concurrent_versions(self, sides: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return groups of versions that may train at the same time: both for small synthetic data without a GPU."""
+        """Return groups of versions whose processes may train at the same time.
+
+        Both versions are in one group if the data is synthetic and the machine has no GPU. Otherwise, each version is a
+        group.
+        """
         return [tuple(sides)] if self._together else [(side,) for side in sides]
 
     def make_recording_child(self, side: str, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
-        """Return a process that records runs of these entry points, each in its own turn."""
+        """Return a process that records small runs of ``entries``. Before each run, the process waits for its turn."""
         return self._make_child(side, JobKind.WATCH, entries, **more)
 
     def time_round(
@@ -158,7 +164,7 @@ class ChildStarter:
             labels: labels of the entry points that may run; None for all.
             until: time on the clock of ``time.monotonic`` after which no further entry point begins.
             deadline: time on the clock of ``time.monotonic`` after which no turn begins.
-            repeats: labels of the entry points whose recorded run is repeated first.
+            repeats: labels of the entry points whose recorded small run is repeated before the timing.
             whole: labels of the entry points without epochs, which are timed as a whole.
 
         Raises:
@@ -247,7 +253,10 @@ class ChildStarter:
             self.spent_s[what] += time.monotonic() - began
 
     def _error_of_version_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
-        """Return how the version before the migration crashed or hung, in the failed turn or in its next turn.
+        """Return how the version before the migration crashed or hung.
+
+        If the migrated version failed first, the version before the migration trains in its next turn, to show whether
+        this version also fails.
 
         Raises:
             WorkloadFailed: only the migrated version crashed or hung, or a version failed in another way.
@@ -264,7 +273,7 @@ class ChildStarter:
     def _time_entry_point(
         self, pair: Mapping[str, Child[RunResult]], chance: random.Random, deadline: float
     ) -> dict[str, EntryPointTiming] | None:
-        """Time the next entry point in both versions, turn by turn.
+        """Time the next entry point in both versions, which train in turns.
 
         Returns:
             A dictionary: version → timing; None if the time ran out.
@@ -295,7 +304,7 @@ class ChildStarter:
             turn += 1
 
     def _run_turns(self, children: Sequence[Child[RunResult]], limit_s: float, cpu: int | None = None) -> None:
-        """Let these processes run their turns at once, wait for all of them, and suspend them until the next turn."""
+        """Let these processes run their turns at the same time, wait for all, and suspend them until the next turn."""
         for child in children:
             child.give_turn(limit_s, cpu)
         for child in children:
@@ -327,7 +336,7 @@ class ChildStarter:
 
     @property
     def own_epochs(self) -> dict[str, int]:
-        """Return the epochs of the user's own run of each entry point that has not failed."""
+        """Return a dictionary: label of each entry point that has not failed → epochs of the user's own run."""
         return {
             entry.label: entry.own.all_epochs
             for entry in self._discovery.entry_points
@@ -337,9 +346,10 @@ class ChildStarter:
     def _choose_entry_points(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
         """Return the entry points of a round, in order. The last entry points do not run if time is up.
 
-        An entry point comes first if it has few timings for the length of its own run, because long own runs decide the
-        total. Entry points that differ by less than a factor of two have a random order. The order must vary, because
-        an entry point changes the state of the process for later entry points.
+        Entry points with few timings and long own runs (full trainings of the user) come first, because long own runs
+        decide the total time. The order is random for entry points whose numbers of timings per epoch of the own run
+        differ by less than a factor of two. The order must vary, because an entry point changes the state of the
+        process for later entry points.
         """
         entries = [
             each

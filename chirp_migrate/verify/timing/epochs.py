@@ -1,4 +1,4 @@
-"""Divide a training call into epochs, time each epoch in its own turn, and end the call after enough epochs.
+"""Divide a training call into epochs, time each epoch, and end the call after enough epochs.
 
 An epoch begins when the training iterates again over a loader, as :class:`EpochDetector` describes. An epoch contains
 one pass over each training loader, the validation, and all other code until the next epoch begins. The time before the
@@ -29,23 +29,29 @@ LONGEST_VISIT = 6
 _ENOUGH_S = 0.2
 
 FOR_ALL_S = 5.0
-"""Seconds to time epochs after the first, for all entry points of a process together.
+"""Seconds for the timing of all later epochs (after the first) of all entry points of a process together.
 
-An entry point with more epochs in its own run gets a larger share of the time, because long own runs decide the total.
+An entry point with more epochs in the user's own run (full training) gets a larger share of the time, because long own
+runs decide the total.
 """
 
 
 class EnoughEpochsTimed(BaseException):
-    """Ends a training call whose epochs are timed. ``except Exception`` does not catch a ``BaseException``."""
+    """Exception that ends a training call after enough epochs are timed.
+
+    ``except Exception`` does not catch a ``BaseException``.
+    """
 
 
 class EpochTimer(Interception):
     """Context manager under which :meth:`time` divides a training call into epochs.
 
-    Enter this context after other interceptions, because an epoch must begin before other code uses the loader.
+    Enter this context after other interceptions (contexts that replace ``iter(loader)``), because an epoch must begin
+    before other code uses the loader.
 
     Args:
-        turn: called after each epoch. The time of the call does not count.
+        turn: function that is called after each epoch, for example to wait for the next turn of this process. The time
+            of this call does not count for any epoch.
         least: smallest number of epochs after the first to time.
         cached: zero-cost loading for an additional last epoch; None for no such epoch.
         most: largest number of epochs after the first to time.
@@ -166,6 +172,6 @@ class EpochTimer(Interception):
 
 
 def _finish_device() -> None:
-    """Wait until the GPU (CUDA, Apple's MPS or another) has finished its work, so that it counts for this epoch."""
+    """Wait until the GPU (CUDA, Apple's MPS or another) has finished its work, so that the epoch includes this work."""
     if torch.accelerator.is_available():
         torch.accelerator.synchronize()

@@ -2,7 +2,8 @@
 
 A round is a pair of fresh processes, one for each version, that take turns epoch by epoch. The module
 :mod:`chirp_migrate.stats.sequential_looks` defines after which rounds an interim analysis takes place. An interim
-analysis returns the entry points with an open question, and only these entry points run in the next rounds.
+analysis returns the entry points with an open question, such as whether an entry point is slower. Only these entry
+points run in the next rounds.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ loading."""
 
 
 def own_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float:
-    """Compute the seconds of the user's own run from a timing of its entry point.
+    """Compute the seconds of the user's own run (full training) from a timing of the entry point.
 
-    The time of a fold is the start-up time with the first epoch, plus the median time of a later epoch for each other
-    epoch. If only the first epoch was timed, the result is the time of the whole training call.
+    The time of a cross-validation fold is ``timing.start_s`` (start-up and first epoch), plus the median time of a
+    later epoch for each of the remaining epochs. If only the first epoch was timed, the result is the time of the whole
+    training call.
 
     Args:
         timing: timing of the entry point in one round.
@@ -115,8 +117,8 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         ended_with: why no more rounds ran (see :class:`StopReason`).
         others_median, others_most: median and largest share of the CPUs that other processes used in a round, 0 to 1;
             None if it was not measured.
-        others_limit: a round counts as disturbed if other processes use more than this share of the CPUs; None if the
-            share was not measured.
+        others_limit: largest share of the CPUs that other processes may use in an undisturbed round, 0 to 1; None if
+            the share was not measured.
         not_watched: why the CPU use of other processes was not measured; None if it was measured.
     """
 
@@ -147,7 +149,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def seconds(self, side: str, label: str) -> list[float]:
-        """Return the seconds of the user's own run of an entry point, one value for each round that timed it."""
+        """Return the seconds of the user's own run of an entry point, one value for each round that has a timing."""
         return [each.seconds[side][label] for each in self.made if label in each.seconds[side]]
 
     def total_seconds(self, side: str) -> float:
@@ -163,20 +165,21 @@ def run_rounds(
     deadline: float,
     own_epochs: Callable[[], Mapping[str, int]] = dict,
 ) -> Rounds:
-    """Run rounds until every question is answered, ``max_rounds`` rounds have run, or the time is used up.
+    """Run rounds until no entry point has an open question, ``max_rounds`` rounds have run, or the time is used up.
 
     Args:
-        run_round: runs one round. The first argument is the number of the round, from 0. The second argument has the
-            labels of the entry points that may run; None for all. After the time in the third argument, no further
-            entry point begins.
-        find_open: runs an interim analysis on the rounds, and returns the labels of the entry points with an open
-            question; empty if every question is answered.
-        max_rounds: largest number of rounds. More than five rounds run only if rounds are short: the first round had
-            time for all entry points, and all rounds take at most 60 % of the time that remains after it.
+        run_round: function that runs one round. The first argument is the number of the round, from 0. The second
+            argument has the labels of the entry points that may run; None for all. After the time in the third
+            argument, no further entry point begins.
+        find_open: function that runs an interim analysis on the rounds, and returns the labels of the entry points with
+            an open question. The result is empty if every question is answered.
+        max_rounds: largest number of rounds. More than five rounds run only if two conditions hold: the first round had
+            time for all entry points, and all later rounds would take at most 60 % of the time that remains after the
+            first round.
         deadline: end of the time budget, on the clock of ``time.monotonic``.
-        own_epochs: function that returns a dictionary: entry point that still runs → number of epochs of the user's own
-            run. If the entry points of the first round have less than half of all these epochs, fewer rounds run. Each
-            round then has time for more entry points.
+        own_epochs: function that returns a dictionary: label of an entry point that still runs → epochs of the user's
+            own run. If the entry points of the first round have less than half of all these epochs, fewer rounds run.
+            Each round then has time for more entry points.
 
     Raises:
         KeyboardInterrupt: the user interrupted before the first interim analysis. A later interruption ends the rounds
@@ -236,10 +239,10 @@ def run_rounds(
 
 
 _USUAL_ROUNDS = 5
-"""Number of rounds that share the time budget."""
+"""Usual number of rounds, which share the time budget equally."""
 
 _SHARE_OF_MANY = 0.6
-"""Largest share of the time after the first round that more than the usual number of rounds may take."""
+"""If more than the usual number of rounds run, they may use at most this share of the time after the first round."""
 
 _WORTH_BEGINNING = 0.5
 """A round begins if at least this share of the last round's duration remains, because a part of a round is useful."""

@@ -5,8 +5,8 @@ the request of the next batch is at least the time of a step. The training sleep
 batches have no step.
 
 The computation of a real model would use CPUs that are free during a step on a GPU. If ``verify`` finds the model in
-the project, :class:`StandInModel` replaces it. If the user's own code builds the model, the model stays. The report
-then counts overruns: steps in which the work of the model takes longer than the step.
+the project, :class:`StandInModel` replaces the model. If the user's own code builds the model, the model stays. The
+report then counts overruns: steps in which the work of the model takes longer than the step.
 """
 
 from __future__ import annotations
