@@ -506,7 +506,7 @@ def with_setup_entry(text: str, wanted: str, line_length: int | None = None) -> 
     longest = line_length or min(max(88, *map(len, text.splitlines())), 120)
     after = with_entry(text, wanted, _needs_runtime, is_main=is_main, longest=longest)
     if lacking(after):
-        raise ValueError("not every list with torch is a plain list of strings that only `setup` uses")
+        raise ValueError("a list with torch is no plain list of strings, or code other than `setup` uses it")
     return after
 
 

@@ -147,7 +147,7 @@ Examples:
 )  # fmt: skip
 @_decided(
     "--max-rounds", "rounds", type=WholeNumber(MIN_ROUNDS), default=_DEFAULTS.rounds, metavar="N",
-    help="Maximum number of process pairs to time.",
+    help="Maximum number of rounds: each round times a new pair of processes.",
 )  # fmt: skip
 @_decided(
     "--time-budget", "budget_s", type=Number(0), default=_DEFAULTS.budget_s, metavar="SECONDS",

@@ -206,7 +206,7 @@ def span_with_parentheses(module: Module, node: cst.CSTNode) -> tuple[int, int]:
 def replace_expression(module: Module, node: cst.BaseExpression, text: str) -> Edit:
     """Return the edit that replaces an expression, and the parentheses around it, by ``text``.
 
-    Parentheses with a comment or line end inside stay.
+    The edit keeps parentheses that contain a comment or a line end.
     """
     start, end = module.span(node)
     for left, right in zip(reversed(node.lpar), node.rpar, strict=True):

@@ -41,7 +41,8 @@ class ImageRoundTrip(Rule):
     code = "CHP010"
     name = "image-round-trip"
     reason = (
-        "The class converts each spectrogram to an 8-bit image and back, which stretches it to its own range and "
+        "The class converts each spectrogram to an 8-bit image and back, which rescales each spectrogram by its own "
+        "minimum and maximum, and "
         "quantises it. The model then trains on other values than it is validated on. Masks on the tensor avoid "
         "this conversion. They change what the model sees, so the rewrite needs --unsafe."
     )

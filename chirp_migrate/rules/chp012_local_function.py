@@ -69,7 +69,8 @@ class LocalFunction(Rule):
       function, call `len` on this loader and return the loader. The code may also store function and loader in a
       variable for the following statements of the same block, or pass them to a function of the project that uses them
       only in these ways. Each iteration of a comprehension binds its variable again. If the function creates a
-      generator or another function that reads the name, the surrounding call consumes this generator or function.
+      generator or another function that reads the name, the surrounding call uses it up (iterates
+      over the generator, or calls the function) before the next iteration.
     - `one-import`: if a captured name is imported, exactly one import statement binds the name, and every path to the
       function runs this statement. In the imported module, one statement at the top level assigns the name. No file
       replaces the name in that module, or replaces a module in `sys.modules`.

@@ -185,7 +185,9 @@ class Judge:
         if verdict is Verdict.FASTER and inconclusive:
             count = f"{len(inconclusive)} of {of} entry points inconclusive"
             found = Verdict.INCONCLUSIVE if self._strict else Verdict.FASTER
-            return Decision(found, f"{together}; {count}: they may take over {margin} longer or not")
+            return Decision(
+                found, f"{together}; {count}: the rounds do not show whether they take over {margin} longer"
+            )
         if verdict is Verdict.FASTER:
             return Decision(verdict, f"{together}, and no entry point takes over {margin} longer")
         if total.headroom is None:

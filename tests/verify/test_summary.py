@@ -102,7 +102,7 @@ def test_the_saving_of_the_largest_own_run_is_never_cut() -> None:
 def test_inconclusive_and_left_out_entry_points_are_named() -> None:
     one = measured({"core.sure": 0.4, "core.doubtful": 1.0}, {"core.doubtful": 0.3}, failing={"core.broken": "E"})
     assert facts(one)["inconclusive"] == "core.doubtful."
-    assert facts(one)["left out"] == "1 also fail before: core.broken."
+    assert facts(one)["left out"] == "1 also failed before the migration: core.broken."
 
 
 def test_a_single_entry_point_is_not_told_of_as_several() -> None:

@@ -99,7 +99,7 @@ def _inconclusive_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
         yield "inconclusive", ", ".join(map(short_label, inconclusive))
     work = report.workload
     if work is not None and (work.failing or work.no_room):
-        fail = f"{len(work.failing)} also fail before" if work.failing else ""
+        fail = f"{len(work.failing)} also failed before the migration" if work.failing else ""
         room = f"{len(work.no_room)} beyond the budget" if work.no_room else ""
         left_out = ", ".join(map(short_label, [*work.failing, *work.no_room]))
         yield "left out", f"{', '.join(filter(None, (fail, room)))}: {left_out}"

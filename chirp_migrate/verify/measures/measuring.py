@@ -228,7 +228,7 @@ def augmentation_cost(
     cost = AugmentationCost(nested_class_names(dataset))
     plain = unaugmented_dataset(dataset, collate)
     if plain is None:
-        cost.reason = f"{type(dataset).__name__} has no unaugmented dataset with the same samples"
+        cost.reason = f"{type(dataset).__name__} has no version without augmentation that reads the same samples"
         return cost
     monitor = DataLoaderPerformanceMonitor()
     until = min(until, time.monotonic() + _LONGEST_COST_S)
