@@ -5,7 +5,7 @@ the request of the next batch is at least the time of a step. The training sleep
 batches have no step.
 
 A real model that computes on the CPUs would take CPUs from loading. So if ``verify`` finds the model in the project,
-:class:`StandInModel`, which only sleeps, replaces the model. If the user's own code builds the model, the model stays.
+:class:`StandInModel`, a tiny model, replaces the model. If the user's own code builds the model, the model stays.
 The report then counts overruns: steps in which the work of the model takes longer than the step.
 """
 
