@@ -269,7 +269,13 @@ class LoaderGains:
         such a loader, if its samples can be read in batches.
         """
         direct = {"DataLoader", *FACTORY_FUNCTIONS, *self._project.aliases("DataLoader")}
-        places = (CreationPlace(path, node) for node in self._loaders.get(path, ()) if _called_name(node) not in direct)
+        table = self._project.table(path)
+        imported = {"DataLoader"} if table is None or table.stars else set(table.imports)
+        places = (
+            CreationPlace(path, node)
+            for node in self._loaders.get(path, ())
+            if _called_name(node) not in direct or _called_variable(node, imported)
+        )
         gains = (self._gain_of_place(one, moves=False) for one in places)
         return next((one for one in gains if one.kind is GainKind.BATCHED), _NO_GAIN_AS_VALUE)
 
@@ -649,6 +655,11 @@ def _called_name(call: ast.AST) -> str:
     """Return the last part of the called function's name."""
     called = call.func if isinstance(call, ast.Call) else call
     return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+
+
+def _called_variable(call: ast.AST, imported: set[str]) -> bool:
+    """Return whether a call calls a name that no import binds, such as a local variable ``DataLoader``."""
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id not in imported
 
 
 def _gain_at(kind: GainKind, why: str, place: CreationPlace | None) -> Gain:
