@@ -8,7 +8,7 @@ from enum import Enum
 
 from chirp_migrate.console.text import format_percent
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.stats.blocked_ratios import ratios_of_rounds
+from chirp_migrate.stats.blocked_ratios import total_and_entry_ratios
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.stats.sequential_looks import ERROR, InterimAnalysis, last_analysis_error
 from chirp_migrate.verify.options import MARGIN
@@ -254,7 +254,7 @@ def combine_timings(rounds: Sequence[TimedRound]) -> tuple[CombinedTiming | None
             {label: (each.seconds["before"][label], seconds) for label, seconds in each.seconds[side].items()}
             for each in rounds
         ]
-        return ratios_of_rounds(pairs)
+        return total_and_entry_ratios(pairs)
 
     total, entries = ratios("after")
     zero_cost_ratio, each_zero_cost = ratios("cached")

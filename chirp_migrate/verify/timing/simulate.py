@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from chirp_migrate.training.watch.interception import Interception, PassingIterator
+from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
 from chirp_migrate.verify.spec import StepCount
 from chirpid_patch.loading.batch_timer import BatchTimer
 
@@ -97,4 +97,4 @@ class SimulatedSteps(Interception):
                 timer.arrive()
             return batch
 
-        return PassingIterator(self, loader, start(), around)
+        return LoaderIteratorWrapper(self, loader, start(), around)
