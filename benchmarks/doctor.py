@@ -30,7 +30,13 @@ _PARTS = (
     (reading, ("describe_batch", "generator_states", "container_lengths", "read_plain_attributes", "large_containers")),
     (
         training,
-        ("describe_batch", "read_plain_attributes", "bytes_of_doubles", "batch_samples", "_count_file_descriptors"),
+        (
+            "describe_batch",
+            "read_plain_attributes",
+            "float64_bytes_by_position",
+            "count_batch_samples",
+            "_count_file_descriptors",
+        ),
     ),
     (
         training._TrainingWatch,

@@ -20,14 +20,19 @@ import torch
 from torch import Generator
 from torch.utils.data import IterableDataset
 
-from chirpid_patch.datasets.collate import stacks_samples
+from chirpid_patch.datasets.collate import is_stacking_collate
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.distributed.epochs import RankEpochs
 from chirpid_patch.loader_options import ABOUT_WORKERS, LoaderArguments, LoaderOptions
-from chirpid_patch.loader_speed.profiles import choice_key, default_profile_path, load_choice, save_choice
-from chirpid_patch.loader_speed.search import LoaderChoice, choose_loading
+from chirpid_patch.loader_speed.profiles import (
+    default_profile_path,
+    loader_choice_key,
+    read_loader_choice,
+    save_loader_choice,
+)
+from chirpid_patch.loader_speed.search import LoaderChoice, choose_loading_mode
 from chirpid_patch.loading.batch_timer import TimedBatches, log_or_print, log_waits
-from chirpid_patch.loading.changed_loader import find_replaced_loader, is_class_changed
+from chirpid_patch.loading.changed_loader import find_replaced_loader, is_loader_class_patched
 from chirpid_patch.loading.limits import describe_loading_mode
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.overridable import Overridable
@@ -71,7 +76,7 @@ def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Call
     def decorate(function: _Function) -> _Function:
         @wraps(function)
         def create(*args: Any, **options: Any) -> Any:
-            changed = (kind for kind in (DataLoader, BatchedDataLoader) if is_class_changed(kind))
+            changed = (kind for kind in (DataLoader, BatchedDataLoader) if is_loader_class_patched(kind))
             make = find_replaced_loader() or next(changed, None)
             own = {name: value for name, value in options.items() if name in _OWN_ARGUMENTS and name != "optimize"}
             if make is None or not is_plain(options) or any(own[name] != _DEFAULTS[name] for name in own):
@@ -375,7 +380,7 @@ def _allocates_batches(options: LoaderOptions) -> bool:
 
     A single sample (``batch_size=None``) may be a view of the dataset's memory.
     """
-    return options.makes_batches and stacks_samples(options.batching.get("collate_fn"))
+    return options.makes_batches and is_stacking_collate(options.batching.get("collate_fn"))
 
 
 def _plan_in_memory(options: LoaderOptions) -> LoadingPlan | None:
@@ -414,8 +419,8 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
     arguments = {**_batch_arguments(options), "prefetch_factor": options.prefetch_factor}
     path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile_path()
     about = {"thread_safe": options.thread_safe, "num_workers": options.num_workers}
-    key = choice_key(options.dataset, {**arguments, **about})
-    known = load_choice(path, key)
+    key = loader_choice_key(options.dataset, {**arguments, **about})
+    known = read_loader_choice(path, key)
     if known is not None:
         refused = why_workers_cannot_start(arguments) if known.num_workers else None
         if refused is None:
@@ -424,7 +429,7 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
     if options.tune_seconds <= 0:
         return None
     logger.info("measuring for about %g s which loader settings are fastest", options.tune_seconds)
-    choice = choose_loading(
+    choice = choose_loading_mode(
         options.dataset,
         arguments,
         threads_allowed=options.thread_safe,
@@ -434,7 +439,7 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
     )
     for note in choice.notes:
         logger.info(note)
-    save_choice(path, key, choice)
+    save_loader_choice(path, key, choice)
     return choice
 
 

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.loader_speed.measure import measure_waits, shut_down_workers
+from chirpid_patch.loader_speed.measure import measure_batch_waits, shut_down_workers
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.machine.nvml import GpuProbe, GpuStatus, gpu_status
 from chirpid_patch.machine.polling import call_repeatedly
 from chirpid_patch.machine.process_memory import MemoryReading, process_memory
-from chirpid_patch.randomness.random_states import restored_generators
+from chirpid_patch.randomness.random_states import restore_generators_after
 from chirpid_patch.torch_private import DataLoader
 
 # The candidates of the best-practice guide.
@@ -140,7 +140,7 @@ class DataLoaderPerformanceMonitor:
         def at_end() -> None:  # called at the end of a loader pass, while its workers are alive
             self._record_usage(self.memory_status(), self.gpu_status())
 
-        times, seconds = measure_waits(dataloader, num_batches, epochs=epochs, at_end=at_end)
+        times, seconds = measure_batch_waits(dataloader, num_batches, epochs=epochs, at_end=at_end)
         self.metrics["batch_loading_times"] += seconds
         return dict(times)
 
@@ -245,7 +245,7 @@ class DataLoaderPerformanceMonitor:
     ) -> dict[str, float | int | bool]:
         arguments = {key: value for key, value in config.items() if key != "loader"}
         loader: DataLoader[Any]
-        with restored_generators(dataset):
+        with restore_generators_after(dataset):
             if config.get("loader") == "factory":
                 loader = OptimalDataLoaderFactory.create_training_loader(
                     dataset, batch_size=batch_size, shuffle=False, **arguments

@@ -109,7 +109,7 @@ except ImportError:
     _DeviceMode = type(None)  # type: ignore[assignment,misc]
 
 
-def has_operation_modes() -> bool:
+def has_active_torch_modes() -> bool:
     """Return whether a mode of this thread sees the operations of PyTorch, and may record them or change their results.
 
     ``torch.set_default_device`` and ``with torch.device(...)`` do not count: they affect only new tensors.

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from chirp_migrate.additions.requirement_pins import distribution_name, read_requirements_text, requirement_files
-from chirp_migrate.additions.setup_script import setup_call_arguments, with_entry, without_entry
+from chirp_migrate.additions.setup_script import append_dependency_entry, remove_dependency_entry, setup_call_arguments
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.source.files import read_file
 
@@ -32,13 +32,13 @@ __all__ = [
     "add_to_install_requires",
     "add_to_project_dependencies",
     "add_to_requirements",
+    "add_to_setup_script",
     "any_file_needs_runtime",
     "dependency_plan",
     "folders_outside_package",
     "has_dependency_file",
     "imports_runtime",
     "runtime_requirement",
-    "with_setup_entry",
 ]
 
 _DISTRIBUTION = "chirpid-patch"
@@ -212,7 +212,7 @@ def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[_TorchL
     lists = [one for one in ([main_of_script] if has_main else extras_of_script) if _concerns(one)]
     if any(not found or _lacks_runtime(one) for one in lists):
         if _can_extend_script(script):
-            edit = partial(with_setup_entry, line_length=line_length)
+            edit = partial(add_to_setup_script, line_length=line_length)
             found.append(_TorchList(_SETUP_SCRIPT, edit, _names(one for entries in lists for one in entries)))
         elif any(map(_lacks_runtime, lists)):
             others.append(_SETUP_SCRIPT)
@@ -278,7 +278,7 @@ def _script_lists(text: str) -> list[list[Any]]:
 
 def _can_extend_script(text: str) -> bool:
     try:
-        with_setup_entry(text, _DISTRIBUTION)
+        add_to_setup_script(text, _DISTRIBUTION)
     except ValueError:
         return False
     return True
@@ -336,7 +336,7 @@ def remove_from_pyproject(text: str) -> str:
 
 def remove_from_setup_script(text: str) -> str:
     """Return a ``setup.py`` without the entries that ``apply`` added."""
-    return without_entry(text, lambda entry: _ADDED.fullmatch(entry) is not None)
+    return remove_dependency_entry(text, lambda entry: _ADDED.fullmatch(entry) is not None)
 
 
 def _remove_added(entries: Any) -> None:
@@ -480,7 +480,7 @@ def add_to_install_requires(text: str, requirement: str) -> str:
     return after
 
 
-def with_setup_entry(text: str, wanted: str, line_length: int | None = None) -> str:
+def add_to_setup_script(text: str, wanted: str, line_length: int | None = None) -> str:
     """Return a ``setup.py`` with ``wanted`` as the last entry of ``install_requires``, or of each extra with torch.
 
     The extras change only if ``install_requires`` contains neither torch nor the runtime. Lists that already contain
@@ -504,9 +504,9 @@ def with_setup_entry(text: str, wanted: str, line_length: int | None = None) -> 
     if not lacking(text):
         return text
     longest = line_length or min(max(88, *map(len, text.splitlines())), 120)
-    after = with_entry(text, wanted, _needs_runtime, is_main=is_main, longest=longest)
+    after = append_dependency_entry(text, wanted, _needs_runtime, is_main=is_main, longest=longest)
     if lacking(after):
-        raise ValueError("not every list with torch is a plain list of strings that only `setup` uses")
+        raise ValueError("a list with torch is no plain list of strings, or code other than `setup` uses it")
     return after
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["setup_call_arguments", "with_entry", "without_entry"]
+__all__ = ["append_dependency_entry", "remove_dependency_entry", "setup_call_arguments"]
 
 #: Modules from which a script imports the function ``setup``.
 _SETUPTOOLS = ("setuptools", "distutils.core")
@@ -72,7 +72,7 @@ def _value_of(node: ast.expr, tree: ast.AST) -> ast.expr:
     return values[0] if len(values) == 1 else node
 
 
-def with_entry(
+def append_dependency_entry(
     text: str, entry: str, is_wanted: Callable[[Sequence[str]], bool], *, is_main: bool, longest: int
 ) -> str:
     """Return a ``setup.py`` in which some lists of dependencies have a new last entry.
@@ -102,8 +102,8 @@ def with_entry(
     return after
 
 
-def without_entry(text: str, is_added: Callable[[str], bool]) -> str:
-    """Return a ``setup.py`` without the entries that :func:`with_entry` added at the end of lists.
+def remove_dependency_entry(text: str, is_added: Callable[[str], bool]) -> str:
+    """Return a ``setup.py`` without the entries that :func:`append_dependency_entry` added at the end of lists.
 
     If the entries cannot be removed reliably, the text is unchanged.
 

@@ -17,7 +17,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.word_index import words_of
 
 
-def any_of_patterns(*names: re.Pattern[str] | str) -> re.Pattern[str]:
+def join_name_patterns(*names: re.Pattern[str] | str) -> re.Pattern[str]:
     """Return a pattern that matches if one of the patterns matches."""
     return re.compile("|".join(name if isinstance(name, str) else name.pattern for name in names))
 
@@ -35,7 +35,7 @@ FACTORY_METHOD = re.compile(
 #: PyTorch's ``DataLoader`` itself.
 TORCH_LOADER = re.compile(r"torch\.utils\.data\.(dataloader\.)?DataLoader")
 #: Classes of loaders.
-LOADER = any_of_patterns(TORCH_LOADER, r"chirpid_patch\.BatchedDataLoader")
+LOADER = join_name_patterns(TORCH_LOADER, r"chirpid_patch\.BatchedDataLoader")
 #: Calls that do not return loaders. A variable with such a value is not a loader, even if its name is typical of
 #: loaders.
 NO_LOADER = re.compile(r"(builtins|numpy|pandas|collections|json|csv|torch\.(?!utils\.data\b)\w+)(\..*)?")
@@ -47,7 +47,7 @@ TORCHVISION_DATASET = re.compile(r"torchvision\.datasets\.\w+")
 #: PyTorch's ``Dataset`` itself.
 TORCH_DATASET = re.compile(r"torch\.utils\.data\.(dataset\.)?Dataset")
 #: Classes of datasets with samples by index, and functions that split a dataset.
-MAP_DATASET = any_of_patterns(
+MAP_DATASET = join_name_patterns(
     r"torch\.utils\.data\.(dataset\.)?(Tensor|Concat|Stack)?Dataset",
     _PART_OF_DATASET,
     TORCHVISION_DATASET,
@@ -56,14 +56,14 @@ MAP_DATASET = any_of_patterns(
 #: Classes of datasets that are iterated over.
 ITERABLE_DATASET = re.compile(r"torch\.utils\.data\.(\w+\.)*(IterableDataset|ChainDataset|IterDataPipe)")
 #: Classes of datasets, and functions that split a dataset.
-DATASET = any_of_patterns(
+DATASET = join_name_patterns(
     r"torch\.utils\.data\.(dataset\.)?\w*Dataset", _PART_OF_DATASET, TORCHVISION_DATASET, _SHIPPED_DATASET
 )
 _DATASET_CLASSES = ("Dataset", "Subset", "DataPipe", "ImageFolder", "WorkerSafe")
 #: Words in the names of dataset classes.
 DATASET_WORDS = (*_DATASET_CLASSES, "torchvision")
 #: Functions and classes whose first argument is a dataset.
-TAKES_DATASET = any_of_patterns(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
+TAKES_DATASET = join_name_patterns(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
 #: Calls that do not return datasets. A variable with such a value is not a dataset, even if its name is typical of
 #: datasets.
 NO_DATASET = re.compile(
@@ -110,7 +110,7 @@ def is_call_of(
     return isinstance(node, cst.Call) and resolves_to(module, node.func, names, project)
 
 
-def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator[str]:
+def qualified_base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator[str]:
     """Yield the qualified names of the bases of a class, without subscripts."""
     for base in node.bases:
         yield from project.resolved_names(module, base.value)

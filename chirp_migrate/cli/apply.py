@@ -42,7 +42,7 @@ from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import Plan
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import PlanFile, plan_document, run_document
-from chirp_migrate.review.selection import apply_choices, hunks_to_decide
+from chirp_migrate.review.selection import apply_choices, decidable_hunk_ids
 from chirp_migrate.source.diff import unified_diff
 from chirp_migrate.source.git import refuse_uncommitted_changes
 from chirp_migrate.transaction.commit import CommitResult, commit_plan
@@ -102,13 +102,13 @@ def apply(
     if show_diff and command is not None:
         raise UsageProblem("--diff writes nothing that --check-with could check: use only one of them.")
     path = request.path
-    with explain_interruption(path):
+    with explain_interruption_errors(path):
         if path.exists():
             _recover_from_interruption(path, output, may_write=not show_diff, wait_s=wait_s)
         if plan_file is None:
             plan, edited = make_plan(request, output), frozenset[str]()
         else:
-            plan, edited = accepted_plan(read_plan_file(plan_file, request), path, plan_file)
+            plan, edited = accepted_part_of_plan(read_plan_file(plan_file, request), path, plan_file)
         project = journal_root(path)
         if show_diff:
             _show_diff(plan.seen_from(project), output)
@@ -122,7 +122,7 @@ def apply(
             _run_user_check(command, plan.root, project, result, output)
         plan = plan.seen_from(project)
         output.write(run_document(plan, result.skipped))
-        applied.show_applied(plan, result, path, output.screen(prose=False), next_commands(path))
+        applied.show_applied_changes(plan, result, path, output.screen(prose=False), next_commands(path))
     sys.exit(ExitCode.WORK_REMAINS if plan.skipped or result.skipped else ExitCode.OK)
 
 
@@ -150,7 +150,7 @@ def next_commands(path: Path) -> list[str]:
 
 
 @contextmanager
-def explain_interruption(path: Path) -> Iterator[None]:
+def explain_interruption_errors(path: Path) -> Iterator[None]:
     """Replace the errors of a refused or interrupted run in a ``with`` block by errors that explain more.
 
     If the run is refused because another process applied a run during the block, the new message names the other run.
@@ -236,13 +236,13 @@ def _pin_problem(plan: Plan) -> str:
     )
 
 
-def accepted_plan(reviewed: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:
+def accepted_part_of_plan(reviewed: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:
     """Return the accepted part of a reviewed plan, and the paths of the files with edited hunks.
 
     Raises:
         WriteRefused: the review of the plan is not finished, or accepted hunks depend on refused hunks.
     """
-    open_ones = [one for one in hunks_to_decide(reviewed.plan) if one not in reviewed.choices]
+    open_ones = [one for one in decidable_hunk_ids(reviewed.plan) if one not in reviewed.choices]
     if reviewed.reviewed and open_ones:
         raise WriteRefused(
             f"{len(open_ones)} hunks of {plan_file} are not decided yet, the first in {open_ones[0][0]}: continue with "

@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from chirp_migrate.cli.options import SETTING_PLACES, Number, WholeNumber
 from chirp_migrate.console.text import suggest_name
-from chirp_migrate.engine.settings import place_of_setting, read_command_table
+from chirp_migrate.engine.settings import describe_setting_place, read_command_table
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.hook import is_function_reference
@@ -32,9 +32,9 @@ __all__ = [
     "SCRIPT_ARGUMENT",
     "SHAPE",
     "WORKLOAD",
+    "make_settings_callback",
     "none_given_on_command_line",
     "parameters_by_setting",
-    "settings_as_defaults",
     "values_from_options_and_settings",
 ]
 
@@ -42,7 +42,7 @@ _CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _SHAPE = re.compile(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}")
 
 
-def settings_as_defaults(command: str) -> Callable[[click.Context, click.Parameter, Path], Path]:
+def make_settings_callback(command: str) -> Callable[[click.Context, click.Parameter, Path], Path]:
     """Return a click callback for the argument PATH. The callback sets the project's settings as defaults of options.
 
     Raises:
@@ -81,7 +81,7 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
     kinds = {one.name: one.type for one in ctx.command.params}
     defaults: dict[str, Any] = {}
     for key, value in table.items():
-        place = place_of_setting(file, key, command)
+        place = describe_setting_place(file, key, command)
         name = names.get(key)
         if name is None:
             raise UsageProblem(f"{place} is unknown; {suggest_name(key, names, 'the keys are')}")

@@ -16,7 +16,7 @@ from chirp_migrate.errors import CommitFailed, UsageProblem, WriteRefused
 from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.source.files import remove_if_exists, replace_file, sync_folder, write_new_file
 from chirp_migrate.source.git import refuse_uncommitted_changes
-from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, is_chirpid_shaped
+from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, has_entry_point_modules
 from chirp_migrate.transaction.journal import applied_runs, journal_folder
 from chirp_migrate.transaction.lock import hold_lock
 from chirp_migrate.transaction.recovery import recover
@@ -109,7 +109,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
     if table:
         raise UsageProblem(f"{file} has [tool.chirp-migrate.verify] already: edit that table; nothing was written.")
     notes = []
-    if is_chirpid_shaped(root):
+    if has_entry_point_modules(root):
         notes.append(
             f"verify finds the training functions of this project automatically; {DEFAULT_WORKLOAD} replaces them"
         )

@@ -39,5 +39,5 @@ def plan(request: PlanRequest, output: Output) -> None:
     made = make_plan(request, output)
     output.write(plan_document(made))
     shown = made.seen_from(journal_root(request.path))
-    applied.show_planned(shown, output.screen(prose=False))
+    applied.show_planned_changes(shown, output.screen(prose=False))
     sys.exit(ExitCode.WORK_REMAINS if made.skipped else ExitCode.OK)

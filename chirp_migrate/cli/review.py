@@ -11,7 +11,13 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.cli.apply import accepted_plan, apply_plan, check_version_pins, explain_interruption, next_commands
+from chirp_migrate.cli.apply import (
+    accepted_part_of_plan,
+    apply_plan,
+    check_version_pins,
+    explain_interruption_errors,
+    next_commands,
+)
 from chirp_migrate.cli.options import (
     CommandWithOptionGroups,
     ignore_pins_option,
@@ -120,7 +126,7 @@ def review(
             f"{quote(str(plan_file))}"
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.WORK_REMAINS)
-    selected, edited = accepted_plan(replace(found, choices=session.choices, reviewed=True), path, plan_file)
+    selected, edited = accepted_part_of_plan(replace(found, choices=session.choices, reviewed=True), path, plan_file)
     if not selected.files:
         screen.line("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)
@@ -137,11 +143,11 @@ def review(
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
     if not ignore_pins:
         check_version_pins(selected)
-    with explain_interruption(path):
+    with explain_interruption_errors(path):
         result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     # -q and -v apply to the output of the review, and not to the output of the apply.
     plain = replace(output, quiet=False, verbose=False).screen()
-    applied.show_applied(selected.seen_from(journal_root(path)), result, path, plain, next_commands(path))
+    applied.show_applied_changes(selected.seen_from(journal_root(path)), result, path, plain, next_commands(path))
     if refused:
         screen.line(f"To suppress the refused hunks in `check`: chirp-migrate check --add-ignore {quote(str(path))}")
     sys.exit(ExitCode.WORK_REMAINS if result.skipped else ExitCode.OK)

@@ -12,8 +12,8 @@ from chirp_migrate.cli.command_settings import (
     REFERENCE,
     SCRIPT_ARGUMENT,
     WORKLOAD,
+    make_settings_callback,
     none_given_on_command_line,
-    settings_as_defaults,
 )
 from chirp_migrate.cli.options import (
     CommandWithOptionGroups,
@@ -62,7 +62,7 @@ _kept = partial(option, group="Saved results")
         "chirp-migrate tune . --config configs/retinal.yaml --num-workers 0,2,4,8 --json tune.json",
     ),
 )
-@argument(is_eager=True, callback=settings_as_defaults("tune"))
+@argument(is_eager=True, callback=make_settings_callback("tune"))
 @SCRIPT_ARGUMENT
 @option(
     "--workload",

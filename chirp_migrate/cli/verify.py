@@ -22,7 +22,7 @@ from chirp_migrate.cli.command_settings import (
     SCRIPT_ARGUMENT,
     SHAPE,
     WORKLOAD,
-    settings_as_defaults,
+    make_settings_callback,
     values_from_options_and_settings,
 )
 from chirp_migrate.cli.options import (
@@ -44,12 +44,12 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.report.plots import create_plot_folder, draw_plots
 from chirp_migrate.report.stored_results import hashes_of_written_files, store_verdict
-from chirp_migrate.report.terminal.summary import show_verify
+from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.errors import NoTrainingFound, WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import sigterm_as_keyboard_interrupt
-from chirp_migrate.training.workload.choosing import call_as_code, select_entry_points
+from chirp_migrate.training.workload.choosing import entry_point_source, select_entry_points
 from chirp_migrate.training.workload.entry_points import TrainingSource, documented_arguments, find_entry_points
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.verify.options import DEFAULT_WORKERS, VerifyOptions, resolve_options
@@ -95,7 +95,7 @@ Examples:
     cls=CommandWithOptionGroups,
     epilog=_EPILOG,
 )
-@argument(is_eager=True, callback=settings_as_defaults("verify"))
+@argument(is_eager=True, callback=make_settings_callback("verify"))
 @SCRIPT_ARGUMENT
 @_trained(
     "--workload", type=WORKLOAD, metavar="FILE:FUNCTION",
@@ -147,7 +147,7 @@ Examples:
 )  # fmt: skip
 @_decided(
     "--max-rounds", "rounds", type=WholeNumber(MIN_ROUNDS), default=_DEFAULTS.rounds, metavar="N",
-    help="Maximum number of process pairs to time.",
+    help="Maximum number of rounds: each round times a new pair of processes.",
 )  # fmt: skip
 @_decided(
     "--time-budget", "budget_s", type=Number(0), default=_DEFAULTS.budget_s, metavar="SECONDS",
@@ -236,7 +236,7 @@ def verify_options_from_arguments(*arguments: str) -> VerifyOptions:
     """Return the options of ``verify`` from command-line arguments and the settings of the project.
 
     Raises:
-        UsageProblem: see :func:`~chirp_migrate.verify.options.resolve_options` and :func:`.settings_as_defaults`.
+        UsageProblem: see :func:`~chirp_migrate.verify.options.resolve_options` and :func:`.make_settings_callback`.
         click.UsageError: an argument is wrong.
     """
     with verify.make_context("verify", list(arguments)) as context:
@@ -290,7 +290,7 @@ def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
 def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
     """Print the report, and the sentences ``more`` after it."""
     screen = output.screen()
-    show_verify(report, screen)
+    show_verify_report(report, screen)
     for one in () if output.quiet else more:
         screen.text(one, hang=2)
 
@@ -328,7 +328,7 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
 
             trees, _ = copy_both_versions(root, before, options, folder)
             discovery = find_entry_points_before(trees["before"], root, before, options, progress)
-    calls = {one.label: call_as_code(one, discovery.model, options.sizes) for one in discovery.entry_points}
+    calls = {one.label: entry_point_source(one, discovery.model, options.sizes) for one in discovery.entry_points}
     found = [{"entry_point": label, "call": call} for label, call in calls.items()]
     output.write({"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})
     if not output.json_is_printed:

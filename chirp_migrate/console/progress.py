@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-__all__ = ["Progress", "ProgressStep", "no_progress"]
+__all__ = ["Progress", "ProgressStep", "ignore_progress"]
 
 
 class ProgressStep(msgspec.Struct, frozen=True, tag="step"):
@@ -35,5 +35,5 @@ Progress = Callable[[str | ProgressStep], None]
 """A callback for progress. A text is printed as a line. A step is shown on a terminal until the next step."""
 
 
-def no_progress(_what: str | ProgressStep) -> None:
+def ignore_progress(_what: str | ProgressStep) -> None:
     """Ignore progress: the default for callbacks of type ``Progress``."""

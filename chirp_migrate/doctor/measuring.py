@@ -9,7 +9,7 @@ from chirp_migrate.doctor.recording import LoaderPass, WorkerCountTimings
 from chirp_migrate.tune.measured_dataset import make_measured_dataset_from_loader
 from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
 from chirp_migrate.tune.request import SettingsToMeasure
-from chirp_migrate.tune.sweep import SettingsSweep, expected_seconds, setting_combinations
+from chirp_migrate.tune.sweep import SettingsSweep, expected_measurement_seconds, setting_combinations
 from chirp_migrate.tune.tune_report import CandidateSettings, SettingsOutcome
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.worker_start import start_method, worker_start_seconds
@@ -49,7 +49,9 @@ def measure_worker_counts(
     start_s = worker_start_seconds(start_method(subject.options))
 
     def takes_s(tried: list[CandidateSettings]) -> float:
-        return _ROUNDS * sum(expected_seconds(one, batch_s, _SLICE_S, start_s, usable_cpus()) for one in tried)
+        return _ROUNDS * sum(
+            expected_measurement_seconds(one, batch_s, _SLICE_S, start_s, usable_cpus()) for one in tried
+        )
 
     while candidates and takes_s(candidates) > seconds:
         largest = next((one for one in reversed(candidates) if one != now and not one.is_in_main_process), None)

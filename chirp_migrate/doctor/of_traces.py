@@ -10,7 +10,7 @@ from chirp_migrate.doctor.recording import (
     IN_TRAINING_PROCESS,
     BatchRecord,
     CodeLine,
-    FetcherRun,
+    FetcherPassRecord,
     LoaderInfo,
     LoaderPass,
     Recording,
@@ -56,7 +56,7 @@ def _make_recording(label: str, traces: Sequence[LoaderPassTrace], has_own_data:
                 is_complete=one.finished,
             )
         )
-        seen.runs.append(FetcherRun(IN_TRAINING_PROCESS, number, 0, tasks=_batch_records(one)))
+        seen.runs.append(FetcherPassRecord(IN_TRAINING_PROCESS, number, 0, tasks=_batch_records(one)))
     return seen
 
 

@@ -11,7 +11,7 @@ __all__ = [
     "BatchRecord",
     "CodeLine",
     "DatasetFunctionCalls",
-    "FetcherRun",
+    "FetcherPassRecord",
     "LoaderInfo",
     "LoaderPass",
     "NormalizationCall",
@@ -295,7 +295,7 @@ class BatchRecord(msgspec.Struct):
     results: dict[str, DatasetFunctionCalls] = {}
 
 
-class FetcherRun(msgspec.Struct):
+class FetcherPassRecord(msgspec.Struct):
     """The recording of one loader pass by one process that reads samples.
 
     Attributes:
@@ -371,7 +371,7 @@ class Recording(msgspec.Struct):
     most_handles: int = 0
     loaders: list[LoaderInfo] = []
     passes: list[LoaderPass] = []
-    runs: list[FetcherRun] = []
+    runs: list[FetcherPassRecord] = []
     worker_starts: list[int] = []
     has_own_data: bool = True
     tuned: WorkerCountTimings | None = None
@@ -385,7 +385,7 @@ class Recording(msgspec.Struct):
         """Return the passes over ``loader``, in the order in which they began."""
         return [one for one in self.passes if one.loader == loader.number]
 
-    def runs_of(self, one: LoaderPass) -> list[FetcherRun]:
+    def runs_of(self, one: LoaderPass) -> list[FetcherPassRecord]:
         """Return the recordings of all processes that read samples in a pass, sorted by worker number."""
         earlier = [each.number for each in self.passes if each.loader == one.loader and each.number <= one.number]
         starts = {run.started_in for run in self.runs}

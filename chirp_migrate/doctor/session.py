@@ -25,7 +25,7 @@ from chirp_migrate.training.process.run_child import Child, ChildLabels, workloa
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, TrainingSource
-from chirp_migrate.verify.options import VerifyOptions, entry_points_for
+from chirp_migrate.verify.options import VerifyOptions, entry_points_from_options
 
 __all__ = ["run_doctor"]
 
@@ -57,7 +57,7 @@ def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> Doctor
             "script after --, as in `chirp-migrate doctor . -- python train.py`, or --workload."
         )
     progress(ProgressStep("finding and copying the training"))
-    discovery = entry_points_for(root, root, options, "doctor")
+    discovery = entry_points_from_options(root, root, options, "doctor")
     if options.source is not TrainingSource.HOOK:
         discovery = select_entry_points(discovery, options.select)
     with temporary_folder("chirp-migrate-doctor-") as folder:

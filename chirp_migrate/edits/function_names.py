@@ -13,7 +13,7 @@ from chirp_migrate.edits.movability import enclosing_function_name
 from chirp_migrate.syntax.module import Module, walk_code
 from chirp_migrate.syntax.queries import function_parameters, is_integer, is_name
 
-__all__ = ["names_for_lambda"]
+__all__ = ["function_names_for_lambda"]
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 #: Verbs for functions that are passed to a vaguely named argument or variable. A verb describes the usual purpose of
@@ -63,7 +63,7 @@ _VERBS = frozenset(
 )
 
 
-def names_for_lambda(module: Module, node: cst.Lambda, receiver_name: str) -> list[str]:
+def function_names_for_lambda(module: Module, node: cst.Lambda, receiver_name: str) -> list[str]:
     """Return names for the function that replaces a lambda, the best name first.
 
     Args:

@@ -67,7 +67,7 @@ def names_conflicting_elsewhere(module: Module, project: Project, needed: Collec
     }
 
 
-def hidden_names(module: Module, needed: Collection[Import], edits: Collection[Edit]) -> set[str]:
+def shadowed_import_names(module: Module, needed: Collection[Import], edits: Collection[Edit]) -> set[str]:
     """Return the names of ``needed`` that the function or class around their use binds to another object."""
     return {
         name

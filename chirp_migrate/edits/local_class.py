@@ -14,7 +14,7 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     may_list_attributes_of_any_object,
     pattern_of_outside_assignments,
 )
-from chirp_migrate.analysis.known_names import DATASET, base_names
+from chirp_migrate.analysis.known_names import DATASET, qualified_base_names
 from chirp_migrate.edits.movability import (
     check_body_is_movable,
     check_captured_values,
@@ -114,7 +114,7 @@ class LocalClass:
             raise NotMovable(f"names with `{KEPT}` are already in use")
         if not all(
             _is_plain(self.project, base, may_construct=not self.values)
-            for base in base_names(module, self.project, node)
+            for base in qualified_base_names(module, self.project, node)
         ):
             raise NotMovable("its base class may store state on subclasses, or inspect attributes of the objects")
         if self.values:
@@ -275,7 +275,7 @@ def _is_plain(project: Project, qualified: str, *, may_construct: bool, depth: i
         return False
     return all(
         _is_plain(project, name, may_construct=may_construct, depth=depth + 1)
-        for name in base_names(module, project, node)
+        for name in qualified_base_names(module, project, node)
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.capture_timing import always_has_value, early_binding_problem
+from chirp_migrate.analysis.dataflow.capture_timing import is_always_assigned_before, why_captured_values_change
 from chirp_migrate.analysis.dataflow.closures import CapturedName
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     import_always_binds_same_object,
@@ -26,11 +26,11 @@ from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     dotted_source,
+    find_name_inspecting_call,
     function_parameters,
     is_name,
     is_read,
     methods_of,
-    name_inspecting_builtin,
 )
 from chirp_migrate.syntax.scopes import Binding, BindingKind, Scope, Variable
 
@@ -60,7 +60,7 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
     if "__getattr__" in module.scopes.module.bindings:
         raise NotMovable("the module's `__getattr__` provides names that the module does not define")
     outer = module.enclosing_function(node)
-    if outer is not None and (word := name_inspecting_builtin(module, outer)) is not None:
+    if outer is not None and (word := find_name_inspecting_call(module, outer)) is not None:
         raise NotMovable(f"`{word}` in the enclosing function may read its local names")
     for one in walk_code(node.body):
         if isinstance(one, cst.Nonlocal):
@@ -112,7 +112,7 @@ def check_captured_values(
         sources = [binding.qualified for binding in one.bindings if binding.kind is BindingKind.IMPORT]
         if not all(import_always_binds_same_object(module, project, source) for source in sources):
             raise NotMovable(f"the imported name `{one.name}` may get another value later")
-    problem = early_binding_problem(module, project, node, captured)
+    problem = why_captured_values_change(module, project, node, captured)
     if problem is not None:
         raise NotMovable(problem)
 
@@ -270,7 +270,7 @@ def _check_names_are_defined(module: Module, project: Project, expression: cst.B
         decisive = min if len(imported) == 1 and imported != {""} else max
         if decisive(module.span(binding.node)[0] for binding in owner.bindings) >= offset:
             raise NotMovable(f"`{name}` is defined further down in the module")
-        if not always_has_value(module, module.top_level_statement(expression), owner):
+        if not is_always_assigned_before(module, module.top_level_statement(expression), owner):
             raise NotMovable(f"`{name}` may not be defined when the module is imported")
         path = dotted_source(expression) or name
         if may_be_patched_elsewhere(module, project, path):

@@ -117,7 +117,7 @@ def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tu
     return start, end
 
 
-def join_removals(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+def merge_overlapping_removals(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     """Return ``edits`` with overlapping removals joined.
 
     The removals of two adjacent definitions overlap in the blank lines between the definitions.
@@ -131,7 +131,7 @@ def join_removals(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     return tuple(found)
 
 
-def moved_source(
+def reindent_source(
     module: Module, project: Project, span: tuple[int, int], indent: str, edits: Iterable[Edit] = ()
 ) -> str:
     """Return the lines in ``span`` with the indentation ``indent``, and with ``edits`` applied.
@@ -206,7 +206,7 @@ def span_with_parentheses(module: Module, node: cst.CSTNode) -> tuple[int, int]:
 def replace_expression(module: Module, node: cst.BaseExpression, text: str) -> Edit:
     """Return the edit that replaces an expression, and the parentheses around it, by ``text``.
 
-    Parentheses with a comment or line end inside stay.
+    The edit keeps parentheses that contain a comment or a line end.
     """
     start, end = module.span(node)
     for left, right in zip(reversed(node.lpar), node.rpar, strict=True):

@@ -14,8 +14,8 @@ from chirp_migrate.analysis.dataflow.function_flow import FunctionUseKind, find_
 from chirp_migrate.analysis.dataflow.function_inspection import CODE, DETAILS, find_read_of_function_attribute
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
-    getattr_may_read_any_of,
     has_bases_or_subclasses,
+    has_dynamic_attribute_read,
     may_access_attribute_outside_class,
     may_be_patched_elsewhere,
     may_call_method_with_foreign_self,
@@ -29,15 +29,15 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     ConditionalOperand,
     DictEntry,
     ValueAssignment,
-    next_step_of_value,
+    next_use_of_value,
 )
 from chirp_migrate.analysis.known_names import (
     DATASET,
     FACTORY_METHOD,
     TORCH_LOADER,
-    any_of_patterns,
-    base_names,
     is_call_of,
+    join_name_patterns,
+    qualified_base_names,
 )
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.call_arguments import call_text
@@ -71,9 +71,9 @@ _CALLED_BY_LOADERS = ("collate_fn", "worker_init_fn")
 _ASKED_OF_LOADERS = r"""\.\s*({0})\b(?!\s*=[^=])|["']({0})["'](?!\s*:|\s*\]\s*=[^=])""".format(
     "|".join(_CALLED_BY_LOADERS)
 )
-_LOADER_CALL = any_of_patterns(TORCH_LOADER, FACTORY_METHOD)
+_LOADER_CALL = join_name_patterns(TORCH_LOADER, FACTORY_METHOD)
 #: Base classes without private methods.
-_PLAIN_BASE = any_of_patterns(DATASET, r"builtins\.object|abc\.ABC|typing\.(Generic|Protocol)")
+_PLAIN_BASE = join_name_patterns(DATASET, r"builtins\.object|abc\.ABC|typing\.(Generic|Protocol)")
 #: Number of levels of base classes to check.
 _BASES_LIMIT = 8
 
@@ -190,7 +190,7 @@ class MovedFunction:
         return not asked and all(map(self._is_given_to_loader, uses))
 
     def _is_given_to_loader(self, use: cst.CSTNode) -> bool:
-        match next_step_of_value(self.module, use):
+        match next_use_of_value(self.module, use):
             case ConditionalOperand(whole):
                 return self._is_given_to_loader(whole)
             case ValueAssignment((cst.Name(),), _):
@@ -220,7 +220,7 @@ class MovedFunction:
         """
         uses = list(uses)
         holds = replaced or by_partial or self.is_changed
-        if any(isinstance(next_step_of_value(self.module, use), AttributeRead) for use in uses):
+        if any(isinstance(next_use_of_value(self.module, use), AttributeRead) for use in uses):
             raise NotMovable("the code uses attributes of it")
         if any(self._is_inspected(use) for use in uses):
             raise NotMovable("the project reads it with `inspect`")
@@ -238,7 +238,7 @@ class MovedFunction:
             and not replaced
             and (
                 self.project.holds(_TELLS_PARTIALS, "partial")
-                or getattr_may_read_any_of(self.project, "func", "keywords")
+                or has_dynamic_attribute_read(self.project, "func", "keywords")
             )
         ):
             raise NotMovable("the project checks for `partial` objects, and the rewrite would create one")
@@ -257,7 +257,7 @@ class MovedFunction:
             raise NotMovable("a deep copy of an object that contains it would also copy the captured values")
 
     def _is_inspected(self, use: cst.CSTNode) -> bool:
-        match next_step_of_value(self.module, use):
+        match next_use_of_value(self.module, use):
             case CallArgument(_, call):
                 return any(name.startswith("inspect.") for name in self.module.qualified_names(call.func))
         return False
@@ -267,7 +267,7 @@ class MovedFunction:
 
         If so, calls would pass ``self`` as first argument.
         """
-        module, step = self.module, next_step_of_value(self.module, use)
+        module, step = self.module, next_use_of_value(self.module, use)
         match step:
             case ConditionalOperand(whole):
                 return self._may_be_method(whole)
@@ -277,7 +277,7 @@ class MovedFunction:
                 in_class = any(isinstance(module.scopes.scope_of(name).node, cst.ClassDef) for name in names)
                 return in_class or any(map(self._may_be_class, owners))
             case DictEntry(_, display):
-                match next_step_of_value(module, display):
+                match next_use_of_value(module, display):
                     case CallArgument(_, cst.Call(func=cst.Name(value="type"))):
                         return True
             case CallArgument(argument, cst.Call(func=cst.Name(value="setattr"), args=[owner, _, given])):
@@ -444,7 +444,7 @@ def _names_are_not_inspected(module: Module, project: Project, owner: cst.ClassD
 
 def _may_inherit_private_methods(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
     """Return whether a class may inherit from a library class that has private methods."""
-    for name in base_names(module, project, owner):
+    for name in qualified_base_names(module, project, owner):
         found = project.class_definition(name)
         if found is None and not _PLAIN_BASE.fullmatch(name):
             return True

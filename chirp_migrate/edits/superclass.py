@@ -21,7 +21,7 @@ _NEEDS_NO_BRACKETS = (ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.
 
 
 @dataclass
-class AttributeStore:
+class InitAttributeAssignment:
     """An assignment ``self.attribute = value`` in ``__init__``.
 
     Attributes:
@@ -37,9 +37,9 @@ class AttributeStore:
     alone: bool
 
 
-def read_attribute_stores(module: Module, init: cst.FunctionDef) -> list[AttributeStore]:
+def find_init_assignments(module: Module, init: cst.FunctionDef) -> list[InitAttributeAssignment]:
     """Return the assignments of attributes in ``__init__``, up to its first statement with another use of ``self``."""
-    stores: list[AttributeStore] = []
+    stores: list[InitAttributeAssignment] = []
     for statement in () if init.decorators else _method_statements(init):
         if is_super_init(statement):
             continue
@@ -62,9 +62,9 @@ def _method_statements(init: cst.FunctionDef) -> Sequence[cst.CSTNode]:
     return init.body.body if isinstance(init.body, cst.IndentedBlock) else [init.body]
 
 
-def _stores_in_line(module: Module, line: cst.CSTNode) -> list[AttributeStore]:
+def _stores_in_line(module: Module, line: cst.CSTNode) -> list[InitAttributeAssignment]:
     """Return the assignments of attributes in a line; an empty list if the line contains any other statement."""
-    found: list[AttributeStore] = []
+    found: list[InitAttributeAssignment] = []
     for small in line.body if isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite) else ():
         match small:
             case cst.AnnAssign(target=annotated, value=cst.BaseExpression() as value):
@@ -76,13 +76,15 @@ def _stores_in_line(module: Module, line: cst.CSTNode) -> list[AttributeStore]:
         for target, expression in (pair for one in targets for pair in target_value_pairs(one, value)):
             if not isinstance(target, cst.Attribute) or not is_self_attribute(target):
                 return []
-            found.append(AttributeStore(target.attr.value, module.source(expression), line, False))
+            found.append(InitAttributeAssignment(target.attr.value, module.source(expression), line, False))
     for store in found:
         store.alone = len(found) == 1
     return found
 
 
-def _merge_branches(module: Module, statement: cst.If, above: list[AttributeStore]) -> list[AttributeStore]:
+def _merge_branches(
+    module: Module, statement: cst.If, above: list[InitAttributeAssignment]
+) -> list[InitAttributeAssignment]:
     """Return ``if c: self.a = x`` with ``else: self.a = y`` as one assignment of ``x if c else y``.
 
     Without ``else``, ``y`` is the value of the assignment in ``above``, which is removed from ``above``.
@@ -100,7 +102,7 @@ def _merge_branches(module: Module, statement: cst.If, above: list[AttributeStor
     alone = len(then) == 1 and statement.orelse is not None
     condition = _operand(module.source(statement.test))
     return [
-        AttributeStore(
+        InitAttributeAssignment(
             attribute, f"{_operand(then[attribute])} if {condition} else {_operand(other)}", statement, alone
         )
         for attribute, other in otherwise.items()
@@ -142,10 +144,10 @@ def _obsolete_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) ->
 def superclass_edits(
     module: Module,
     node: cst.ClassDef,
-    stores: Sequence[AttributeStore],
+    stores: Sequence[InitAttributeAssignment],
     base: str,
     arguments: Sequence[str],
-    consumed: Sequence[AttributeStore],
+    consumed: Sequence[InitAttributeAssignment],
     provided: frozenset[str],
     style: CodeStyle,
 ) -> tuple[Edit, ...] | str:

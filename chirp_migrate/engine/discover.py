@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from chirp_migrate.additions.scaffold import SCAFFOLD_PATHS, is_scaffold
+from chirp_migrate.additions.scaffold import SCAFFOLD_PATHS, is_scaffold_file
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import SkippedFile
 from chirp_migrate.source.git import ignored_paths
@@ -317,7 +317,7 @@ def _was_added_by_apply(path: Path, relative: str) -> bool:
     """Return whether an earlier ``apply`` on this folder, or on a folder inside it, added the file."""
     place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
     try:
-        return place is not None and is_scaffold(place, path.read_bytes())
+        return place is not None and is_scaffold_file(place, path.read_bytes())
     except OSError:  # the code that later reads the file reports the error
         return False
 

@@ -6,7 +6,7 @@ import warnings
 from collections import defaultdict
 from pathlib import Path
 
-from chirp_migrate.console.progress import Progress, no_progress
+from chirp_migrate.console.progress import Progress, ignore_progress
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import WriteRefused
@@ -22,7 +22,7 @@ def check_nothing_to_rewrite(
     *,
     edited_files: frozenset[str] = frozenset(),
     jobs: int | None = None,
-    progress: Progress = no_progress,
+    progress: Progress = ignore_progress,
 ) -> None:
     """Compile the new files of ``plan``, run the rules on them, and check that no rule rewrites them again.
 

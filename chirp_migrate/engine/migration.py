@@ -21,7 +21,7 @@ from chirp_migrate.additions.dependency import (
 from chirp_migrate.additions.requirement_pins import unsupported_versions
 from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
 from chirp_migrate.additions.vendor import PACKAGE, vendor_files
-from chirp_migrate.console.progress import Progress, no_progress
+from chirp_migrate.console.progress import Progress, ignore_progress
 from chirp_migrate.engine.discover import discover_files, journal_root
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
@@ -39,7 +39,7 @@ def plan_migration(
     scaffold: bool | None = None,
     vendor: bool = False,
     jobs: int | None = None,
-    progress: Progress = no_progress,
+    progress: Progress = ignore_progress,
 ) -> Plan:
     """Return the plan of all changes that ``apply`` makes at ``path``.
 

@@ -18,7 +18,7 @@ from shlex import quote
 from msgspec import structs
 
 from chirp_migrate.analysis.removed_names import uses_of_removed_numpy_names
-from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
+from chirp_migrate.console.progress import Progress, ProgressStep, ignore_progress
 from chirp_migrate.console.text import pluralize
 from chirp_migrate.engine.discover import discover_files
 from chirp_migrate.engine.rewrite_file import FileResult, applicable_rules
@@ -27,7 +27,7 @@ from chirp_migrate.engine.settings_loaders import find_loaders_in_config_file
 from chirp_migrate.engine.worker_pool import collect_garbage_rarely, migrate_files
 from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Plan, PlanOptions, SkippedFile
 from chirp_migrate.rules import Rule
-from chirp_migrate.source.notebook import NotebookSource, has_stored_outputs, without_outputs
+from chirp_migrate.source.notebook import NotebookSource, has_stored_outputs, remove_stored_outputs
 from chirp_migrate.source.text import SourceFile, UnreadableSource
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
@@ -49,7 +49,7 @@ def plan_tree(
     *,
     settings: Settings | None = None,
     jobs: int | None = None,
-    progress: Progress = no_progress,
+    progress: Progress = ignore_progress,
     overlay: Mapping[str, bytes] | None = None,
     vendor: bool = False,
 ) -> Plan:
@@ -87,7 +87,7 @@ def plan_tree(
     held_settings = {path: read.raw_text(path) for path in found.settings}
     project = Project(
         texts,
-        {path: without_outputs(text) for path, text in raw.items()},
+        {path: remove_stored_outputs(text) for path, text in raw.items()},
         _package_name(found.root),
         ImportStyle(found.root, vendor),
         CodeStyle(found.root),

@@ -14,14 +14,19 @@ from itertools import count
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_named_in_strings
 from chirp_migrate.edits.apply_hunks import text_with_hunks
 from chirp_migrate.edits.deadcode import remove_newly_unused_names, top_level_names
-from chirp_migrate.edits.imports import conflicting_names, hidden_names, import_edits, names_conflicting_elsewhere
+from chirp_migrate.edits.imports import (
+    conflicting_names,
+    import_edits,
+    names_conflicting_elsewhere,
+    shadowed_import_names,
+)
 from chirp_migrate.edits.layout import formatting_edits
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.suppression import Suppressions, UnreadableComments, read_suppressions
 from chirp_migrate.plans.plan import Edit, Finding, FindingStatus, GainKind, Hunk, Safety
 from chirp_migrate.rules import Rule, RuleMatch, all_rules
 from chirp_migrate.source.diff import whole_line_edits
-from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, group_connected_items, pairs_sharing_lines
+from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, group_connected_items, rewrites_sharing_lines
 from chirp_migrate.syntax.module import Module, UnparsableModule, is_deeply_nested
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
@@ -317,7 +322,7 @@ class _RewriteState:
         The number is None for a rewrite that later rewrites undid.
         """
         edits = list(self._pieces.edits())
-        joined = {*self._joined, *self._pieces.joined, *pairs_sharing_lines(edits, self._original.line_starts)}
+        joined = {*self._joined, *self._pieces.joined, *rewrites_sharing_lines(edits, self._original.line_starts)}
         groups = group_connected_items(len(self._done), joined)
         by_group: dict[int, list[Edit]] = {}
         last: tuple[set[int], int] = (set(), -1)
@@ -438,7 +443,7 @@ def _import_clash(module: Module, project: Project, match: RuleMatch) -> str:
     clashes = {
         "this file": conflicting_names(module, project, needed),
         "another file, which imports `*` from this file": names_conflicting_elsewhere(module, project, needed),
-        "the surrounding code": hidden_names(module, needed, match.edits),
+        "the surrounding code": shadowed_import_names(module, needed, match.edits),
     }
     for where, clash in clashes.items():
         if clash:

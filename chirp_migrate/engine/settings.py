@@ -25,7 +25,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Settings", "glob_pattern", "place_of_setting", "read_command_table", "read_settings"]
+__all__ = ["Settings", "compile_glob", "describe_setting_place", "read_command_table", "read_settings"]
 
 _FILE = "pyproject.toml"
 _TABLE = "chirp-migrate"
@@ -83,7 +83,7 @@ class Settings:
             return f"excluded in {_FILE}"
         if self.include and not any(pattern.fullmatch(name) for pattern in self.include):
             return f"not included in {_FILE}"
-        if any(glob_pattern(glob).fullmatch(path) for glob in self.excluded):
+        if any(compile_glob(glob).fullmatch(path) for glob in self.excluded):
             return "excluded with --exclude"
         return "a test; --tests includes it" if self.leaves_as_test(path) else None
 
@@ -177,11 +177,11 @@ def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any
     file, table = _nearest_table(project_root(path))
     own = (table or {}).get(command, {})
     if not isinstance(own, dict):
-        raise UsageProblem(f"{place_of_setting(file, command)} must be a table.")
+        raise UsageProblem(f"{describe_setting_place(file, command)} must be a table.")
     return file, own
 
 
-def place_of_setting(file: Path, key: str, command: str = "") -> str:
+def describe_setting_place(file: Path, key: str, command: str = "") -> str:
     """Return the place of a setting as text for a message: the file, the line, the table and the key."""
     table = f"tool.{_TABLE}.{command}".rstrip(".")
     line, inside = "", False
@@ -267,7 +267,7 @@ class _TableReader:
 
     def _usage_problem(self, key: str, what: str) -> UsageProblem:
         name, space, glob = key.partition(" ")
-        return UsageProblem(f"{place_of_setting(self.file, name)}{space}{glob} {what}")
+        return UsageProblem(f"{describe_setting_place(self.file, name)}{space}{glob} {what}")
 
     def _read_strings(self, key: str, value: object) -> list[str]:
         if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
@@ -287,7 +287,7 @@ class _TableReader:
     def _compile_pattern(self, key: str, glob: str) -> re.Pattern[str]:
         if problem := _pattern_problem(glob):
             raise self._usage_problem(key, f"is wrong: {problem}.")
-        return glob_pattern(glob)
+        return compile_glob(glob)
 
     def _file_ignores(self) -> tuple[tuple[re.Pattern[str], frozenset[str]], ...]:
         key = "per-file-ignores"
@@ -317,7 +317,7 @@ def _pattern_problem(glob: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def glob_pattern(glob: str) -> re.Pattern[str]:
+def compile_glob(glob: str) -> re.Pattern[str]:
     """Return a regular expression for the posix paths that ``glob`` matches, by the rules of ``.gitignore``.
 
     ``*`` and ``?`` match within one folder; ``**`` matches any number of folders. A pattern without a slash, or with a

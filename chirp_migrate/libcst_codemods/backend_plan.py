@@ -27,7 +27,7 @@ from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import SourceFile
 from chirp_migrate.transaction.journal import has_unfinished_run
 
-__all__ = ["BackendPlan", "ChangesOfFile", "changes_by_file"]
+__all__ = ["ChangesOfFile", "PlannedChangesProvider", "changes_by_file"]
 
 _OUTSIDE = (
     "the file is outside of repo_root, {root}, so other code that uses the file is unknown: "
@@ -58,7 +58,7 @@ class ChangesOfFile:
     obstacle: str | None = None
 
 
-class BackendPlan(BaseMetadataProvider[ChangesOfFile]):
+class PlannedChangesProvider(BaseMetadataProvider[ChangesOfFile]):
     """The metadata provider that assigns a :class:`ChangesOfFile` to the module of each file.
 
     Attributes:

@@ -8,11 +8,11 @@ from pathlib import Path
 import libcst as cst
 from libcst.codemod import CodemodCommand, SkipFile
 
-from chirp_migrate.libcst_codemods.backend_plan import BackendPlan, ChangesOfFile
+from chirp_migrate.libcst_codemods.backend_plan import ChangesOfFile, PlannedChangesProvider
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.text import SourceFile, apply_edits
 
-__all__ = ["MigrateCommand", "PlannedCommand"]
+__all__ = ["MigrateCommand", "PlanApplyingCommand"]
 
 _ALONE = (
     "the rewrite depends on other files of the project, which standard input does not contain: "
@@ -22,10 +22,10 @@ _CHANGED = "the file changed while the plan was being made: run the command agai
 _REFORMATTED = "LibCST would change further white space in the file: use chirp-migrate apply."
 
 
-class PlannedCommand(CodemodCommand, ABC):
+class PlanApplyingCommand(CodemodCommand, ABC):
     """Base class of commands that apply the plan of the project to each file.
 
-    Each subclass has one metadata dependency: :class:`BackendPlan`, or a class derived from :class:`BackendPlan`.
+    Each subclass has one metadata dependency: :class:`PlannedChangesProvider`, or a subclass of it.
     """
 
     def transform_module(self, tree: cst.Module) -> cst.Module:
@@ -65,10 +65,10 @@ class PlannedCommand(CodemodCommand, ABC):
         return result
 
 
-class MigrateCommand(PlannedCommand):
+class MigrateCommand(PlanApplyingCommand):
     """The command that applies all rules that the settings of the project select."""
 
     DESCRIPTION = (
         "Migrate a PyTorch training project to worker-safe data loading, with all rules that its settings select."
     )
-    METADATA_DEPENDENCIES = (BackendPlan,)
+    METADATA_DEPENDENCIES = (PlannedChangesProvider,)

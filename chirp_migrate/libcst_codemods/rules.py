@@ -19,10 +19,10 @@ _HOW = {
 
 
 def _add_command(rule: Rule) -> None:
-    class Plan(backend_plan.BackendPlan):
+    class Plan(backend_plan.PlannedChangesProvider):
         codes = (rule.code,)
 
-    class Command(migrate.PlannedCommand):
+    class Command(migrate.PlanApplyingCommand):
         DESCRIPTION = f"{rule.name}: {rule.summary}{_HOW[rule.safety]}"
         METADATA_DEPENDENCIES = (Plan,)
 

@@ -20,7 +20,7 @@ from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk
 from chirp_migrate.report.hunks import ChangeRow, ChangeSection
 from chirp_migrate.review.blocks import SourceLines
 from chirp_migrate.source.magics import parse_cell
-from chirp_migrate.source.matching_lines import fewest_changes
+from chirp_migrate.source.matching_lines import shortest_diff_opcodes
 from chirp_migrate.source.notebook import NotebookSource
 from chirp_migrate.source.piece_table import line_range_of_edit
 from chirp_migrate.source.text import SOURCE_LINE, UnreadableSource
@@ -28,7 +28,7 @@ from chirp_migrate.source.text import SOURCE_LINE, UnreadableSource
 if TYPE_CHECKING:
     from chirp_migrate.report.words import Word
 
-__all__ = ["FOLLOWS", "FileLines", "move_to_new_lines"]
+__all__ = ["FOLLOWS", "FileLines", "update_finding_lines"]
 
 #: Hunk number of changed lines that belong to no hunk.
 FOLLOWS = 0
@@ -82,7 +82,7 @@ class FileLines:
 
     def __init__(self, file: FilePlan) -> None:
         self._old, self._new = _FileText(file.path, file.before or b""), _FileText(file.path, file.after)
-        self._name_at = definition_at_line(self._old.text) if file.path.endswith(_CODE) else lambda line: ""
+        self._name_at = make_definition_finder(self._old.text) if file.path.endswith(_CODE) else lambda line: ""
         every = _lines(self._old.text, self._new.text, _changed_ranges(self._old.text, file.hunks))
         self._lines = [line for line in every if self._place(line) is not None]
 
@@ -190,7 +190,7 @@ class FileLines:
         return self._name_at(numbers[-1]) if numbers else ""
 
 
-def move_to_new_lines(files: Iterable[FilePlan], findings: Iterable[Finding]) -> list[Finding]:
+def update_finding_lines(files: Iterable[FilePlan], findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings with their line numbers after the changes of ``files``."""
     rewritten = {file.path: file for file in files if file.before is not None}
     known: dict[str, FileLines] = {}
@@ -245,7 +245,7 @@ class _FileText:
         return tokens_by_line(self.text) if self._is_python else []
 
 
-def definition_at_line(text: str) -> Callable[[int], str]:
+def make_definition_finder(text: str) -> Callable[[int], str]:
     """Return a function that maps a line number (from 1) to the name of the function or class around the line.
 
     For a line outside of functions and classes, the name is an empty string.
@@ -330,7 +330,7 @@ def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | 
     """
     match: list[int | None] = [None] * len(middle)
     inserted: dict[int, list[int]] = {}
-    for tag, i1, i2, j1, j2 in fewest_changes(middle, new):
+    for tag, i1, i2, j1, j2 in shortest_diff_opcodes(middle, new):
         if tag == "equal":
             match[i1:i2] = range(j1 + 1, j2 + 1)
         elif j2 > j1:
@@ -340,7 +340,7 @@ def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | 
 
 def _changed_lines(run: _ChangedRange, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_DiffLine]:
     """Yield the lines of a range as a diff. A line that a hunk replaces by the same line counts as unchanged."""
-    for tag, i1, i2, j1, j2 in fewest_changes(old[run.first : run.end], [text for _, text in written]):
+    for tag, i1, i2, j1, j2 in shortest_diff_opcodes(old[run.first : run.end], [text for _, text in written]):
         removed = range(run.first + i1 + 1, run.first + i2 + 1)
         added = [there for there, _ in written[j1:j2]]
         if tag == "equal":

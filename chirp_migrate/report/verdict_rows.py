@@ -13,7 +13,7 @@ from chirp_migrate.verify.verify_report import VerifyReport
 __all__ = [
     "EntryTimes",
     "batch_waits_ms",
-    "detectable_change",
+    "detectable_probability_change",
     "entry_times",
     "measured_metrics",
     "short_label",
@@ -103,7 +103,7 @@ def measured_metrics(report: VerifyReport) -> list[tuple[Metric, float | None, f
     return [row for row in rows if row[1:] != (None, None)]
 
 
-def detectable_change(report: VerifyReport, label: str) -> float | None:
+def detectable_probability_change(report: VerifyReport, label: str) -> float | None:
     """Return the smallest change of a probability of an augmentation that 9 of 10 verifications would find.
 
     If the smallest change is not known, the result is None.

@@ -17,12 +17,12 @@ __all__ = [
     "SAFETIES",
     "SUPPRESSED",
     "UNCHANGED",
-    "finding_outcomes",
+    "finding_count_rows",
     "first_names_and_total",
     "group_unchanged_findings",
     "ledger_sentences",
-    "loader_outcomes",
-    "unchanged_loaders",
+    "loader_count_rows",
+    "unchanged_loader_sentences",
 ]
 
 _T = TypeVar("_T")
@@ -68,13 +68,13 @@ _TITLES = {
 }
 
 
-def finding_outcomes(counts: Mapping[FindingStatus, int]) -> list[tuple[FindingStatus, str, int]]:
+def finding_count_rows(counts: Mapping[FindingStatus, int]) -> list[tuple[FindingStatus, str, int]]:
     """Return (status, word for users, number of findings) for each status in ``counts``."""
     words = {**_FATES, FindingStatus.REWRITE: "rewritten", FindingStatus.FINE: "fine", FindingStatus.REPORT: "reported"}
     return [(status, word, counts[status]) for status, word in words.items() if counts.get(status)]
 
 
-def loader_outcomes(ledger: LoaderLedger, *, planned: bool) -> list[tuple[FindingStatus, str, int]]:
+def loader_count_rows(ledger: LoaderLedger, *, planned: bool) -> list[tuple[FindingStatus, str, int]]:
     """Return (status, word for users, number of loaders) for each status; ``planned``: the plan is not applied."""
     words, sites = {**_FATES, FindingStatus.REWRITE: "to migrate"} if planned else _FATES, ledger.loader_sites
     return [(status, word, sites[status]) for status, word in words.items() if sites.get(status)]
@@ -89,7 +89,7 @@ def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, listed: str
         listed: reference to the list of loaders that are not rewritten, such as " (listed after the diff)".
     """
     if ledger.counting:
-        parts = loader_outcomes(ledger, planned=planned)
+        parts = loader_count_rows(ledger, planned=planned)
         fates = [f"{'all' if len(parts) == 1 and ledger.found > 1 else number} {word}" for _, word, number in parts]
         where = listed if ledger.loader_sites.get(FindingStatus.REPORT) else ""
         found = f"{pluralize(ledger.found, 'loader')} found"
@@ -124,7 +124,7 @@ def group_unchanged_findings(items: Iterable[_T], finding_of: Callable[[_T], Fin
     return [(name, of) for name, of in by_title.items() if of]
 
 
-def unchanged_loaders(findings: Iterable[Finding], most: int | None = 4) -> Iterator[str]:
+def unchanged_loader_sentences(findings: Iterable[Finding], most: int | None = 4) -> Iterator[str]:
     """Yield a sentence for each reason why a rewrite of loaders would gain nothing.
 
     Args:

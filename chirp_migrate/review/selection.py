@@ -14,7 +14,7 @@ from chirp_migrate.source.text import UnreadableSource
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module, UnparsableModule
 
-__all__ = ["WHOLE_FILE", "Choices", "HunkChoice", "HunkId", "apply_choices", "hunks_to_decide"]
+__all__ = ["WHOLE_FILE", "Choices", "HunkChoice", "HunkId", "apply_choices", "decidable_hunk_ids"]
 
 #: Identifies a hunk in a plan: (path of the file, number of the hunk in this file).
 HunkId = tuple[str, int]
@@ -43,7 +43,7 @@ class HunkChoice:
 Choices = Mapping[HunkId, HunkChoice]
 
 
-def hunks_to_decide(plan: Plan) -> list[HunkId]:
+def decidable_hunk_ids(plan: Plan) -> list[HunkId]:
     """Return the identifiers of the hunks and whole files of a plan that can be accepted or refused, in order."""
     return [
         (file.path, number) for file in plan.files for number in ([hunk.number for hunk in file.hunks] or [WHOLE_FILE])

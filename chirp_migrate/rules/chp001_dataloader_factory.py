@@ -13,8 +13,8 @@ from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_role import loader_role
-from chirp_migrate.analysis.loaders.loader_uses import LoaderMentionUse, use_of_mention, uses_names_beyond_imports
-from chirp_migrate.edits.imports import hidden_names, local_import_edits
+from chirp_migrate.analysis.loaders.loader_uses import LoaderClassUse, use_of_loader_class, uses_names_beyond_imports
+from chirp_migrate.edits.imports import local_import_edits, shadowed_import_names
 from chirp_migrate.rules.api import (
     FACTORY,
     FACTORY_FUNCTIONS,
@@ -125,7 +125,7 @@ class DataLoaderFactory(Rule):
         known = {*spellings, *FACTORY_FUNCTIONS}
         nodes: list[cst.Name | cst.Attribute] = [name for name in module.find(cst.Name) if name.value in known]
         nodes += [one for one in module.find(cst.Attribute) if one.attr.value in known]
-        mentions: list[tuple[cst.Name | cst.Attribute, LoaderMentionUse, str]] = []
+        mentions: list[tuple[cst.Name | cst.Attribute, LoaderClassUse, str]] = []
         made = set[str]()
         for node in sorted(nodes, key=lambda one: module.span(one)[0]):
             if not is_read(module, node):
@@ -139,7 +139,7 @@ class DataLoaderFactory(Rule):
             else:
                 foreign = {name for name in names if not TORCH_LOADER.fullmatch(name)}
                 if foreign < names:
-                    mentions.append((node, use_of_mention(module, project, node), " or ".join(sorted(foreign))))
+                    mentions.append((node, use_of_loader_class(module, project, node), " or ".join(sorted(foreign))))
         uses = [use for _, use, others in mentions if not others]
         # All loaders of a file are built in the same way: by `create_loader`, or by the methods for their roles.
         by_role = "create_loader" not in made and all(_has_known_role(module, use) for use in uses)
@@ -147,7 +147,7 @@ class DataLoaderFactory(Rule):
             yield from _examine_mention(module, project, node, use, others, by_role=by_role)
 
 
-def _has_known_role(module: Module, use: LoaderMentionUse) -> bool:
+def _has_known_role(module: Module, use: LoaderClassUse) -> bool:
     """Return whether the code shows what a loader is for: training, validation or test.
 
     The result is also True for a mention of ``DataLoader`` that the rule does not rewrite.
@@ -175,7 +175,7 @@ def _examine_mention(
     module: Module,
     project: Project,
     node: cst.Name | cst.Attribute,
-    use: LoaderMentionUse,
+    use: LoaderClassUse,
     others: str,
     *,
     by_role: bool,
@@ -204,7 +204,7 @@ def _examine_mention(
         # factory.
         needed = frozenset({runtime_import(FACTORY)})
         beside = local_import_edits(module, root, runtime_import(FACTORY), project.import_style)
-        if beside is None or hidden_names(module, needed, match.edits):
+        if beside is None or shadowed_import_names(module, needed, match.edits):
             match = replace(match, imports=needed)
         else:
             match = replace(match, edits=(*match.edits, *beside))

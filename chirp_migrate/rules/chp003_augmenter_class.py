@@ -16,7 +16,7 @@ from chirp_migrate.analysis.datasets.augmenter_meaning import (
     masks_images_like_spec_augment,
     masks_like_spec_augment,
 )
-from chirp_migrate.analysis.datasets.declared_class import tuple_source
+from chirp_migrate.analysis.datasets.declared_class import string_tuple_source
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.edits.statements import class_decorator_insertion
 from chirp_migrate.rules.api import (
@@ -136,7 +136,7 @@ def _examine_class(module: Module, project: Project, node: cst.ClassDef) -> Rule
             return RuleMatch(offset, f"{message}: {problem}")
         calls_made = [call.func for call in find_nodes(methods[entry], cst.Call)]
         called = [name for name in methods if any(is_self_attribute(one, name) for one in calls_made)]
-        calls = [f"calls={tuple_source(called)}"] if called else []
+        calls = [f"calls={string_tuple_source(called)}"] if called else []
         edit = class_decorator_insertion(module, project.code_style, node, decorator, [*said, *calls])
         message = f"`{title}` augments single samples: `@{decorator}` declares this, and loaders augment whole batches"
         gain = loader_gains(project).gain_of_transform(module.path, title)

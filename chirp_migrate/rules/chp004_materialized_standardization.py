@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
-from chirp_migrate.analysis.datasets.declared_class import shortest_source
+from chirp_migrate.analysis.datasets.declared_class import shortest_number_source
 from chirp_migrate.analysis.datasets.standardized_list import (
     StandardizedList,
     empty_list_line,
@@ -99,7 +99,7 @@ def _is_append_statement(statement: ast.stmt) -> bool:
 def _call_text(module: Module, project: Project, node: cst.CSTNode, found: StandardizedList, before: str) -> str:
     """Return the text ``before``, followed by the call that builds the list."""
     arguments = [str(one) for one in (found.dataset, found.indices, found.mean, found.std)]
-    arguments += [f"eps={shortest_source(found.eps)}"] if found.eps else []
+    arguments += [f"eps={shortest_number_source(found.eps)}"] if found.eps else []
     arguments += [f"reads={found.reads}"] if found.reads != 1 else []
     start, end = module.span(node)
     indent = module.indentation(start)

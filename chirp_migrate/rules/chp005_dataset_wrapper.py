@@ -7,19 +7,19 @@ from collections.abc import Iterable, Sequence, Set
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem
+from chirp_migrate.analysis.dataflow.capture_timing import why_captured_values_change
 from chirp_migrate.analysis.dataflow.closures import CapturedName
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
 from chirp_migrate.analysis.dataflow.symbolic import Name
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
-    any_attribute_read_in_try,
-    getattr_may_read_any_of,
+    has_dynamic_attribute_read,
+    has_guarded_attribute_read,
     pattern_of_outside_assignments,
 )
 from chirp_migrate.analysis.datasets.dataset_meaning import AugmentedSamples
 from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
-from chirp_migrate.analysis.datasets.type_members import match_type_call
+from chirp_migrate.analysis.datasets.type_members import match_dataset_type_call
 from chirp_migrate.edits.statements import can_delete_lines_of, delete_lines_of_statement
 from chirp_migrate.rules.api import (
     CALL,
@@ -124,7 +124,7 @@ def _examine_type_call(
     if not constructions or not is_local or not is_dataset:
         return None
     offset = module.span(node)[0]
-    meaning = match_type_call(module, node, entries)
+    meaning = match_dataset_type_call(module, node, entries)
     captured = None if meaning is None else _captured_names(module, node, meaning)
     if meaning is None or captured is None or any(construction.args for construction in constructions):
         message = (
@@ -133,11 +133,11 @@ def _examine_type_call(
         )
         return RuleMatch(offset, message)
     problem = next(
-        (one for place in constructions if (one := early_binding_problem(module, project, place, captured))), None
+        (one for place in constructions if (one := why_captured_values_change(module, project, place, captured))), None
     )
-    if problem is None and getattr_may_read_any_of(project, *_ATTRIBUTES):
+    if problem is None and has_dynamic_attribute_read(project, *_ATTRIBUTES):
         problem = "the project reads `dataset` or `transforms` of objects with `hasattr` or `getattr`"
-    if problem is None and any_attribute_read_in_try(project, *_ATTRIBUTES):
+    if problem is None and has_guarded_attribute_read(project, *_ATTRIBUTES):
         problem = "the project reads `dataset` or `transforms` of objects that may lack these attributes"
     if problem is None and any(
         project.holds(pattern_of_outside_assignments(one), one) for one in (*_ATTRIBUTES, "training")

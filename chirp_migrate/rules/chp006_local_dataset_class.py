@@ -11,10 +11,10 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.uses_elsewhere import new_name_may_clash
-from chirp_migrate.analysis.dataflow.worker_escape import WorkerFunctionPurposes
+from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposeFinder
 from chirp_migrate.analysis.datasets.declared_class import may_be_declarable
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import ReportedObjectKind
+from chirp_migrate.analysis.objects.pickled import ReportedUnpicklableKind
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.local_class import KEPT, LocalClass
@@ -126,15 +126,15 @@ class LocalDatasetClass(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of dataset classes, and a word for each file that may pass local classes to workers."""
-        return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.CLASS)
+        return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text may contain a local class. A class from a call such as `type(...)` also counts."""
-        return super().concerns(text, project) or may_create_unpicklable(text, project, ReportedObjectKind.CLASS)
+        return super().concerns(text, project) or may_create_unpicklable(text, project, ReportedUnpicklableKind.CLASS)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a class in a function may be a dataset, or its objects may be pickled for workers."""
-        return creates_unpicklable(outline, project, ReportedObjectKind.CLASS) or any(
+        return creates_unpicklable(outline, project, ReportedUnpicklableKind.CLASS) or any(
             inherits_from(project, name, DATASET)
             for one in outline.find(ast.ClassDef)
             if any(isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef) for around in outline.ancestors(one))
@@ -144,7 +144,7 @@ class LocalDatasetClass(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Move dataset classes that are local to a function in front of this function."""
-        destinations = module.once(WorkerFunctionPurposes, project)
+        destinations = module.once(WorkerPurposeFinder, project)
         taken: set[str] = set()
         seen: list[cst.ClassDef] = []
         for node in module.find(cst.ClassDef):
@@ -163,7 +163,7 @@ class LocalDatasetClass(Rule):
                     gain = loader_gains(project).gain_of_held(module, place, reads_batches=declares)
                     yield RuleMatch(place, message, edits, gain=gain)
         yield from unpicklable_matches(
-            module, project, ReportedObjectKind.CLASS, (module.span(one.name)[0] for one in seen)
+            module, project, ReportedUnpicklableKind.CLASS, (module.span(one.name)[0] for one in seen)
         )
 
 
@@ -190,7 +190,7 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
         *_store_arguments(local),
         *_repeat_imports(local),
     ]
-    text = move.moved_source(module, local.project, (start, end), "", inside)
+    text = move.reindent_source(module, local.project, (start, end), "", inside)
     edits = [
         delete_line_range(module, start, end),
         *move.insert_definition(module, move.insertion_offset(module, node), text),
@@ -198,7 +198,7 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     edits += move.remove_repeated_imports(module, (start, end), local.imports)
     for call in calls:
         edits += _edits_of_construction(local, call, name)
-    return move.join_removals(edits)
+    return move.merge_overlapping_removals(edits)
 
 
 def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iterator[Edit]:

@@ -12,17 +12,17 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_patched_elsewhere, new_name_may_clash
 from chirp_migrate.analysis.dataflow.worker_escape import (
-    WorkerFunctionPurposes,
-    lambdas_may_escape,
+    WorkerPurposeFinder,
     may_send_functions_to_workers,
+    may_send_lambdas,
 )
 from chirp_migrate.analysis.datasets.declared_class import may_be_declarable
 from chirp_migrate.analysis.datasets.lambda_meaning import has_same_meaning_at_definition, replacement_for_lambda
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import ReportedObjectKind
+from chirp_migrate.analysis.objects.pickled import ReportedUnpicklableKind
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
-from chirp_migrate.edits.function_names import names_for_lambda
+from chirp_migrate.edits.function_names import function_names_for_lambda
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.moved_function import Defined, MovedFunction
 from chirp_migrate.edits.statements import start_of_comments_above
@@ -72,7 +72,8 @@ class PicklableFunction(Rule):
       call `len` on this loader and return the loader. The code may also store lambda and loader in a variable for the
       following statements of the same block, or pass them to a function of the project that uses them only in these
       ways. Each iteration of a comprehension binds its variable again. If the lambda creates a generator or function
-      that reads the name, the surrounding call consumes this generator or function.
+      that reads the name, the surrounding call uses it up (iterates
+      over the generator, or calls the function) before the next iteration.
     - `one-import`: if a captured name is imported, exactly one import statement binds the name, and every path to the
       lambda runs this statement. In the imported module, one statement at the top level assigns the name. No file
       replaces the name in that module, or replaces a module in `sys.modules`.
@@ -140,16 +141,18 @@ class PicklableFunction(Rule):
         """Return whether the text names a loader, dataset or transform that may pass a lambda to worker processes."""
         return super().concerns(text, project) and (
             may_send_functions_to_workers(text, project)
-            or may_create_unpicklable(text, project, ReportedObjectKind.LAMBDA)
+            or may_create_unpicklable(text, project, ReportedUnpicklableKind.LAMBDA)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a lambda of the module may be pickled for workers."""
-        return lambdas_may_escape(outline, project) or creates_unpicklable(outline, project, ReportedObjectKind.LAMBDA)
+        return may_send_lambdas(outline, project) or creates_unpicklable(
+            outline, project, ReportedUnpicklableKind.LAMBDA
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Turn lambdas that are passed to a loader, a dataset or a transform into functions."""
-        destinations = module.once(WorkerFunctionPurposes, project)
+        destinations = module.once(WorkerPurposeFinder, project)
         # Do not use the names that CHP012 uses for the local functions that it moves.
         local = [
             (one.name.value.strip("_"), movability.enclosing_function_name(module, one))
@@ -168,7 +171,7 @@ class PicklableFunction(Rule):
                     message = f"lambda cannot be pickled for workers; not rewritten: {reason}"
                     yield RuleMatch(module.span(node)[0], message)
         reported = [module.span(node)[0] for node in seen]
-        for match in unpicklable_matches(module, project, ReportedObjectKind.LAMBDA, reported):
+        for match in unpicklable_matches(module, project, ReportedUnpicklableKind.LAMBDA, reported):
             nodes = (node for node in module.find(cst.Lambda) if module.span(node)[0] == match.offset)
             found = (
                 _convert_to_function(module, project, node)
@@ -198,7 +201,7 @@ def _propose_function(
     left_over = move.remove_repeated_imports(module, span, moved.imports)
     if shipped is not None:
         message = f"a lambda that {shipped.does}: `{shipped.name}` does the same for whole batches"
-        edits = move.join_removals([move.replace_expression(module, node, shipped.source), *left_over])
+        edits = move.merge_overlapping_removals([move.replace_expression(module, node, shipped.source), *left_over])
         gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=True)
         return RuleMatch(span[0], message, edits, frozenset({runtime_import(shipped.name)}), gain=gain)
     bound = _find_called_function(module, project, node, moved)
@@ -206,12 +209,12 @@ def _propose_function(
         moved.check_indistinguishable([node, *reads], called, by_partial=True)
         value, imports = moved.partial_of(*bound, around=_columns_of_other_code(module, project, span))
         message = f"lambda cannot be pickled for workers: `{bound[0]}` with bound values"
-        edits = move.join_removals([move.replace_expression(module, node, value), *left_over])
+        edits = move.merge_overlapping_removals([move.replace_expression(module, node, value), *left_over])
         return RuleMatch(span[0], message, edits, imports, gain=loader_gains(project).gain_of_held(module, span[0]))
     moved.check_callers([node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
         raise NotMovable("in the body of a class it becomes a method, and a `partial` would not")
-    wishes = names_for_lambda(module, node, wish)
+    wishes = function_names_for_lambda(module, node, wish)
     name = moved.free_name(wishes, taken)
     inner = moved.indent + module.tree.default_indent
     parameters, *lines = said = (moved.parameter_text(), *moved.import_lines, *_body_lines(module, node, inner))
@@ -226,7 +229,7 @@ def _propose_function(
     taken.add(moved.expression_for(name))
     what = f"the {'method' if moved.method else 'function'} `{name}`"
     message = f"lambda cannot be pickled for workers; replaced by {what}"
-    edits = move.join_removals([move.replace_expression(module, node, value), *place, *left_over])
+    edits = move.merge_overlapping_removals([move.replace_expression(module, node, value), *place, *left_over])
     owner = module.enclosing_class(node)
     declares = owner is not None and may_be_declarable(module, project, owner)
     gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=declares)

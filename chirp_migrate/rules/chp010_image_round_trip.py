@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.augmenter_meaning import MASK_PARAMETERS
 from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
-from chirp_migrate.edits.superclass import AttributeStore, read_attribute_stores, superclass_edits
+from chirp_migrate.edits.superclass import InitAttributeAssignment, find_init_assignments, superclass_edits
 from chirp_migrate.rules.api import Edit, Module, Project, Rule, RuleMatch, Safety, methods_of, runtime_import
 
 #: Attributes of the new class that the rewritten class may also have, under the same names.
@@ -41,7 +41,8 @@ class ImageRoundTrip(Rule):
     code = "CHP010"
     name = "image-round-trip"
     reason = (
-        "The class converts each spectrogram to an 8-bit image and back, which stretches it to its own range and "
+        "The class converts each spectrogram to an 8-bit image and back, which rescales each spectrogram by its own "
+        "minimum and maximum, and "
         "quantises it. The model then trains on other values than it is validated on. Masks on the tensor avoid "
         "this conversion. They change what the model sees, so the rewrite needs --unsafe."
     )
@@ -69,7 +70,7 @@ def _is_plain_dataset(module: Module, project: Project, node: cst.ClassDef) -> b
 def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str) -> RuleMatch:
     offset, init = module.span(node.name)[0], methods_of(node).get("__init__")
     found = f"`{node.name.value}` masks each sample as an 8-bit image, which rounds and rescales the values"
-    stores = read_attribute_stores(module, init) if init is not None else []
+    stores = find_init_assignments(module, init) if init is not None else []
     base = next((s for s in stores if re.search(rf"self\.{s.attribute}\[", getitem)), None)
     training = next((s for s in stores if re.search(rf"if self\.{s.attribute}\b", getitem)), None)
     augmenter = next((s for s in stores if re.search(rf"self\.{s.attribute}\(", getitem)), None)
@@ -103,7 +104,9 @@ def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:
     return Edit(module.span(node.decorators[0])[0] if node.decorators else keyword, keyword + len("class"), "class")
 
 
-def _mask_construction(module: Module, project: Project, augmenter: AttributeStore | None) -> re.Match[str] | None:
+def _mask_construction(
+    module: Module, project: Project, augmenter: InitAttributeAssignment | None
+) -> re.Match[str] | None:
     """Return the match of the call that creates the image augmenter; None if the call has no known form."""
     made = _CONSTRUCTION.fullmatch(augmenter.value) if augmenter is not None else None
     if made is None:

@@ -9,8 +9,8 @@ from itertools import chain, count
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
-from chirp_migrate.analysis.datasets.dataset_names import make_cached_dataset_test
-from chirp_migrate.analysis.datasets.label_loops import Comprehension, read_label_comprehension, read_label_loop
+from chirp_migrate.analysis.datasets.dataset_names import make_cached_dataset_predicate
+from chirp_migrate.analysis.datasets.label_loops import Comprehension, match_label_comprehension, match_label_loop
 from chirp_migrate.analysis.datasets.label_scan import ScannedSamples
 from chirp_migrate.analysis.datasets.label_scan_outline import may_scan_labels, may_show_dataset_type
 from chirp_migrate.edits.move_definition import span_with_parentheses
@@ -101,13 +101,13 @@ class LabelScan(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Rewrite comprehensions and loops that use only the labels of samples."""
-        is_dataset = module.once(make_cached_dataset_test, project)
+        is_dataset = module.once(make_cached_dataset_predicate, project)
         for node in module.find(cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.For):
             if isinstance(node, cst.For):
-                scan = read_label_loop(module, project, is_dataset, node)
+                scan = match_label_loop(module, project, is_dataset, node)
             else:
                 assert isinstance(node, Comprehension)
-                scan = read_label_comprehension(module, project, is_dataset, node)
+                scan = match_label_comprehension(module, project, is_dataset, node)
             if scan is not None:
                 yield _make_match(module, node, scan)
 

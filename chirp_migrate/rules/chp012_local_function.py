@@ -11,12 +11,12 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import captured_names, variable_reads
 from chirp_migrate.analysis.dataflow.worker_escape import (
     DESTINATION_WORDS,
-    WorkerFunctionPurposes,
-    local_functions_may_escape,
+    WorkerPurposeFinder,
     may_send_functions_to_workers,
+    may_send_local_functions,
 )
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import ReportedObjectKind
+from chirp_migrate.analysis.objects.pickled import ReportedUnpicklableKind
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.move_definition import NotMovable
@@ -69,7 +69,8 @@ class LocalFunction(Rule):
       function, call `len` on this loader and return the loader. The code may also store function and loader in a
       variable for the following statements of the same block, or pass them to a function of the project that uses them
       only in these ways. Each iteration of a comprehension binds its variable again. If the function creates a
-      generator or another function that reads the name, the surrounding call consumes this generator or function.
+      generator or another function that reads the name, the surrounding call uses it up (iterates
+      over the generator, or calls the function) before the next iteration.
     - `one-import`: if a captured name is imported, exactly one import statement binds the name, and every path to the
       function runs this statement. In the imported module, one statement at the top level assigns the name. No file
       replaces the name in that module, or replaces a module in `sys.modules`.
@@ -124,24 +125,24 @@ class LocalFunction(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of dataset classes, and a word for each file that may pass local functions to workers."""
-        return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.FUNCTION)
+        return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text names a loader, dataset or transform that may pass a function to workers."""
         return super().concerns(text, project) and (
             may_send_functions_to_workers(text, project)
-            or may_create_unpicklable(text, project, ReportedObjectKind.FUNCTION)
+            or may_create_unpicklable(text, project, ReportedUnpicklableKind.FUNCTION)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a local function of the module may be pickled for workers."""
-        return local_functions_may_escape(outline, project) or creates_unpicklable(
-            outline, project, ReportedObjectKind.FUNCTION
+        return may_send_local_functions(outline, project) or creates_unpicklable(
+            outline, project, ReportedUnpicklableKind.FUNCTION
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Move local functions that are passed to a loader, a dataset or a transform."""
-        destinations = module.once(WorkerFunctionPurposes, project)
+        destinations = module.once(WorkerPurposeFinder, project)
         taken: set[str] = set()
         made: _Made = {}
         seen: list[cst.FunctionDef] = []
@@ -155,7 +156,7 @@ class LocalFunction(Rule):
                     found = f"local function `{node.name.value}` cannot be pickled for workers"
                     yield RuleMatch(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
         yield from unpicklable_matches(
-            module, project, ReportedObjectKind.FUNCTION, (module.span(one.name)[0] for one in seen)
+            module, project, ReportedUnpicklableKind.FUNCTION, (module.span(one.name)[0] for one in seen)
         )
 
 
@@ -205,7 +206,7 @@ def _move_function(
         *move.insert_lines_after_docstring(module, node, moved.indent, moved.import_lines),
         *(edit for edit in renamed if start <= edit.start < end),
     ]
-    text = move.moved_source(module, project, (start, end), moved.indent, inside)
+    text = move.reindent_source(module, project, (start, end), moved.indent, inside)
     place = moved.definition_edits(text) if shared is None else shared[1]
     if moved.method is None:
         made[said] = name, place
@@ -220,7 +221,7 @@ def _move_function(
     message = f"local function `{title}` cannot be pickled for workers; moved out as {what}"
     place_of_name = module.span(node.name)[0]
     gain = loader_gains(project).gain_of_held(module, place_of_name)
-    return RuleMatch(place_of_name, message, move.join_removals(edits), imports, gain=gain)
+    return RuleMatch(place_of_name, message, move.merge_overlapping_removals(edits), imports, gain=gain)
 
 
 def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> None:

@@ -11,18 +11,18 @@ import libcst as cst
 from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.devices.own_transfers import (
-    find_inspected_transfer,
     find_mps_device,
+    find_transfer_argument_inspection,
     why_to_may_lack_non_blocking,
 )
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.loaders.device_data import reads_device_data
+from chirp_migrate.analysis.loaders.device_data import has_device_dataset
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
 from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
 from chirp_migrate.analysis.loops.batch_names import BatchExpressions, Path
 from chirp_migrate.analysis.loops.loop_names import innermost_statement
-from chirp_migrate.analysis.loops.sync_points import DeviceLoop, waits_right_after
+from chirp_migrate.analysis.loops.sync_points import DeviceLoop, has_wait_after_transfers
 from chirp_migrate.edits.statements import split_tuple_assignment
 from chirp_migrate.rules.api import (
     CALL,
@@ -123,7 +123,7 @@ def _check_loop(
                     problem = _why_unsafe(module, project, call, path, collated) or batch.why_written_after(call, path)
                     statements.setdefault(innermost_statement(module, call), []).append((call, problem))
     if statements and (
-        all(reads_device_data(loader) for _, loader in loaders)
+        all(has_device_dataset(loader) for _, loader in loaders)
         or loader_gains(project).has_data_on_device(module, loop)
     ):
         return
@@ -174,7 +174,7 @@ def _gain_of_copies(
     if not pinned:
         return Gain(GainKind.NOTHING, "the loader may not pin its batches, or is not rewritten"), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
-    if waits_right_after(DeviceLoop(module, loop, loaders), transfers):
+    if has_wait_after_transfers(DeviceLoop(module, loop, loaders), transfers):
         return Gain(GainKind.NOTHING, "the loop waits for the copy at once"), frozenset()
     places = [(one.path, getattr(one.node, "lineno", 1)) for one in pinned]
     return Gain(GainKind.PINNED, "the loader pins its batches", path, line), frozenset(places)
@@ -233,7 +233,7 @@ def _why_unsafe(module: Module, project: Project, call: cst.Call, path: Path, co
         return f"the project also runs on MPS ({place}), where it is not known to be safe"
     if not collated and (problem := why_to_may_lack_non_blocking(project)) is not None:
         return problem
-    if (place := find_inspected_transfer(project)) is not None:
+    if (place := find_transfer_argument_inspection(project)) is not None:
         return f"the project inspects the arguments of such calls ({place})"
     if not path and project.holds(_TRANSFORMERS, "transformers"):
         return "the batch may be a `BatchEncoding`, whose `to` takes no `non_blocking` in old versions of transformers"

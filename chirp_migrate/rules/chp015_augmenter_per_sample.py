@@ -14,7 +14,7 @@ from chirp_migrate.analysis.known_names import (
     TORCH_DATASET,
     TORCHVISION_DATASET,
     TRANSFORM,
-    any_of_patterns,
+    join_name_patterns,
     resolves_to,
 )
 from chirp_migrate.rules.api import (
@@ -34,7 +34,7 @@ from chirp_migrate.rules.api import (
 )
 
 _ENTRY = re.compile(r"__getitems?__|__call__|\w*collate\w*")
-_BASE = any_of_patterns(r"builtins\.object", TORCH_DATASET, TORCHVISION_DATASET)
+_BASE = join_name_patterns(r"builtins\.object", TORCH_DATASET, TORCHVISION_DATASET)
 #: A method that runs for each sample.
 _METHOD = re.compile(rf"\bdef{GAP}(__getitems?__|__call__|\w*collate\w*){CALL}")
 

@@ -75,7 +75,7 @@ class CopiedGenerator(Rule):
         return _HELD.search(outline.text) is not None and bool(outline.once(possible_dataset_classes, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rewrite may turn a positional argument into ``worker_init_fn=…``, which this rule reads."""
+        """Return whether another rewrite may pass ``worker_init_fn`` by keyword that the code passes by position."""
         return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "worker_init_fn")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:

@@ -10,8 +10,8 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
 from chirp_migrate.analysis.datasets.dataset_state import pickled_attribute_values
-from chirp_migrate.analysis.devices.device_moves import moves_to_cuda
-from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, find_unpicklable_objects
+from chirp_migrate.analysis.devices.device_moves import is_move_to_cuda
+from chirp_migrate.analysis.objects.pickled import ReportedUnpicklableKind, find_unpicklable_objects
 from chirp_migrate.rules.api import (
     CALL,
     DATASET_WORDS,
@@ -56,23 +56,23 @@ class UnpicklableState(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of dataset classes, and a word for each file that may store objects such as open files."""
-        return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.STATE)
+        return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text may contain a dataset, or create an open file or similar for any dataset."""
-        return super().concerns(text, project) or may_create_unpicklable(text, project, ReportedObjectKind.STATE)
+        return super().concerns(text, project) or may_create_unpicklable(text, project, ReportedUnpicklableKind.STATE)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a class may be a dataset, or code creates an open file or similar for any dataset."""
         return bool(outline.once(possible_dataset_classes, project)) or creates_unpicklable(
-            outline, project, ReportedObjectKind.STATE
+            outline, project, ReportedUnpicklableKind.STATE
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the attributes of datasets that cannot be sent to workers."""
 
         def is_on_cuda(value: cst.BaseExpression) -> bool | None:
-            return (isinstance(value, cst.Call) and moves_to_cuda(module, value)) or None
+            return (isinstance(value, cst.Call) and is_move_to_cuda(module, value)) or None
 
         for attribute, value, _ in pickled_attribute_values(module, project, is_on_cuda):
             owner = module.enclosing_class(value)
@@ -84,5 +84,5 @@ class UnpicklableState(Rule):
                 f"{what} fails in forked workers, and opens a CUDA context in every other worker. With workers, "
                 "keep them on the CPU and move batches in the training loop",
             )
-        for one in unpicklable_matches(module, project, ReportedObjectKind.STATE):
+        for one in unpicklable_matches(module, project, ReportedUnpicklableKind.STATE):
             yield replace(one, message=f"{one.message}. {SEE_IT}")

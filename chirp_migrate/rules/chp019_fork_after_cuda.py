@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
-from chirp_migrate.analysis.datasets.dataset_state import DatasetClass, contained_expressions, dataset_classes
-from chirp_migrate.analysis.devices.device_moves import calls_initializing_cuda, moves_to_cuda
+from chirp_migrate.analysis.datasets.dataset_state import DatasetClass, dataset_classes, possible_value_expressions
+from chirp_migrate.analysis.devices.device_moves import calls_initializing_cuda, is_move_to_cuda
 from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.rules.api import (
     CALL,
@@ -84,7 +84,7 @@ def _samples_on_gpu(state: DatasetClass) -> Iterator[RuleMatch]:
         if method.module is not module or method.owner not in (state.node, module.tree):
             continue
         calls = find_nodes(method.function, cst.Call)
-        moving = next((call for call in calls if moves_to_cuda(module, call)), None)
+        moving = next((call for call in calls if is_move_to_cuda(module, call)), None)
         if moving is not None:
             yield RuleMatch(
                 module.span(moving)[0],
@@ -102,7 +102,9 @@ def _find_forks_after_cuda(module: Module) -> Iterator[RuleMatch]:
                 yield _report_fork(module, call, used)
         context = keyword_arguments(call).get("multiprocessing_context")
         scope = module.enclosing_function(call) or module.tree
-        if context is not None and any(_is_fork(module, one) for one in contained_expressions(module, scope, context)):
+        if context is not None and any(
+            _is_fork(module, one) for one in possible_value_expressions(module, scope, context)
+        ):
             used = next(
                 (use for one in dict.fromkeys((scope, module.tree)) for use in calls_initializing_cuda(module, one)),
                 None,

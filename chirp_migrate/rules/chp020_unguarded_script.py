@@ -49,7 +49,7 @@ class UnguardedScript(Rule):
         return bool(find_worker_starts_at_import(project, outline.path))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rewrite may turn a positional argument into ``num_workers=…``, which this rule reads."""
+        """Return whether another rewrite may pass ``num_workers`` by keyword that the code passes by position."""
         return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "num_workers")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:

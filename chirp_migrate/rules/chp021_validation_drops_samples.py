@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_state import DatasetClass, contained_expressions, value_assigned_to
+from chirp_migrate.analysis.datasets.dataset_state import DatasetClass, possible_value_expressions, value_assigned_to
 from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
 from chirp_migrate.rules.api import SEE_IT, Module, Project, Rule, RuleMatch, Safety, dotted_source, is_name
 
@@ -89,7 +89,7 @@ def _may_be_iterable_dataset(module: Module, project: Project, loader: LoaderCal
     if dataset is None:
         return True
     scope = module.enclosing_function(loader.call) or module.tree
-    values = [*contained_expressions(module, scope, dataset)]
+    values = [*possible_value_expressions(module, scope, dataset)]
     if isinstance(dataset, cst.Attribute):
         same = [n for n in module.find(cst.Attribute) if dotted_source(n) == dotted_source(dataset)]
         values += [v for n in same if (v := value_assigned_to(module, n)) is not None]

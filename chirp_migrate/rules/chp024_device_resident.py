@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from chirp_migrate.analysis.devices.device_moves import may_move_to_device
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.loaders.device_data import reads_device_data
+from chirp_migrate.analysis.loaders.device_data import has_device_dataset
 from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
 from chirp_migrate.analysis.loops.sync_points import device_loops
 from chirp_migrate.rules.api import (
@@ -44,7 +44,7 @@ class DeviceResident(Rule):
             devices = list(dict.fromkeys(quote_sources(module, device) for device in there.moves.values()))
             if (
                 len(devices) == 1
-                and not all(_has_device(one) or reads_device_data(one) for one in there.loaders)
+                and not all(_has_device(one) or has_device_dataset(one) for one in there.loaders)
                 and not loader_gains(project).has_data_on_device(module, there.loop)
             ):
                 first, *others = sorted(there.moves, key=lambda move: module.span(move)[0])

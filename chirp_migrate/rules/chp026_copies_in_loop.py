@@ -11,7 +11,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     CallArgument,
     ContainerElement,
     ValueAssignment,
-    next_step_of_value,
+    next_use_of_value,
 )
 from chirp_migrate.analysis.devices.device_moves import may_move_to_device
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
@@ -75,7 +75,7 @@ def _can_copy_after_loop(module: Module, loop: cst.For, copy: cst.CSTNode) -> bo
     """
     if _is_collected(module, copy):
         return True
-    match next_step_of_value(module, copy):
+    match next_use_of_value(module, copy):
         case ValueAssignment((cst.Name(value=name),), cst.Assign() as statement):
             names = (node for node in find_nodes_in_scope(loop.body, cst.Name) if node.value == name)
             reads = [one for one in names if is_read(module, one) and not contains_node(module, statement, one)]
@@ -86,7 +86,7 @@ def _can_copy_after_loop(module: Module, loop: cst.For, copy: cst.CSTNode) -> bo
 
 def _is_collected(module: Module, node: cst.CSTNode) -> bool:
     """Return whether the code only appends a value to a list, or concatenates the value with earlier values."""
-    match next_step_of_value(module, node):
+    match next_use_of_value(module, node):
         case ContainerElement(cst.Element(), display):
             return _is_collected(module, display)
         case CallArgument(_, call) if called_method_name(call) in ("append", "extend"):
@@ -103,7 +103,7 @@ def _is_collected(module: Module, node: cst.CSTNode) -> bool:
 
 def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
     """Return whether a call extends the variable that gets its result, as in ``all = torch.cat([all, new])``."""
-    match next_step_of_value(module, call):
+    match next_use_of_value(module, call):
         case ValueAssignment(targets, cst.Assign()):
             given = [argument.value for argument in call.args]
             given += [part.value for one in given if isinstance(one, cst.Tuple | cst.List) for part in one.elements]

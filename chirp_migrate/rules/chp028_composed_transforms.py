@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.delegating_transform import read_delegation
+from chirp_migrate.analysis.datasets.delegating_transform import match_delegating_transform
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.edits.statements import class_decorator_insertion
 from chirp_migrate.rules.api import (
@@ -66,7 +66,7 @@ class ComposedTransforms(Rule):
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Decorate top-level classes whose ``__call__`` only calls one transform, or several transforms in turn."""
         for node in module.tree.body if _has_own_augmentation(project) else ():
-            if not isinstance(node, cst.ClassDef) or (found := read_delegation(module, node)) is None:
+            if not isinstance(node, cst.ClassDef) or (found := match_delegating_transform(module, node)) is None:
                 continue
             decorator = "composes_transforms" if found.composes else "applies_transform"
             edit = class_decorator_insertion(module, project.code_style, node, decorator, [f'"{found.attribute}"'])

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations
-from chirp_migrate.analysis.datasets.dataset_names import make_cached_dataset_test
+from chirp_migrate.analysis.datasets.dataset_names import make_cached_dataset_predicate
 from chirp_migrate.analysis.datasets.label_scan import (
     ScannedSamples,
-    read_stacked_samples,
+    match_stacked_samples,
     why_not_readable_before_loop,
 )
 from chirp_migrate.rules.api import (
@@ -88,9 +88,9 @@ class StackedSamples(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Rewrite calls of ``torch.stack`` that stack the samples of a dataset."""
-        stands_for_dataset = module.once(make_cached_dataset_test, project)
+        stands_for_dataset = module.once(make_cached_dataset_predicate, project)
         for call in module.find(cst.Call):
-            scan = read_stacked_samples(module, stands_for_dataset, call)
+            scan = match_stacked_samples(module, stands_for_dataset, call)
             if scan is None or isinstance(module.enclosing_scope(call), cst.ClassDef):
                 continue
             yield _make_match(module, project, call, scan)

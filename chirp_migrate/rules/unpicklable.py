@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Set
 
-from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObject, find_unpicklable_objects
+from chirp_migrate.analysis.objects.pickled import ReportedUnpicklableKind, UnpicklableObject, find_unpicklable_objects
 from chirp_migrate.rules.api import Module, Outline, Project
 from chirp_migrate.rules.base import RuleMatch
 
@@ -26,12 +26,12 @@ _WORD = re.compile(r"\w+")
 _OPENING = re.compile(r"[\s(]*")
 
 
-def words_in_unpicklable_code(project: Project, kind: ReportedObjectKind) -> frozenset[str]:
+def words_in_unpicklable_code(project: Project, kind: ReportedUnpicklableKind) -> frozenset[str]:
     """Return words such that a file without any of these words creates no unpicklable object of ``kind``."""
     return find_unpicklable_objects(project).words(kind)
 
 
-def may_create_unpicklable(text: str, project: Project, kind: ReportedObjectKind) -> bool:
+def may_create_unpicklable(text: str, project: Project, kind: ReportedUnpicklableKind) -> bool:
     """Return whether a source text may create an unpicklable object of a kind."""
     return has_word(text, words_in_unpicklable_code(project, kind))
 
@@ -41,13 +41,13 @@ def has_word(text: str, words: Set[str]) -> bool:
     return bool(words) and not words.isdisjoint(_WORD.findall(text))
 
 
-def creates_unpicklable(outline: Outline, project: Project, kind: ReportedObjectKind) -> bool:
+def creates_unpicklable(outline: Outline, project: Project, kind: ReportedUnpicklableKind) -> bool:
     """Return whether a module creates an unpicklable object of a kind."""
     return bool(find_unpicklable_objects(project).objects_in_file(outline.path, kind))
 
 
 def unpicklable_matches(
-    module: Module, project: Project, kind: ReportedObjectKind, reported_offsets: Iterable[int] = ()
+    module: Module, project: Project, kind: ReportedUnpicklableKind, reported_offsets: Iterable[int] = ()
 ) -> Iterator[RuleMatch]:
     """Yield a finding for each unpicklable object of a kind, except at ``reported_offsets``."""
     known = {_skip_opening_brackets(module, offset) for offset in reported_offsets}
@@ -69,14 +69,14 @@ def _message_for_object(found: UnpicklableObject) -> str:
     node = found.place.node
     name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else ""
     match found.sort:
-        case ReportedObjectKind.LAMBDA:
+        case ReportedUnpicklableKind.LAMBDA:
             what, remedy = "lambda", "Use a module-level function, or `functools.partial`"
-        case ReportedObjectKind.FUNCTION:
+        case ReportedUnpicklableKind.FUNCTION:
             what, remedy = f"local function `{name}`", "Move the function to module level, or use `functools.partial`"
-        case ReportedObjectKind.CLASS:
+        case ReportedUnpicklableKind.CLASS:
             what = f"local class `{name}`" if name else "class that is made in a function"
             remedy = "Move the class to module level"
-        case ReportedObjectKind.STATE:
+        case ReportedUnpicklableKind.STATE:
             assert found.kind is not None
             what, happens, remedy = found.kind.value
             if found.attribute:

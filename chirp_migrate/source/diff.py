@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import accumulate
 
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, FindingStatus, Plan
-from chirp_migrate.source.matching_lines import fewest_changes, group_differences
+from chirp_migrate.source.matching_lines import group_opcodes_as_hunks, shortest_diff_opcodes
 from chirp_migrate.source.text import SOURCE_LINE
 
 __all__ = [
@@ -71,7 +71,7 @@ def whole_line_edits(before: str, after: str) -> tuple[Edit, ...]:
     starts = [0, *accumulate(map(len, old))]
     return tuple(
         Edit(starts[i1], starts[i2], "".join(new[j1:j2]))
-        for tag, i1, i2, j1, j2 in fewest_changes(old, new)
+        for tag, i1, i2, j1, j2 in shortest_diff_opcodes(old, new)
         if tag != "equal"
     )
 
@@ -88,7 +88,7 @@ def _hunks(before: bytes, after: bytes) -> tuple[str, ...]:
 
 def diff_hunks_of_lines(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     """Yield the lines of all hunks of a diff between two lists of lines."""
-    for group in group_differences(before, after, _CONTEXT):
+    for group in group_opcodes_as_hunks(before, after, _CONTEXT):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
         yield f"@@ -{_hunk_range(i1, i2)} +{_hunk_range(j1, j2)} @@\n"
         for tag, i1, i2, j1, j2 in group:

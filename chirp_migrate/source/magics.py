@@ -1,9 +1,9 @@
 """Mask IPython's own syntax in a notebook cell, so that the cell is valid Python, and restore it unchanged later.
 
 Each line with a magic, a shell command or a help request becomes one Python statement, so that no block becomes empty.
-The statement is an import of a unique name. Rewrites add new imports below existing imports (see
-:mod:`chirp_migrate.edits.imports`), and so also below lines such as `%matplotlib inline` and `!pip install`. The right
-side of ``files = !ls`` becomes a call.
+The statement is an import of a unique name. Rewrites add new imports below the existing imports (see
+:mod:`chirp_migrate.edits.imports`). Because magics are imports here, new imports also follow below lines such as
+`%matplotlib inline` and `!pip install`. The right side of ``files = !ls`` becomes a call.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import difflib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-__all__ = ["Opcode", "fewest_changes", "group_differences"]
+__all__ = ["Opcode", "group_opcodes_as_hunks", "shortest_diff_opcodes"]
 
 Opcode = tuple[str, int, int, int, int]
 """An operation of :mod:`difflib`: name, start and end in the lines of the old text, start and end in the new text."""
@@ -24,12 +24,12 @@ class _Matcher(difflib.SequenceMatcher[str]):
         self.matching_blocks = [*_equal_blocks(old, new), difflib.Match(len(old), len(new), 0)]
 
 
-def fewest_changes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
+def shortest_diff_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
     """Return opcodes that turn ``old`` into ``new`` with the fewest removed and added lines."""
     return list(_matcher(old, new).get_opcodes())
 
 
-def group_differences(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[list[Opcode]]:
+def group_opcodes_as_hunks(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[list[Opcode]]:
     """Return the differences as hunks, with up to ``context`` equal lines above and below each difference."""
     return iter(_matcher(old, new).get_grouped_opcodes(context))
 

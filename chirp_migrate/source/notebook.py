@@ -21,7 +21,7 @@ from chirp_migrate.source.magics import CellNotPython, MaskedCell, mask_magics, 
 from chirp_migrate.source.notebook_json import CodeCell, code_cells
 from chirp_migrate.source.text import NEWLINE, UnreadableSource, apply_edits, decode_text
 
-__all__ = ["NotebookSource", "has_stored_outputs", "without_outputs"]
+__all__ = ["NotebookSource", "has_stored_outputs", "remove_stored_outputs"]
 
 #: Matches only the key `outputs`, and no text in a JSON string, where a backslash precedes every quotation mark.
 _OUTPUTS = re.compile(r'(?<!\\)"outputs"\s*:\s*\[\s*[^\s\]]')
@@ -32,7 +32,7 @@ def has_stored_outputs(text: str) -> bool:
     return _OUTPUTS.search(text) is not None
 
 
-def without_outputs(text: str) -> str:
+def remove_stored_outputs(text: str) -> str:
     """Return the JSON text of a notebook without the outputs of its cells, such as images of many megabytes.
 
     A text that is not a notebook in JSON stays as it is.

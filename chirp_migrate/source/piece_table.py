@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import edit_sort_key
 
-__all__ = ["FOLLOWS", "Owners", "PieceTable", "group_connected_items", "line_range_of_edit", "pairs_sharing_lines"]
+__all__ = ["FOLLOWS", "Owners", "PieceTable", "group_connected_items", "line_range_of_edit", "rewrites_sharing_lines"]
 
 #: Numbers of the rewrites to which an edit belongs.
 Owners = frozenset[int]
@@ -166,7 +166,9 @@ def group_connected_items(count: int, pairs: Iterable[tuple[int, int]]) -> list[
     return [find(one) for one in range(count)]
 
 
-def pairs_sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+def rewrites_sharing_lines(
+    edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[int]
+) -> Iterator[tuple[int, int]]:
     """Yield the pairs of rewrites that change the same line of the original text.
 
     Args:

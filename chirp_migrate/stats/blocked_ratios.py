@@ -23,7 +23,7 @@ from statistics import median
 
 from chirp_migrate.stats.ratios import Ratio
 
-__all__ = ["Pair", "ratios_of_rounds"]
+__all__ = ["Pair", "total_and_entry_ratios"]
 
 Pair = tuple[float, float]
 """Seconds before and after the migration."""
@@ -60,7 +60,7 @@ class _EntryLogarithms:
         return math.fsum((value - mean) ** 2 for value in self.logs.values())
 
 
-def ratios_of_rounds(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, dict[str, Ratio]]:
+def total_and_entry_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, dict[str, Ratio]]:
     """Return the ratios time after / time before, with their intervals.
 
     Args:

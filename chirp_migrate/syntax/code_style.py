@@ -29,7 +29,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["CodeStyle", "ruff_table"]
+__all__ = ["CodeStyle", "read_ruff_settings"]
 
 _RUFF_FILES = (".ruff.toml", "ruff.toml", "pyproject.toml")
 #: Files with settings of yapf and flake8 in the format of configparser, each with the section of the settings.
@@ -230,7 +230,7 @@ def _fits_without_comment(line: str, length: int) -> bool:
     return bool(mark) and "\n" not in code and len(code) <= length
 
 
-def ruff_table(root: Path) -> tuple[Path, Mapping[str, Any]] | None:
+def read_ruff_settings(root: Path) -> tuple[Path, Mapping[str, Any]] | None:
     """Return the folder that contains ruff's settings for ``root``, and the settings; None without settings.
 
     Raises:

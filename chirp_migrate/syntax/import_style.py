@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.syntax.code_style import CodeStyle, ruff_table
+from chirp_migrate.syntax.code_style import CodeStyle, read_ruff_settings
 
 if TYPE_CHECKING:
     import isort
@@ -81,7 +81,7 @@ class ImportStyle:
             return False
         if _has_settings(self.config):
             return True
-        found = ruff_table(self.root) if not self.problem else None
+        found = read_ruff_settings(self.root) if not self.problem else None
         table = found[1] if found is not None else {}
         chosen = [one.get(key, ()) for one in (table, table.get("lint", {})) for key in ("select", "extend-select")]
         if any(code in ("ALL", "I", "I0", "I00", "I001") for codes in chosen for code in codes):
@@ -206,7 +206,7 @@ def _default_options(root: Path) -> dict[str, Any]:
 
 def _ruff_options(root: Path) -> dict[str, Any]:
     """Return ruff's settings for ``root``, translated to options of isort; an empty dictionary without settings."""
-    found = ruff_table(root)
+    found = read_ruff_settings(root)
     if found is None:
         return {}
     folder, table = found

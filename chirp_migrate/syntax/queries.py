@@ -56,7 +56,7 @@ def is_self_attribute(node: cst.CSTNode | None, *names: str) -> bool:
     return False
 
 
-def first_name_of(node: cst.CSTNode) -> str:
+def leading_variable_name(node: cst.CSTNode) -> str:
     """Return the variable at the beginning of an expression: ``a`` for ``a.b[0]`` and for ``a``.
 
     The result is "" for other expressions.
@@ -197,7 +197,7 @@ def methods_of(definition: cst.ClassDef) -> dict[str, cst.FunctionDef]:
     return {one.name.value: one for one in definition.body.body if isinstance(one, cst.FunctionDef)}
 
 
-def methods_if_nothing_else(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
+def methods_of_plain_class(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
     """Return the methods of a class by name if the class contains only methods with different names, and docstrings.
 
     The result is ``None`` for any other class.
@@ -270,7 +270,7 @@ def is_super_init(statement: cst.CSTNode) -> bool:
     return False
 
 
-def name_inspecting_builtin(module: Module, scope: cst.CSTNode) -> str | None:
+def find_name_inspecting_call(module: Module, scope: cst.CSTNode) -> str | None:
     """Return a built-in function, such as ``locals``, that ``scope`` calls to inspect its own names; else None."""
     for word in ("eval", "exec", "dir", "locals", "vars"):
         for name in module.named(word):

@@ -55,7 +55,7 @@ def replaced_module_names(text: str, is_read: Callable[[str], bool] = lambda nam
     known: dict[str, set[str]] = {}
     calls: list[ast.Call] = []
     written: set[str] = set()
-    unread = unread_literals(tree, is_read)
+    unread = unread_container_literals(tree, is_read)
     for node in ast.walk(tree):
         if node in unread:
             continue
@@ -83,7 +83,7 @@ def replaced_module_names(text: str, is_read: Callable[[str], bool] = lambda nam
             yield from ((module, "") for module in named if module and _computes_name(call))
 
 
-def unread_literals(tree: ast.Module, is_read: Callable[[str], bool]) -> set[ast.AST]:
+def unread_container_literals(tree: ast.Module, is_read: Callable[[str], bool]) -> set[ast.AST]:
     """Return the nodes of literal lists, tuples, sets and dictionaries in module-level variables that no code reads."""
     parts: set[ast.AST] = set()
     for statement in tree.body:

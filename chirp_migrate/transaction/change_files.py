@@ -1,8 +1,8 @@
 """Change the files of a recorded run from one version to another.
 
-:func:`perform_changes` changes all files, or raises an error midway. After an error, :func:`complete_changes` brings
-all files to their new version, from any state. Both functions need only data in the journal, so another process can
-continue if this process is killed. New bytes are first written to a temporary file next to the old file. Then the
+:func:`write_file_changes` changes all files, or raises an error midway. After an error, :func:`finish_file_changes`
+brings all files to their new version, from any state. Both functions need only data in the journal, so another process
+can continue if this process is killed. New bytes are first written to a temporary file next to the old file. Then the
 temporary file replaces the old file. The bytes of a file show whether the file has been replaced. An apply writes the
 added files before the code that imports these files. A rollback removes the added files last. So the project can be
 imported at every moment.
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import ProgressStep, no_progress
+from chirp_migrate.console.progress import ProgressStep, ignore_progress
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file, remove_if_exists, sync_folder, write_new_file
 from chirp_migrate.transaction.journal import JournalRun
@@ -27,15 +27,15 @@ from chirp_migrate.transaction.journal_schema import FileVersion, RunState
 
 __all__ = [
     "NOT_A_FILE",
-    "ChangedMeanwhile",
     "FileChange",
+    "FileChangedMeanwhile",
     "changes_of_run",
-    "complete_changes",
     "file_hash",
     "files_edited_by_user",
-    "perform_changes",
+    "finish_file_changes",
     "remove_bytecode",
     "remove_folders",
+    "write_file_changes",
 ]
 
 #: Value that :func:`file_hash` returns for a path that is not a regular file of the project.
@@ -64,7 +64,7 @@ class FileChange:
         return replace(self, old=self.new, new=self.old)
 
 
-class ChangedMeanwhile(Exception):
+class FileChangedMeanwhile(Exception):
     """Another program wrote to the file ``path`` just before this program replaced it."""
 
     def __init__(self, path: str) -> None:
@@ -105,13 +105,13 @@ def file_hash(root: Path, path: str) -> str | None:
         return NOT_A_FILE
 
 
-def perform_changes(run: JournalRun, changes: Sequence[FileChange], on_step: Callable[[ProgressStep], None]) -> None:
+def write_file_changes(run: JournalRun, changes: Sequence[FileChange], on_step: Callable[[ProgressStep], None]) -> None:
     """Change each file from the version ``change.old`` to the version ``change.new``.
 
-    After an error, only some files may have the new version, so the caller must call :func:`complete_changes`.
+    After an error, only some files may have the new version, so the caller must call :func:`finish_file_changes`.
 
     Raises:
-        ChangedMeanwhile: a file no longer has the version ``old``.
+        FileChangedMeanwhile: a file no longer has the version ``old``.
         OSError: a file cannot be written.
     """
     steps = 2 * len(changes)
@@ -121,18 +121,18 @@ def perform_changes(run: JournalRun, changes: Sequence[FileChange], on_step: Cal
             on_step(ProgressStep(f"prepared {change.path}", done, steps))
     for done, change in enumerate(_importable_order(changes), start=len(changes) + 1):
         if file_hash(run.root, change.path) != _hash_of_version(change.old):
-            raise ChangedMeanwhile(change.path)
+            raise FileChangedMeanwhile(change.path)
         _replace_or_remove(run.root, change)
         on_step(ProgressStep(f"{'removed' if change.new is None else 'replaced'} {change.path}", done, steps))
     _sync_folders(run.root, changes)
 
 
-def complete_changes(
+def finish_file_changes(
     run: JournalRun,
     changes: Iterable[FileChange],
     *,
     force: bool = False,
-    on_step: Callable[[ProgressStep], None] = no_progress,
+    on_step: Callable[[ProgressStep], None] = ignore_progress,
 ) -> None:
     """Bring all files to the version ``new``, from a state in which each file has the version ``old`` or ``new``.
 

@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import ProgressStep, no_progress
+from chirp_migrate.console.progress import ProgressStep, ignore_progress
 from chirp_migrate.errors import CommitFailed, WriteRefused
 from chirp_migrate.plans.plan import FilePlan, Plan, SkippedFile, sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.change_files import (
-    ChangedMeanwhile,
+    FileChangedMeanwhile,
     changes_of_run,
-    complete_changes,
-    perform_changes,
+    finish_file_changes,
     remove_folders,
+    write_file_changes,
 )
 from chirp_migrate.transaction.journal import JournalRun
 from chirp_migrate.transaction.journal_schema import FileVersion, JournalFile, RunState, check_relative_path
@@ -51,7 +51,7 @@ def commit_plan(
     plan: Plan,
     *,
     wait_s: float = 0.0,
-    on_step: Callable[[ProgressStep], None] = no_progress,
+    on_step: Callable[[ProgressStep], None] = ignore_progress,
     documents: Mapping[str, bytes] | None = None,
 ) -> CommitResult:
     """Write all files of ``plan``, or none.
@@ -183,11 +183,11 @@ def _apply_run(run: JournalRun, on_step: Callable[[ProgressStep], None]) -> None
         for folder in run.folders:
             (run.root / folder).mkdir()
             on_step(ProgressStep(f"made {folder}"))
-        perform_changes(run, changes, on_step)
-        journal.change_state(run, RunState.APPLIED)
+        write_file_changes(run, changes, on_step)
+        journal.record_run_state(run, RunState.APPLIED)
     except BaseException as error:
         _undo_commit(run, error)
-        if isinstance(error, ChangedMeanwhile):
+        if isinstance(error, FileChangedMeanwhile):
             raise WriteRefused(
                 f"{error.path} changed while the migration was applied: everything was undone, run apply again."
             ) from None
@@ -201,8 +201,8 @@ def _undo_commit(run: JournalRun, cause: BaseException) -> None:
         if journal.read_run(run.root, run.name).state is not RunState.PENDING:
             # The journal may already record the run as applied. Record that the run must be undone, in case this
             # process ends.
-            journal.change_state(run, RunState.PENDING)
-        complete_changes(run, [change.reversed for change in changes_of_run(run)])
+            journal.record_run_state(run, RunState.PENDING)
+        finish_file_changes(run, [change.reversed for change in changes_of_run(run)])
         remove_folders(run.root, run.folders)
         journal.remove_record(run)
     except OSError as error:

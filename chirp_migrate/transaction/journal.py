@@ -28,7 +28,7 @@ from chirp_migrate.source.files import read_file, remove_if_exists, replace_file
 from chirp_migrate.transaction.journal_schema import (
     JOURNAL_FOLDER,
     JournalFile,
-    NewerRecord,
+    RecordTooNew,
     RunRecord,
     RunState,
     read_record,
@@ -41,13 +41,13 @@ __all__ = [
     "VERDICT",
     "JournalRun",
     "applied_runs",
-    "change_state",
     "has_unfinished_run",
     "interrupted_folders",
     "journal_folder",
     "read_run",
     "read_runs",
     "record_new_run",
+    "record_run_state",
     "remove_leftovers",
     "remove_record",
     "store_document",
@@ -185,7 +185,7 @@ def read_run(root: Path, name: str) -> JournalRun:
         return JournalRun(root, name, read_record(read_file(folder / _JOURNAL)))
     except OSError as error:
         raise _damage_error(folder, f"it cannot be read: {error.strerror}") from error
-    except NewerRecord as error:
+    except RecordTooNew as error:
         raise JournalDamaged(
             f"the journal {folder / _JOURNAL} was written by a newer chirp-migrate ({error.tool}; {error}): "
             "nothing was changed, run the command again with that version or a later one."
@@ -269,7 +269,7 @@ def record_new_run(
     return run
 
 
-def change_state(
+def record_run_state(
     run: JournalRun,
     state: RunState,
     *,

@@ -19,7 +19,7 @@ __all__ = [
     "SCHEMA",
     "FileVersion",
     "JournalFile",
-    "NewerRecord",
+    "RecordTooNew",
     "RunRecord",
     "RunState",
     "check_relative_path",
@@ -38,7 +38,7 @@ _Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 _Mode = Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
 
 
-class NewerRecord(ValueError):
+class RecordTooNew(ValueError):
     """Error: a newer chirp-migrate wrote ``journal.json``. ``tool`` is its version, or "unknown version"."""
 
     def __init__(self, schema: int, tool: object) -> None:
@@ -172,13 +172,13 @@ def read_record(content: bytes) -> RunRecord:
     """Return the record in the bytes of ``journal.json``.
 
     Raises:
-        NewerRecord: a newer version wrote the record.
+        RecordTooNew: a newer version wrote the record.
         ValueError: the bytes are not a valid record, or contain a path that a run must not change.
     """
     found = read_json(content)
     schema = found.get("schema")
     if type(schema) is int and schema > SCHEMA:
-        raise NewerRecord(schema, found.get("tool"))
+        raise RecordTooNew(schema, found.get("tool"))
     return convert_json(found, RunRecord)
 
 

@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from chirp_migrate.console.progress import ProgressStep, no_progress
+from chirp_migrate.console.progress import ProgressStep, ignore_progress
 from chirp_migrate.errors import CommitFailed, JournalDamaged, WriteRefused
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.change_files import (
     changes_of_run,
-    complete_changes,
     files_edited_by_user,
+    finish_file_changes,
     remove_bytecode,
     remove_folders,
 )
@@ -25,7 +25,7 @@ __all__ = ["os_error_text", "recover", "recover_and_lock"]
 
 
 def recover(
-    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[ProgressStep], None] = no_progress
+    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[ProgressStep], None] = ignore_progress
 ) -> str | None:
     """Recover from an interrupted run in ``root``: undo an interrupted apply, or finish an interrupted rollback.
 
@@ -87,7 +87,7 @@ def _finish_interrupted(root: Path, force: bool, on_step: Callable[[ProgressStep
         for change in changes:  # before any file changes, check that the bytes to restore exist
             if change.new is not None:
                 run.content(change.new.sha256)
-        complete_changes(run, changes, force=force, on_step=on_step)
+        finish_file_changes(run, changes, force=force, on_step=on_step)
         remove_bytecode(root, (file.path for file in run.files if file.before is None))
         remove_folders(root, run.folders)
         journal.remove_record(run)

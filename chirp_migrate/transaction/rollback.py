@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.console.progress import ProgressStep, no_progress
+from chirp_migrate.console.progress import ProgressStep, ignore_progress
 from chirp_migrate.errors import ChirpMigrateError, CommitFailed, UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.change_files import (
     NOT_A_FILE,
-    ChangedMeanwhile,
+    FileChangedMeanwhile,
     changes_of_run,
-    complete_changes,
     file_hash,
-    perform_changes,
+    finish_file_changes,
     remove_bytecode,
     remove_folders,
+    write_file_changes,
 )
 from chirp_migrate.transaction.journal import JournalRun, journal_folder
 from chirp_migrate.transaction.journal_schema import FileVersion, JournalFile, RunState
@@ -56,7 +56,7 @@ def rollback(
     force: bool = False,
     merge: bool = False,
     wait_s: float = 0.0,
-    on_step: Callable[[ProgressStep], None] = no_progress,
+    on_step: Callable[[ProgressStep], None] = ignore_progress,
 ) -> tuple[RollbackResult, ...]:
     """Undo the last applied run in ``root``, or several runs, beginning with the newest run.
 
@@ -149,7 +149,7 @@ def _transfer_folder_ownership(run: JournalRun, later: Iterable[JournalRun]) -> 
         inherited = above.intersection(run.folders).difference(heir.folders)
         if inherited:
             folders = sorted((*heir.folders, *inherited), key=lambda path: (path.count("/"), path))
-            journal.change_state(heir, heir.state, folders=tuple(folders))
+            journal.record_run_state(heir, heir.state, folders=tuple(folders))
 
 
 @dataclass
@@ -256,15 +256,15 @@ def _current_version(root: Path, path: str) -> tuple[FileVersion | None, bytes]:
 
 def _roll_back_run(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) -> RollbackResult:
     run, files = undoing.run, tuple(undoing.files)
-    rolling = journal.change_state(run, RunState.ROLLING_BACK, files=files, contents=undoing.contents)
+    rolling = journal.record_run_state(run, RunState.ROLLING_BACK, files=files, contents=undoing.contents)
     try:
         on_step(ProgressStep("recorded the rollback"))
-        perform_changes(rolling, changes_of_run(rolling), on_step)
+        write_file_changes(rolling, changes_of_run(rolling), on_step)
         remove_bytecode(run.root, (file.path for file in files if file.before is None))
         remove_folders(run.root, run.folders)
     except BaseException as error:
         _undo_rollback(rolling, run, error)
-        if isinstance(error, ChangedMeanwhile):
+        if isinstance(error, FileChangedMeanwhile):
             raise WriteRefused(
                 f"{error.path} changed during the rollback: nothing was rolled back, run it again."
             ) from None
@@ -293,8 +293,8 @@ def _shorten_paths(paths: Sequence[str]) -> str:
 
 def _undo_rollback(rolling: JournalRun, applied: JournalRun, cause: BaseException) -> None:
     try:
-        complete_changes(rolling, [change.reversed for change in changes_of_run(rolling)])
-        journal.change_state(applied, RunState.APPLIED)
+        finish_file_changes(rolling, [change.reversed for change in changes_of_run(rolling)])
+        journal.record_run_state(applied, RunState.APPLIED)
     except OSError as error:
         why = os_error_text(cause) if isinstance(cause, OSError) else "it was stopped"
         raise CommitFailed(

@@ -28,7 +28,7 @@ from chirp_migrate.tune.measured_dataset import MeasuredDataset
 from chirp_migrate.tune.plateau import pick_smallest_best
 from chirp_migrate.tune.recommend import add_recommendations
 from chirp_migrate.tune.request import TuneTask
-from chirp_migrate.tune.saving import save_pick
+from chirp_migrate.tune.saving import save_picked_settings
 from chirp_migrate.tune.sources import build_dataset_from_config, build_dataset_from_reference
 from chirp_migrate.tune.sweep import SettingsSweep, measure_settings, setting_combinations
 from chirp_migrate.tune.tune_report import (
@@ -39,7 +39,7 @@ from chirp_migrate.tune.tune_report import (
     TuneReport,
 )
 from chirp_migrate.tune.watching import watch_loaders
-from chirpid_patch.datasets.collate import stacks_samples
+from chirpid_patch.datasets.collate import is_stacking_collate
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.machine.cpus import usable_cpus
 
@@ -160,7 +160,7 @@ def _measure_dataset(subject: MeasuredDataset, request: TuneTask, seconds: float
     if chosen is not None and sizes:
         report.batch_sizes = _measure_batch_sizes(subject, chosen.candidate, sizes, seconds * _FOR_BATCH_SIZES, show)
     if request.profile and report.migrated:
-        report.not_saved = save_pick(subject, report.measured, Path(request.profile), wanted.thread_safe)
+        report.not_saved = save_picked_settings(subject, report.measured, Path(request.profile), wanted.thread_safe)
         report.saved = request.profile if report.not_saved is None else None
     elif request.profile:
         report.not_saved = "tune measured PyTorch's loader, and a profile is for chirpid_patch's loader (see --loader)"
@@ -209,7 +209,7 @@ def _measure_batch_sizes(
 
 def _thread_counts(subject: MeasuredDataset, thread_safe: bool) -> tuple[int, ...]:
     """Return the numbers of prefetching threads to measure; empty if the user's code may not be safe for threads."""
-    if not thread_safe and not (is_in_memory(subject.dataset) and stacks_samples(subject.collate)):
+    if not thread_safe and not (is_in_memory(subject.dataset) and is_stacking_collate(subject.collate)):
         return ()
     most = usable_cpus()
     return tuple(sorted({1, min(2, most), most}))

@@ -10,17 +10,17 @@ from typing import Any
 from chirp_migrate.tune.measured_dataset import MeasuredDataset
 from chirp_migrate.tune.plateau import mean_rate, pick_smallest_best
 from chirp_migrate.tune.tune_report import CandidateMeasurement
-from chirpid_patch.loader_speed.profiles import choice_key, load_choice, save_choice
+from chirpid_patch.loader_speed.profiles import loader_choice_key, read_loader_choice, save_loader_choice
 from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
 from chirpid_patch.machine.accelerator import pinning_device
 
-__all__ = ["factory_arguments", "save_pick"]
+__all__ = ["factory_arguments", "save_picked_settings"]
 
 _WIDEST = 10.0
 """If the upper end of a rate's interval is more than this many times the lower end, the pick is not saved."""
 
 
-def save_pick(
+def save_picked_settings(
     subject: MeasuredDataset, measured: Sequence[CandidateMeasurement], profile: Path, thread_safe: bool
 ) -> str | None:
     """Save the picked settings for this loader; return None, or the reason in one sentence if saving fails.
@@ -42,9 +42,9 @@ def save_pick(
         choice = _make_loader_choice([way for way in measured if way.candidate.num_workers <= most])
         if choice is None:
             return "loading in the main process could not be measured, and a profile needs its rate"
-        key = choice_key(subject.dataset, arguments)
-        save_choice(profile, key, choice)
-        if load_choice(profile, key) != choice:
+        key = loader_choice_key(subject.dataset, arguments)
+        save_loader_choice(profile, key, choice)
+        if read_loader_choice(profile, key) != choice:
             return f"{profile} cannot be written: name another file with --profile"
     return None
 

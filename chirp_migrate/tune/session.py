@@ -18,7 +18,7 @@ from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.entry_points import TrainingSource
 from chirp_migrate.tune.request import TuneTask
 from chirp_migrate.tune.tune_report import TuneReport
-from chirp_migrate.verify.options import VerifyOptions, entry_points_for
+from chirp_migrate.verify.options import VerifyOptions, entry_points_from_options
 
 __all__ = ["tune_tree"]
 
@@ -100,7 +100,7 @@ def _prepare_training_task(request: TuneTask, options: VerifyOptions, tree: Path
             "--dataset."
         )
     progress(ProgressStep("finding and copying the training"))
-    discovery = entry_points_for(root, root, options, "tune")
+    discovery = entry_points_from_options(root, root, options, "tune")
     too_large = copy_tree(root, tree)
     if too_large:
         progress(f"too large, so not copied: {', '.join(too_large)} (--dataset reads them where they are)")

@@ -22,12 +22,12 @@ from chirp_migrate.training.process.background_load import BackgroundLoadWatch
 from chirp_migrate.tune.measured_dataset import MeasuredDataset, make_loader
 from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
 from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsOutcome
-from chirpid_patch.loader_speed.measure import LoadingRate, measure_rate
+from chirpid_patch.loader_speed.measure import LoadingRate, measure_loading_rate
 from chirpid_patch.loader_speed.search import EndlessIndices
 from chirpid_patch.loading.worker_start import start_method, worker_start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["MIN_ROUNDS", "SettingsSweep", "expected_seconds", "measure_settings", "setting_combinations"]
+__all__ = ["MIN_ROUNDS", "SettingsSweep", "expected_measurement_seconds", "measure_settings", "setting_combinations"]
 
 MIN_ROUNDS = 3
 """Smallest number of rounds in which every candidate is measured."""
@@ -76,7 +76,9 @@ def measure_settings(
     draws = EndlessIndices(len(subject.dataset), {**subject.options, "batch_size": candidate.batch_size})
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        rate = measure_rate(lambda: make_loader(subject, draws.sampling(), candidate), candidate.at_once, seconds)
+        rate = measure_loading_rate(
+            lambda: make_loader(subject, draws.sampling(), candidate), candidate.at_once, seconds
+        )
     if rate.lost_workers:
         raise RuntimeError(_reason_without_workers([str(warning.message) for warning in warned]))
     return rate.batches * draws.per_draw / rate.seconds, rate
@@ -88,7 +90,9 @@ def _reason_without_workers(warned: Sequence[str]) -> str:
     return reason or "worker processes could not be used"
 
 
-def expected_seconds(candidate: CandidateSettings, batch_s: float, slice_s: float, start_s: float, cpus: int) -> float:
+def expected_measurement_seconds(
+    candidate: CandidateSettings, batch_s: float, slice_s: float, start_s: float, cpus: int
+) -> float:
     """Estimate how many seconds one measurement takes.
 
     Args:
@@ -222,7 +226,7 @@ class SettingsSweep:
         start_s = worker_start_seconds(start_method(self.subject.options))
         cpus = usable_cpus()
         least = MIN_ROUNDS * sum(
-            expected_seconds(configuration.candidate, self._batch_s, slice_s, start_s, cpus)
+            expected_measurement_seconds(configuration.candidate, self._batch_s, slice_s, start_s, cpus)
             for configuration in self.measured
         )
         self.show(ProgressStep("reading", left_s=least))

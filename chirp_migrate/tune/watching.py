@@ -16,8 +16,8 @@ from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import format_percent, pluralize, shorten_list
 from chirp_migrate.training.errors import TaskNotPossible, UserCodeError, wrap_user_code_errors
 from chirp_migrate.training.watch.epoch_detector import EpochDetector
-from chirp_migrate.training.watch.interception import Interception, PassingIterator
-from chirp_migrate.training.watch.lightning import validate_after
+from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
+from chirp_migrate.training.watch.lightning import limit_lightning_validation
 from chirp_migrate.training.watch.samples import nested_class_names
 from chirp_migrate.tune.measured_dataset import MeasuredDataset, make_measured_dataset_from_loader
 from chirp_migrate.tune.tune_report import TrainingRun
@@ -108,7 +108,7 @@ class _LoaderWatch(Interception):
             nonlocal batches, is_last
             step_s = timer.ask()
             if batches >= _BATCHES and time.perf_counter() - began > _LONG_ENOUGH_S:
-                if is_last or role == "validation" or not validate_after(batches + 1):
+                if is_last or role == "validation" or not limit_lightning_validation(batches + 1):
                     raise StopIteration
                 is_last = True
             if batches > 1 and self._has_taken_long:
@@ -121,7 +121,7 @@ class _LoaderWatch(Interception):
                 known.whole_s += step_s + waited_s
             return batch
 
-        return PassingIterator(self, loader, start(), around)
+        return LoaderIteratorWrapper(self, loader, start(), around)
 
 
 def watch_loaders(

@@ -37,7 +37,7 @@ from chirp_migrate.verify.verify_report import (
     VerifyReport,
     Workload,
 )
-from chirp_migrate.verify.watching import WatchedRuns
+from chirp_migrate.verify.watching import RecordedRuns
 from chirpid_patch.machine.cpus import usable_cpus
 
 __all__ = ["VerificationResults", "build_failed_report", "build_report", "describe_rounds"]
@@ -55,7 +55,7 @@ class VerificationResults:
         spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
     """
 
-    watched: WatchedRuns
+    watched: RecordedRuns
     equivalence: Equivalence
     rounds: Rounds = field(default_factory=lambda: Rounds.of((), ()))
     measured: dict[str, VersionMeasures] = field(default_factory=dict)

@@ -19,10 +19,17 @@ from chirp_migrate.training.workload.entry_points import (
     WorkloadSizes,
     find_entry_points,
 )
-from chirp_migrate.training.workload.hook import candidate_files
+from chirp_migrate.training.workload.hook import workload_file_candidates
 from chirp_migrate.training.workload.script import script_of_command
 
-__all__ = ["DEFAULT_WORKERS", "LEAST_SAMPLES", "MARGIN", "VerifyOptions", "entry_points_for", "resolve_options"]
+__all__ = [
+    "DEFAULT_WORKERS",
+    "LEAST_SAMPLES",
+    "MARGIN",
+    "VerifyOptions",
+    "entry_points_from_options",
+    "resolve_options",
+]
 
 DEFAULT_WORKERS = (0, 2, 4, 8, 12)
 """Numbers of worker processes with which ``verify`` reads the migrated datasets by default."""
@@ -148,7 +155,9 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     return VerifyOptions(_sizes_of_options(given, entry), entry, **own, may_halve="samples" not in given)
 
 
-def entry_points_for(tree: Path, root: Path, options: VerifyOptions, command: str = "verify") -> DiscoveredEntryPoints:
+def entry_points_from_options(
+    tree: Path, root: Path, options: VerifyOptions, command: str = "verify"
+) -> DiscoveredEntryPoints:
     """Return the entry points of a project.
 
     A workload function counts as one entry point, because this function does not call the workload function.
@@ -169,10 +178,10 @@ def entry_points_for(tree: Path, root: Path, options: VerifyOptions, command: st
             found = replace(found, entry_points=tuple(own))
         return replace(found, origin=str(root))
     hook = options.entry.hook
-    if hook and hook.rpartition(":")[0].endswith(".py") and not (tree / candidate_files(hook)[0]).is_file():
+    if hook and hook.rpartition(":")[0].endswith(".py") and not (tree / workload_file_candidates(hook)[0]).is_file():
         raise NoTrainingFound(
-            f"there is no {candidate_files(hook)[0]} in {root}: name the file of the workload with --workload or in "
-            f"[tool.chirp-migrate.verify], or run `chirp-migrate init-workload {root}`."
+            f"there is no {workload_file_candidates(hook)[0]} in {root}: name the file of the workload with --workload "
+            f"or in [tool.chirp-migrate.verify], or run `chirp-migrate init-workload {root}`."
         )
     return DiscoveredEntryPoints((options.entry,), origin=str(root))
 
@@ -233,9 +242,9 @@ def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Work
             if name in said:
                 raise UsageProblem(f"the samples in {data} determine {name}: omit {name}.")
         # The module ``arrays`` imports NumPy, which reports do not need.
-        from chirp_migrate.training.workload.arrays import sizes_for_data
+        from chirp_migrate.training.workload.arrays import sizes_from_data_file
 
-        sizes = sizes_for_data(sizes, data)
+        sizes = sizes_from_data_file(sizes, data)
     if entry is None and sizes.samples < LEAST_SAMPLES:
         raise UsageProblem(f"{sizes.samples} samples are too few to split and train on: {LEAST_SAMPLES} are needed.")
     return sizes

@@ -28,7 +28,7 @@ from chirp_migrate.training.errors import NoSuchObject, TaskNotPossible, UserCod
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.process.protocol import PartialResult
-from chirp_migrate.training.process.snapshot import undo_writes_in_process
+from chirp_migrate.training.process.snapshot import restore_files_between_runs
 from chirp_migrate.training.watch.interception import Interception
 from chirp_migrate.training.workload.calls import data_for_entry_points, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.data import TrainingData
@@ -36,8 +36,8 @@ from chirp_migrate.training.workload.entry_points import EntryPoint, TrainingSou
 from chirp_migrate.training.workload.hook import training_call_names
 from chirp_migrate.verify.equivalence.api import describe_api
 from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
-from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, compared_aspects
-from chirp_migrate.verify.equivalence.loader_recorder import AtMostTwoWorkers, LoaderRecorder
+from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, seed_dependent_aspects
+from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder, WorkerCountLimit
 from chirp_migrate.verify.measures.measuring import TrainingMeasurement
 from chirp_migrate.verify.spec import REPEATED, EntryPointTiming, EntryResult, JobKind, RunResult, RunSpec
 from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
@@ -137,8 +137,8 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
             one.again = watch.take()
         _, value = _run_training_call(spec, entry, data, replace(sizes, seed=sizes.seed + OTHER_SEED), watch)
         one.seeds = [
-            compared_aspects(one.traces, one.fingerprint),
-            compared_aspects(watch.take(), leaf_fingerprints(value)),
+            seed_dependent_aspects(one.traces, one.fingerprint),
+            seed_dependent_aspects(watch.take(), leaf_fingerprints(value)),
         ]
     return one
 
@@ -195,7 +195,7 @@ def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[s
     """Repeat the recorded runs of the entry points in ``spec.repeats``; return the fingerprints of their results."""
     results = {}
     torch.set_num_threads(spec.watching_threads)
-    with AtMostTwoWorkers() as around:
+    with WorkerCountLimit() as around:
         for entry in (one for one in spec.entry_points if one.label in spec.repeats):
             results[entry.label] = leaf_fingerprints(
                 _run_training_call(spec, entry, small, spec.sizes.for_watched_run(), around)[1]
@@ -211,7 +211,7 @@ def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
         return  # a script has no shorter run, and a command is a separate program
     if entry is not spec.entry_points[0] and entry.label not in spec.whole:
         return  # the first epoch of this entry point counts as start-up anyway
-    with AtMostTwoWorkers() as around:
+    with WorkerCountLimit() as around:
         _run_training_call(spec, entry, few, spec.sizes.for_warm_up(), around)
     gc.freeze()
 
@@ -287,7 +287,7 @@ def _adding_seconds(spent: dict[str, float], what: str) -> Iterator[None]:
 
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
     if entry.source is TrainingSource.SCRIPT:  # a checkpoint of the previous run would shorten the training
-        undo_writes_in_process(Path(spec.tree))
+        restore_files_between_runs(Path(spec.tree))
     seed_everything(sizes.seed)  # the user's workload function may create its model here
     with _wrap_user_errors(entry, "import"):
         model = StandInModel if spec.options.simulates else load_model(spec.discovery.model)

@@ -8,7 +8,7 @@ from enum import Enum
 
 from chirp_migrate.console.text import format_percent
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.stats.blocked_ratios import ratios_of_rounds
+from chirp_migrate.stats.blocked_ratios import total_and_entry_ratios
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.stats.sequential_looks import ERROR, InterimAnalysis, last_analysis_error
 from chirp_migrate.verify.options import MARGIN
@@ -185,7 +185,9 @@ class Judge:
         if verdict is Verdict.FASTER and inconclusive:
             count = f"{len(inconclusive)} of {of} entry points inconclusive"
             found = Verdict.INCONCLUSIVE if self._strict else Verdict.FASTER
-            return Decision(found, f"{together}; {count}: they may take over {margin} longer or not")
+            return Decision(
+                found, f"{together}; {count}: the rounds do not show whether they take over {margin} longer"
+            )
         if verdict is Verdict.FASTER:
             return Decision(verdict, f"{together}, and no entry point takes over {margin} longer")
         if total.headroom is None:
@@ -252,7 +254,7 @@ def combine_timings(rounds: Sequence[TimedRound]) -> tuple[CombinedTiming | None
             {label: (each.seconds["before"][label], seconds) for label, seconds in each.seconds[side].items()}
             for each in rounds
         ]
-        return ratios_of_rounds(pairs)
+        return total_and_entry_ratios(pairs)
 
     total, entries = ratios("after")
     zero_cost_ratio, each_zero_cost = ratios("cached")

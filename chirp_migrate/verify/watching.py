@@ -24,7 +24,7 @@ from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.spec import EntryResult, RunResult
 from chirp_migrate.verify.timing.children import ChildStarter
 
-__all__ = ["WatchedRuns", "record_runs"]
+__all__ = ["RecordedRuns", "record_runs"]
 
 _MOST_DEATHS = 3
 """Largest number of entry points that may crash or hang in one version; after one more, ``verify`` stops."""
@@ -32,7 +32,7 @@ _LOOK_S = 0.02
 
 
 @dataclass
-class WatchedRuns:
+class RecordedRuns:
     """The recorded runs of both versions.
 
     Attributes:
@@ -123,7 +123,7 @@ def record_runs(
     discovery: DiscoveredEntryPoints,
     api_names: dict[str, list[str]],
     repeat_before: bool = False,
-) -> WatchedRuns:
+) -> RecordedRuns:
     """Record a small run of every entry point in both versions, at the same time if possible.
 
     Args:
@@ -135,7 +135,7 @@ def record_runs(
     Raises:
         WorkloadFailed: an entry point fails only after the migration, or all entry points fail before it.
     """
-    watched = WatchedRuns()
+    watched = RecordedRuns()
     for together in children.group_concurrent_versions(("before", "after")):
         with ExitStack() as stack:
             sides = {

@@ -12,7 +12,7 @@ from torch.utils.data import default_collate
 
 from chirpid_patch.torch_private import collate_with, default_collate_is_unchanged
 
-__all__ = ["collate_as_workers", "collate_pairs", "make_worker_like_collate", "stacks_samples"]
+__all__ = ["collate_as_workers", "collate_pairs", "is_stacking_collate", "make_worker_like_collate"]
 
 
 def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
@@ -29,7 +29,7 @@ def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
     return torch.stack([sample[0] for sample in samples]), torch.stack([sample[1] for sample in samples])
 
 
-def stacks_samples(collate: Callable[[Any], Any] | None) -> bool:
+def is_stacking_collate(collate: Callable[[Any], Any] | None) -> bool:
     """Return whether ``collate`` builds the same batch as batched reading does.
 
     None means PyTorch's ``default_collate``.

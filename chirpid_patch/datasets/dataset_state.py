@@ -17,7 +17,7 @@ _MOST_ITEMS = 16
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
 
-def describe_state(value: Any) -> Any:
+def state_fingerprint(value: Any) -> Any:
     """Return a value that describes the state of a dataset.
 
     The values of two calls differ if an attribute of the dataset or of its transforms was assigned in between. The

@@ -31,13 +31,13 @@ from chirpid_patch.datasets.rows import (
     can_select_rows_of,
     gather_rows,
     is_lookup_table,
-    map_indices,
+    look_up_indices,
     nonnegative_indices,
 )
 from chirpid_patch.declaration import batched_object_for, is_computed_attribute
 from chirpid_patch.machine.forked import is_forked_process
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.torch_private import has_operation_modes
+from chirpid_patch.torch_private import has_active_torch_modes
 from chirpid_patch.transforms.off_cpu import send_to_device
 
 Batch = list[Any]
@@ -158,7 +158,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
 
         Samples in memory are read at once. The tensors of these samples are views of one tensor with the whole batch.
         """
-        if not reads_with_code_of_this_package(self):
+        if not is_unmodified_batched_dataset(self):
             return [self[index] for index in indices]
         at_once = self.gains(len(indices)) and self.in_memory and self.gathers
         batch = fetch_batch(self, indices) if at_once else None
@@ -217,7 +217,7 @@ class WrappingDataset(BatchedDataset):
         self.base_dataset = dataset
 
 
-def reads_with_code_of_this_package(dataset: Any) -> bool:
+def is_unmodified_batched_dataset(dataset: Any) -> bool:
     """Return whether ``dataset`` is a ``BatchedDataset`` whose class overrides no method that reads samples."""
     kind = type(dataset)
     return (
@@ -303,7 +303,7 @@ class BatchPart:
 _FEW = 8
 
 
-class RowsOnDevice(TensorDataset):
+class DeviceTensorDataset(TensorDataset):
     """A ``TensorDataset`` whose tensors are copies, on a device, of the plain tensors of another ``TensorDataset``."""
 
 
@@ -372,11 +372,11 @@ class _SubsetNode(GatherNode):
         return self._child_node.reads_batches
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
-        mapped = map_indices(self._indices, indices)
+        mapped = look_up_indices(self._indices, indices)
         return None if mapped is None else [BatchPart(self._child, mapped)]
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        mapped = map_indices(self._indices, indices)
+        mapped = look_up_indices(self._indices, indices)
         return None if mapped is None else gather_batch(self._child_node, mapped, key)
 
 
@@ -470,7 +470,7 @@ def _rows_at(dataset: Any, indices: Sequence[Any]) -> list[int] | None:
 
 
 def _is_gatherable(dataset: Any) -> bool:
-    if type(dataset) is RowsOnDevice:
+    if type(dataset) is DeviceTensorDataset:
         return True
     return reads_like_class(dataset, TensorDataset) and all(map(can_select_rows_of, dataset.tensors))
 
@@ -499,7 +499,7 @@ def gather_node(dataset: Any) -> GatherNode:
     if joint is not None:
         return joint
     dataset = batched_object_for(dataset)
-    if reads_with_code_of_this_package(dataset):
+    if is_unmodified_batched_dataset(dataset):
         shipped: GatherNode = dataset
         return shipped
     rows = as_row_tensor(dataset)
@@ -546,7 +546,7 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
 
 def gather_batch(node: GatherNode, indices: Any, random_key: RandomKey | None) -> Batch | None:
     """Return the batch of the samples at ``indices``, as ``fetch_batch`` does; ``node`` describes the dataset."""
-    if type(indices) not in SEQUENCES or not len(indices) or is_forked_process() or has_operation_modes():
+    if type(indices) not in SEQUENCES or not len(indices) or is_forked_process() or has_active_torch_modes():
         return None
     return node.read_batch(indices, random_key)
 
@@ -558,7 +558,7 @@ def source_tensors_and_rows(dataset: Any, indices: Sequence[Any]) -> tuple[tuple
     datasets, the result is None. The result is also None if an index is invalid.
     """
     if reads_like_class(dataset, Subset):
-        mapped = map_indices(dataset.indices, indices)
+        mapped = look_up_indices(dataset.indices, indices)
         return None if mapped is None else source_tensors_and_rows(dataset.dataset, mapped)
     if not _is_gatherable(dataset):
         return None

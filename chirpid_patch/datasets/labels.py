@@ -15,11 +15,11 @@ from chirpid_patch.datasets.gather import (
     WRITTEN_DOWN,
     BatchedDataset,
     gather_node,
+    is_unmodified_batched_dataset,
     reads_like_class,
-    reads_with_code_of_this_package,
     subset_or_concat_node,
 )
-from chirpid_patch.datasets.rows import as_ints, is_integer
+from chirpid_patch.datasets.rows import is_integer, to_integer_list
 
 
 def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, unpack: bool | None = None) -> list[Any]:
@@ -96,7 +96,7 @@ def _label(sample: Any, pairs: bool) -> Any:
 
 def _as_ints(indices: Iterable[Any]) -> list[Any]:
     """Return the indices as a list; the indices in an array or tensor become ints, because ints are fastest."""
-    ints = as_ints(indices) if type(indices) in (np.ndarray, Tensor) else None
+    ints = to_integer_list(indices) if type(indices) in (np.ndarray, Tensor) else None
     return list(indices) if ints is None else ints
 
 
@@ -121,7 +121,7 @@ def _can_read_without_x(dataset: Any, pairs: bool) -> bool:
 
 def _passes_labels_on(dataset: Any) -> bool:
     """Return whether ``dataset`` is of this package, and returns the labels of its inner dataset unchanged."""
-    if not reads_with_code_of_this_package(dataset):
+    if not is_unmodified_batched_dataset(dataset):
         return False
     owners = [next(kind for kind in type(dataset).__mro__ if name in vars(kind)) for name in ("resolve", "read_sample")]
     return owners[0] is owners[1] is not BatchedDataset and dataset.resolve([]) is not None

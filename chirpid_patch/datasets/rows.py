@@ -131,7 +131,7 @@ def are_integers(indices: Any) -> bool:
     return kind in SEQUENCES and (set(map(type, indices)) <= _INT or all(map(is_integer, indices)))
 
 
-def as_ints(indices: Any) -> list[int] | None:
+def to_integer_list(indices: Any) -> list[int] | None:
     """Return ``indices`` as a list of ints; None if ``indices`` is not a flat sequence of integers."""
     kind = type(indices)
     if kind in SEQUENCES and set(map(type, indices)) == _INT:
@@ -146,7 +146,7 @@ def nonnegative_indices(indices: Any, length: int) -> list[int] | None:
 
     The result is None if an index is out of range, or if ``indices`` is not a sequence of integers, such as a mask.
     """
-    positions = as_ints(indices)
+    positions = to_integer_list(indices)
     if not positions:
         return positions
     lowest = min(positions)
@@ -155,7 +155,7 @@ def nonnegative_indices(indices: Any, length: int) -> list[int] | None:
     return positions if lowest >= 0 else [position % length for position in positions]
 
 
-def map_indices(table: Any, indices: Any) -> list[Any] | None:
+def look_up_indices(table: Any, indices: Any) -> list[Any] | None:
     """Return ``[table[i] for i in indices]``.
 
     The result is None if an index is out of range, or if ``indices`` is not a sequence of integers.

@@ -11,17 +11,17 @@ from torch import Tensor
 from torch.utils.data import Subset, default_collate, get_worker_info
 
 from chirpid_patch.datasets.buffers import allocate_batch, is_large_batch
-from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
+from chirpid_patch.datasets.collate import collate_pairs, is_stacking_collate
 from chirpid_patch.datasets.gather import (
     Batch,
     fetch_batch,
     gather_batch,
     gather_node,
     is_in_memory,
+    is_unmodified_batched_dataset,
     reads_like_class,
-    reads_with_code_of_this_package,
 )
-from chirpid_patch.datasets.rows import SEQUENCES, contiguous_strides, map_indices
+from chirpid_patch.datasets.rows import SEQUENCES, contiguous_strides, look_up_indices
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.torch_private import sample_fetcher
 
@@ -30,9 +30,7 @@ Collate = Callable[[Any], Any]
 
 def _takes_key(dataset: Any) -> bool:
     """Return whether ``dataset`` can compute the random numbers of a single sample from a ``RandomKey``."""
-    return (
-        _takes_key(dataset.dataset) if reads_like_class(dataset, Subset) else reads_with_code_of_this_package(dataset)
-    )
+    return _takes_key(dataset.dataset) if reads_like_class(dataset, Subset) else is_unmodified_batched_dataset(dataset)
 
 
 def fetch_sample(dataset: Any, index: Any, random_key: RandomKey | None = None) -> Any:
@@ -63,7 +61,7 @@ def fetch_samples(
         own_memory: whether each sample must have its own memory.
     """
     if random_key is not None and _takes_key(dataset):
-        if not own_memory and reads_with_code_of_this_package(dataset):
+        if not own_memory and is_unmodified_batched_dataset(dataset):
             together: list[Any] = dataset.read_samples(indices, random_key)
             return together
         return [fetch_sample(dataset, index, random_key.take([place])) for place, index in enumerate(indices)]
@@ -79,7 +77,7 @@ def load_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | Non
 
     The samples are read at once if both the collate function and the dataset permit batched reading.
     """
-    stacks = stacks_samples(collate)
+    stacks = is_stacking_collate(collate)
     node = gather_node(dataset) if stacks else None
     if node is not None and (random_key is not None or (type(indices) in SEQUENCES and node.gains(len(indices)))):
         as_pairs = collate is collate_pairs
@@ -102,7 +100,7 @@ def reads_sample_by_sample(dataset: Any) -> bool:
     """
     if reads_like_class(dataset, Subset):
         return reads_sample_by_sample(dataset.dataset)
-    if reads_with_code_of_this_package(dataset):
+    if is_unmodified_batched_dataset(dataset):
         base = getattr(dataset, "base_dataset", None)
         return not dataset.in_memory and (base is None or reads_sample_by_sample(base))
     return not hasattr(dataset, "__getitems__") and not is_in_memory(dataset)
@@ -127,7 +125,7 @@ def read_samples_of_list(samples: Sequence[Any], indices: Sequence[Any]) -> Batc
     worker process could collate the samples to a different batch. The batch is the same in every process if all x are
     plain tensors of one shape and dtype, and all y are such tensors, numbers or text.
     """
-    chosen = map_indices(samples, indices)
+    chosen = look_up_indices(samples, indices)
     if not chosen or not _is_pair(chosen[0]) or not is_large_batch(len(chosen) * dense_tensor_bytes(chosen[0][0])):
         return None
     if not all(map(_is_pair, chosen)):

@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset
 
-from chirpid_patch.datasets.gather import is_in_memory, reads_like_class, reads_with_code_of_this_package
+from chirpid_patch.datasets.gather import is_in_memory, is_unmodified_batched_dataset, reads_like_class
 from chirpid_patch.transforms.spectrograms import is_batchable
 
 #: Smallest number of indices that the copy stores in an array instead of a list.
@@ -37,7 +37,7 @@ def copy_for_workers(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
         return dataset
     kinds = (Subset, ConcatDataset)
     known = (
-        reads_with_code_of_this_package(dataset)
+        is_unmodified_batched_dataset(dataset)
         or any(reads_like_class(dataset, kind) for kind in kinds)
         or is_in_memory(dataset)
     )

@@ -18,7 +18,7 @@ from chirpid_patch.datasets.gather import (
     gather_node,
     source_tensors_and_rows,
 )
-from chirpid_patch.datasets.rows import allocate_batch_like, gather_rows, is_lookup_table, map_indices
+from chirpid_patch.datasets.rows import allocate_batch_like, gather_rows, is_lookup_table, look_up_indices
 from chirpid_patch.datasets.samples import fetch_pair_batch, fetch_sample
 from chirpid_patch.declaration import is_computed_attribute
 from chirpid_patch.native import standardize_rows
@@ -154,7 +154,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return (x - mean) / deviation
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
-        mapped = map_indices(self.indices, indices)
+        mapped = look_up_indices(self.indices, indices)
         return None if mapped is None else [BatchPart(self.base_dataset, mapped)]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
@@ -162,7 +162,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return self._standardize(x), y
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        mapped = map_indices(self.indices, indices)
+        mapped = look_up_indices(self.indices, indices)
         if mapped is None:
             return None
         found = source_tensors_and_rows(self.base_dataset, mapped)

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.utils.data import IterableDataset
 
-from chirpid_patch.datasets.collate import stacks_samples
+from chirpid_patch.datasets.collate import is_stacking_collate
 from chirpid_patch.datasets.gather import is_in_memory
-from chirpid_patch.device.moving import move_batch, usable_device
+from chirpid_patch.device.moving import move_batch, to_checked_device
 from chirpid_patch.device.side_stream import BatchCopy, CudaCopyStream
 from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
@@ -47,7 +47,7 @@ class DevicePrefetcher:
 
     def __init__(self, loader: Any, device: str | torch.device, *, lookahead: bool | None = None) -> None:
         self.loader = loader
-        self.device = usable_device(device)
+        self.device = to_checked_device(device)
         self.lookahead = lookahead
         self._cuda: CudaCopyStream | None = None
 
@@ -127,7 +127,7 @@ class DeviceIterator(Iterator[Any]):
 def _yields_new_memory(loader: Any) -> bool:
     """Return whether each batch of ``loader`` provably has its own memory, so that the loader never overwrites it."""
     ours = type(loader) is DataLoader or isinstance(loader, BatchedDataLoader)
-    return ours and (worker_processes(loader) > 0 or stacks_samples(loader.collate_fn))
+    return ours and (worker_processes(loader) > 0 or is_stacking_collate(loader.collate_fn))
 
 
 def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> bool:

@@ -29,10 +29,10 @@ def move_batch(batch: Any, device: str | torch.device) -> Any:
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
-    return map_parts(batch, partial(move_part, usable_device(device)))
+    return map_parts(batch, partial(move_part, to_checked_device(device)))
 
 
-def usable_device(device: str | torch.device) -> torch.device:
+def to_checked_device(device: str | torch.device) -> torch.device:
     """Return ``device`` as a ``torch.device``.
 
     Raises:
@@ -51,15 +51,15 @@ def move_part(device: torch.device, part: Any) -> Any:
     """
     if not is_tensor_or_packed_sequence(part):
         return part.to(device)
-    return part.to(device, non_blocking=device.type == "cuda" and all(map(in_pinned_memory, tensors_of(part))))
+    return part.to(device, non_blocking=device.type == "cuda" and all(map(in_pinned_memory, movable_tensors(part))))
 
 
 def is_tensor_or_packed_sequence(part: Any) -> bool:
-    """Return whether ``part`` is a tensor or a packed sequence, whose memory ``tensors_of`` returns."""
+    """Return whether ``part`` is a tensor or a packed sequence, whose memory ``movable_tensors`` returns."""
     return isinstance(part, Tensor | PackedSequence)
 
 
-def tensors_of(part: Any) -> list[Tensor]:
+def movable_tensors(part: Any) -> list[Tensor]:
     """Return a list of the tensors in a tensor or a packed sequence, without ``batch_sizes``, which stays on the CPU.
 
     For any other object, the list is empty.

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from chirpid_patch.device.moving import usable_device
+from chirpid_patch.device.moving import to_checked_device
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -122,7 +122,7 @@ def setup_mixed_precision(
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
-    chosen = usable_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    chosen = to_checked_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     picked = amp_dtype_for(chosen) if dtype is None else dtype
     set_up = MixedPrecision(chosen, None if picked is torch.float32 else picked, tf32 and _has_tf32(chosen))
     if set_up.tf32:

@@ -11,12 +11,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
+from chirpid_patch.datasets.collate import collate_pairs, is_stacking_collate
 from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.datasets.rows import can_select_rows_of
-from chirpid_patch.device.moving import move_batch, usable_device
-from chirpid_patch.device.resident_tensors import NotResidentError, TensorUpload, available_device_memory, readable_size
-from chirpid_patch.device.resident_view import base_tensors, replace_tensors
+from chirpid_patch.device.moving import move_batch, to_checked_device
+from chirpid_patch.device.resident_tensors import (
+    DeviceTensorCopy,
+    NotResidentError,
+    available_device_memory,
+    readable_size,
+)
+from chirpid_patch.device.resident_view import replace_tensors, sample_source_tensors
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest
 from chirpid_patch.loading.placement import Placement
@@ -24,9 +29,9 @@ from chirpid_patch.loading.placement import Placement
 logger = logging.getLogger("chirpid_patch")
 
 _HOLDING = ("cuda", "cpu")
-#: All copies of tensors on devices, by ``id`` of the source tensor and device. A ``TensorUpload`` keeps its source
+#: All copies of tensors on devices, by ``id`` of the source tensor and device. A ``DeviceTensorCopy`` keeps its source
 #: alive.
-_uploads: WeakValueDictionary[tuple[int, torch.device], TensorUpload] = WeakValueDictionary()
+_uploads: WeakValueDictionary[tuple[int, torch.device], DeviceTensorCopy] = WeakValueDictionary()
 
 
 def device_with_index(device: str | torch.device) -> torch.device:
@@ -35,7 +40,7 @@ def device_with_index(device: str | torch.device) -> torch.device:
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
-    chosen = usable_device(device)
+    chosen = to_checked_device(device)
     if chosen.type == "cuda" and chosen.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return chosen
@@ -79,7 +84,7 @@ class ResidentPlacement(Placement):
         self._share = share
         #: ``_held`` maps the ``id`` of each source tensor to its copy on the device. ``_read`` contains the ids of the
         #: tensors that this epoch has used.
-        self._held: dict[int, TensorUpload] = {}
+        self._held: dict[int, DeviceTensorCopy] = {}
         self._read: set[int] = set()
 
     @property
@@ -110,9 +115,9 @@ class ResidentPlacement(Placement):
             raise NotResidentError("an iterable dataset has no rows to store")
         if not batches:
             raise NotResidentError("automatic batching is off (batch_size=None)")
-        if not stacks_samples(collate):
+        if not is_stacking_collate(collate):
             raise NotResidentError("your own collate_fn needs single samples")
-        self._hold(base_tensors(dataset))
+        self._hold(sample_source_tensors(dataset))
 
     def _hold(self, tensors: Iterable[Tensor]) -> None:
         wanted = {id(tensor): tensor for tensor in tensors if id(tensor) not in self._held}
@@ -130,7 +135,7 @@ class ResidentPlacement(Placement):
             for place, tensor in wanted.items():
                 upload = _uploads.get((place, self.device))
                 if upload is None:
-                    upload = _uploads[place, self.device] = TensorUpload(tensor, self.device)
+                    upload = _uploads[place, self.device] = DeviceTensorCopy(tensor, self.device)
                 self._held[place] = upload
         except torch.cuda.OutOfMemoryError:
             self._held = before
@@ -144,7 +149,7 @@ class ResidentPlacement(Placement):
 
     def begin_epoch(self, dataset: Any) -> None:
         try:
-            expected = base_tensors(dataset)
+            expected = sample_source_tensors(dataset)
             kept = self._read | set(map(id, expected))
             known = {place: upload for place, upload in self._held.items() if place in kept}
             self._held, self._read = dict(known), set()
@@ -178,7 +183,7 @@ class _ResidentReader(BatchReader):
 
     def read(self, request: BatchRequest) -> Any:
         try:
-            base_tensors(self.dataset)
+            sample_source_tensors(self.dataset)
             view = replace_tensors(self.dataset, self._resident.copy)
         except NotResidentError:
             view = None  # in its current state, only the CPU can read the dataset

@@ -19,7 +19,7 @@ class NotResidentError(ValueError):
     """The samples cannot be stored on a device. The message of this error is the reason, as part of a sentence."""
 
 
-class TensorUpload:
+class DeviceTensorCopy:
     """A copy of the tensor ``source`` on a device.
 
     ``current`` copies ``source`` again if PyTorch has changed ``source`` in place. ``refresh_if_written`` copies

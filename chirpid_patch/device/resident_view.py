@@ -12,10 +12,10 @@ from torch.utils.data import TensorDataset
 from chirpid_patch.datasets.arrays import WorkerSafeArrayDataset
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import (
-    RowsOnDevice,
+    DeviceTensorDataset,
     gather_node,
+    is_unmodified_batched_dataset,
     reads_like_class,
-    reads_with_code_of_this_package,
     subset_or_concat_node,
 )
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
@@ -43,10 +43,10 @@ def _behaves_as(thing: Any, kind: type) -> bool:
 
 
 def _reads_as(dataset: Any, kind: type) -> bool:
-    return reads_with_code_of_this_package(dataset) and _behaves_as(dataset, kind)
+    return is_unmodified_batched_dataset(dataset) and _behaves_as(dataset, kind)
 
 
-def base_tensors(dataset: Any) -> list[Tensor]:
+def sample_source_tensors(dataset: Any) -> list[Tensor]:
     """Return the tensors whose rows are the samples of ``dataset``.
 
     Raises:
@@ -67,7 +67,7 @@ def base_tensors(dataset: Any) -> list[Tensor]:
     for _, one in stages:
         if not (is_batchable(one) and any(_behaves_as(one, kind) for kind in _TRANSFORMS)):
             raise NotResidentError(f"the augmentation {_name(one)} only supports single samples")
-    return list(chain.from_iterable(map(base_tensors, node.children)))
+    return list(chain.from_iterable(map(sample_source_tensors, node.children)))
 
 
 def _name(thing: Any) -> str:
@@ -77,10 +77,10 @@ def _name(thing: Any) -> str:
 def replace_tensors(dataset: Any, copy_tensor: Copy) -> Any:
     """Return a copy of ``dataset`` whose tensors are replaced by ``copy_tensor(tensor)``.
 
-    The function replaces the tensors that ``base_tensors`` returns, and means and deviations that are tensors.
+    The function replaces the tensors that ``sample_source_tensors`` returns, and means and deviations that are tensors.
     """
     if reads_like_class(dataset, TensorDataset):
-        return RowsOnDevice(*map(copy_tensor, dataset.tensors))
+        return DeviceTensorDataset(*map(copy_tensor, dataset.tensors))
     joint = subset_or_concat_node(dataset)
     if joint is not None:
         children = [replace_tensors(child, copy_tensor) for child in joint.children]

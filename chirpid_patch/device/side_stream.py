@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from chirpid_patch.device.moving import in_pinned_memory, map_parts, movable_parts, move_part, tensors_of
+from chirpid_patch.device.moving import in_pinned_memory, map_parts, movable_parts, movable_tensors, move_part
 
 
 class CudaCopyStream:
@@ -117,7 +117,7 @@ def _can_copy_on_side_stream(part: Any, device: torch.device) -> bool:
     """Return whether a copy of the tensors in ``part`` is enough to move ``part``."""
     if not isinstance(part, Tensor) and type(part) is not PackedSequence:
         return False
-    away = (tensor for tensor in tensors_of(part) if tensor.device != device)
+    away = (tensor for tensor in movable_tensors(part) if tensor.device != device)
     return all(not tensor.requires_grad and (in_pinned_memory(tensor) or _is_plain(tensor)) for tensor in away)
 
 

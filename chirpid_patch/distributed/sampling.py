@@ -40,8 +40,8 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
 
     Raises:
         TypeError: an argument is not an integer.
-        ValueError: ``world_size`` is negative, ``rank`` is out of range, or ``world_size`` differs from the reported
-            number and ``rank`` is missing.
+        ValueError: ``world_size`` is negative, or ``rank`` is out of range. Or ``rank`` is missing, and ``world_size``
+            is not the number of ranks that ``torch.distributed`` or torchrun reports.
     """
     for name, given in (("rank", rank), ("world_size", world_size)):
         if given is not None and not isinstance(given, Integral):

@@ -18,7 +18,7 @@ _WORTH = 0.05
 
 
 @dataclass(frozen=True)
-class SettingFinding:
+class SettingAdvice:
     """A setting of a loader to change, with its current value, the suggested value and the reason."""
 
     setting: str
@@ -76,7 +76,7 @@ def handle_oom_errors(
     }  # fmt: skip
     for name, (current, suggested, why) in changes.items():
         if suggested != current:
-            logger.info("%s", SettingFinding(name, current, suggested, why))
+            logger.info("%s", SettingAdvice(name, current, suggested, why))
     return {
         "batch_size": smaller,
         "num_workers": num_workers // 2,
@@ -102,11 +102,11 @@ def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
     return smaller, round(samples / smaller)
 
 
-def advise_persistent_workers(times: Times, workers: int, batches: int) -> SettingFinding | None:
+def advise_persistent_workers(times: Times, workers: int, batches: int) -> SettingAdvice | None:
     """Return the advice to use persistent workers, if starting workers in every epoch takes long; else None.
 
     Args:
-        times: results of ``measure_waits`` for the loader.
+        times: results of ``measure_batch_waits`` for the loader.
         workers: number of worker processes.
         batches: number of batches in an epoch.
     """
@@ -116,18 +116,18 @@ def advise_persistent_workers(times: Times, workers: int, batches: int) -> Setti
     if part < _WORTH:
         return None
     why = f"starting the workers takes {start:.2f} s in every epoch, {100 * part:.0f} % of its loading time"
-    return SettingFinding(
+    return SettingAdvice(
         "persistent_workers", False, True, f"{why}; the workers' base seed is then drawn once, and not in every epoch"
     )
 
 
-def advise_prefetching(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> SettingFinding | None:
+def advise_prefetching(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> SettingAdvice | None:
     """Return the advice to prefetch more batches, if the training then does not wait for the slowest batch; else None.
 
     The result is also None if loading a batch on average takes longer than a training step.
 
     Args:
-        times: results of ``measure_waits`` for the loader.
+        times: results of ``measure_batch_waits`` for the loader.
         workers: number of worker processes.
         prefetch_factor: current number of batches that each worker loads ahead.
         step_seconds: seconds of a training step without loading.
@@ -141,10 +141,10 @@ def advise_prefetching(times: Times, workers: int, prefetch_factor: int, step_se
         f"the slowest batch took {1e3 * slowest:.0f} ms; loading {workers * prefetch_factor} batches ahead hides waits "
         f"of up to {1e3 * hidden:.0f} ms"
     )
-    return SettingFinding("prefetch_factor", prefetch_factor, wanted, why)
+    return SettingAdvice("prefetch_factor", prefetch_factor, wanted, why)
 
 
-def advise_pinning(pin_memory: bool, device: str | None) -> SettingFinding | None:
+def advise_pinning(pin_memory: bool, device: str | None) -> SettingAdvice | None:
     """Return the advice to switch pinned memory on or off; None if ``pin_memory`` is right.
 
     Args:
@@ -156,7 +156,7 @@ def advise_pinning(pin_memory: bool, device: str | None) -> SettingFinding | Non
             f"batches can then be copied to {device} while the training computes (non_blocking=True or "
             "DevicePrefetcher)"
         )
-        return SettingFinding("pin_memory", False, True, why)
+        return SettingAdvice("pin_memory", False, True, why)
     if device is None and pin_memory:
-        return SettingFinding("pin_memory", True, False, "without an accelerator, pinned memory has no benefit")
+        return SettingAdvice("pin_memory", True, False, "without an accelerator, pinned memory has no benefit")
     return None

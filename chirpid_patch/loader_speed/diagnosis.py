@@ -10,13 +10,13 @@ from typing import Any
 from torch.utils.data import IterableDataset
 
 from chirpid_patch.loader_speed.advice import (
-    SettingFinding,
+    SettingAdvice,
     advise_persistent_workers,
     advise_pinning,
     advise_prefetching,
 )
 from chirpid_patch.loader_speed.loader_copy import copy_loader, copy_with_batched_reading
-from chirpid_patch.loader_speed.measure import Times, measure_waits, shut_down_workers
+from chirpid_patch.loader_speed.measure import Times, measure_batch_waits, shut_down_workers
 from chirpid_patch.loading.limits import TORCH_PREFETCH, count_prefetched_batches, loader_length, worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.worker_start import why_workers_cannot_start
@@ -48,7 +48,7 @@ class LoaderDiagnosis:
     """
 
     times: Times
-    findings: tuple[SettingFinding, ...]
+    findings: tuple[SettingAdvice, ...]
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ def diagnose_dataloader_speed(
     if isinstance(loader, DataLoader):
         diagnosis = _Diagnosis(loader, num_batches, seconds, step_seconds).result()
     else:
-        times, _ = measure_waits(loader, num_batches)
+        times, _ = measure_batch_waits(loader, num_batches)
         note = f"no other settings were tried, because the loader is a {type(loader).__name__} and not a DataLoader"
         diagnosis = LoaderDiagnosis(times, (), (note,))
     if verbose:
@@ -134,7 +134,7 @@ class _Diagnosis:
             self._notes.append("loading is faster than the training steps: faster loading would save no time")
         return LoaderDiagnosis(self._times, tuple(findings), tuple(dict.fromkeys(self._notes)))
 
-    def _check_pinning(self) -> SettingFinding | None:
+    def _check_pinning(self) -> SettingAdvice | None:
         return advise_pinning(self._loader.pin_memory, pinning_device())
 
     def _limits_training(self) -> bool:
@@ -154,7 +154,7 @@ class _Diagnosis:
             return False
         return self._limits_training()
 
-    def _find_faster_modes(self) -> list[SettingFinding]:
+    def _find_faster_modes(self) -> list[SettingAdvice]:
         """Return findings for loading modes that were faster, or that were as fast with fewer processes."""
         workers, ratio = self._find_worker_count()
         found = [] if workers is None else [workers]
@@ -162,10 +162,10 @@ class _Diagnosis:
             at_once = self._speed_ratio(lambda: copy_with_batched_reading(self._loader))
             if at_once is not None and at_once >= _FASTER * ratio:
                 kind, suggested = type(self._loader).__name__, "OptimalDataLoaderFactory.create_training_loader"
-                found.append(SettingFinding("loader", kind, suggested, f"batched reading was {_as_fast(at_once)}"))
+                found.append(SettingAdvice("loader", kind, suggested, f"batched reading was {_as_fast(at_once)}"))
         return found
 
-    def _find_worker_count(self) -> tuple[SettingFinding | None, float]:
+    def _find_worker_count(self) -> tuple[SettingAdvice | None, float]:
         """Return the finding for a better number of workers, and the speed with this number.
 
         The speed is a multiple of the current speed. Without a better number, the result is (None, 1.0).
@@ -174,18 +174,18 @@ class _Diagnosis:
         if now:
             alone = self._speed_ratio(lambda: copy_loader(self._loader, 0))
             if alone is not None and alone >= _AS_FAST:
-                return SettingFinding("num_workers", now, 0, f"loading without workers was {_as_fast(alone)}"), alone
+                return SettingAdvice("num_workers", now, 0, f"loading without workers was {_as_fast(alone)}"), alone
         more, ratio = self._most_useful_workers(now)
         if more is not None or now < 2:
             return more, ratio
         fewer = self._speed_ratio(lambda: copy_loader(self._loader, now // 2))
         if fewer is None or fewer < _AS_FAST:
             return None, 1.0
-        return SettingFinding(
+        return SettingAdvice(
             "num_workers", now, now // 2, f"loading with half the workers was {_as_fast(fewer)}"
         ), fewer
 
-    def _most_useful_workers(self, now: int) -> tuple[SettingFinding | None, float]:
+    def _most_useful_workers(self, now: int) -> tuple[SettingAdvice | None, float]:
         """Return the finding for the best number of workers, and the speed with this number.
 
         The best number is the largest that was faster than all smaller numbers; ``now`` is the current number. The
@@ -203,7 +203,7 @@ class _Diagnosis:
                 break
             best, shown = ratio, count
         return (
-            SettingFinding("num_workers", now, shown, f"loading was {_as_fast(best)}") if shown != now else None
+            SettingAdvice("num_workers", now, shown, f"loading was {_as_fast(best)}") if shown != now else None
         ), best
 
     def _speed_ratio(self, make: Callable[[], DataLoader[Any]]) -> float | None:
@@ -227,7 +227,7 @@ class _Diagnosis:
             ratios.append(float(other["samples_per_second"]) / max(float(this["samples_per_second"]), 1e-9))
         return min(ratios)
 
-    def _start_up(self) -> SettingFinding | None:
+    def _start_up(self) -> SettingAdvice | None:
         if not worker_processes(self._loader) or self._loader.persistent_workers:
             return None
         batches = loader_length(self._loader)
@@ -235,7 +235,7 @@ class _Diagnosis:
             return None
         return advise_persistent_workers(self._times, worker_processes(self._loader), batches)
 
-    def _check_prefetching(self) -> SettingFinding | None:
+    def _check_prefetching(self) -> SettingAdvice | None:
         if not worker_processes(self._loader) or self._step_seconds is None:
             return None
         prefetch = self._loader.prefetch_factor or TORCH_PREFETCH
@@ -256,7 +256,7 @@ def _measurable(loader: DataLoader[Any], batches: int) -> int:
 def _time(loader: DataLoader[Any], num_batches: int) -> Times:
     epochs = 1 if worker_processes(loader) else _EPOCHS
     try:
-        return measure_waits(loader, num_batches, epochs=epochs)[0]
+        return measure_batch_waits(loader, num_batches, epochs=epochs)[0]
     finally:
         shut_down_workers(loader)
 

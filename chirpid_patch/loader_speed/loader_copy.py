@@ -18,7 +18,7 @@ def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> Data
     """Return a loader with the same class and arguments as ``loader``, but another number of workers.
 
     The copy has no running workers. The copy uses the same dataset and random generators, but copies of the samplers.
-    ``restored_generators`` can restore the states of the generators.
+    ``restore_generators_after`` can restore the states of the generators.
 
     Args:
         loader: the loader to copy.

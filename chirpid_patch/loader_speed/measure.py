@@ -16,10 +16,10 @@ import numpy as np
 
 from chirpid_patch.loading.batch_timer import TimedBatches
 from chirpid_patch.loading.limits import count_prefetched_batches, worker_processes
-from chirpid_patch.randomness.random_states import restored_generators
+from chirpid_patch.randomness.random_states import restore_generators_after
 from chirpid_patch.torch_private import end_workers
 
-#: The results of ``measure_waits``, by name.
+#: The results of ``measure_batch_waits``, by name.
 Times = Mapping[str, float | int | bool]
 
 
@@ -30,7 +30,7 @@ class _Wait:
     starting: bool  # whether the wait includes the start of the loader or of new workers
 
 
-def measure_waits(
+def measure_batch_waits(
     loader: Any, num_batches: int, *, epochs: int = 1, at_end: Callable[[], object] | None = None
 ) -> tuple[Times, list[float]]:
     """Measure how long a loop waits for each batch of a loader, or of any iterable of batches.
@@ -53,7 +53,7 @@ def measure_waits(
         raise ValueError("num_batches and epochs must be at least 1")
     ahead = count_prefetched_batches(loader)
     waits: list[_Wait] = []
-    with restored_generators(loader):
+    with restore_generators_after(loader):
         wanted = 1 + ahead + num_batches
         passes = 0
         # A loader with a single batch is iterated over again, because its first wait is only start-up time.
@@ -124,7 +124,7 @@ class LoadingRate:
     lost_workers: bool
 
 
-def measure_rate(
+def measure_loading_rate(
     make_loader: Callable[[], Any],
     batches_at_once: int,
     seconds: float,

@@ -45,7 +45,7 @@ def default_profile_path() -> Path:
     return root / "chirpid_patch" / "loader-profile.json"
 
 
-def choice_key(dataset: Any, options: Mapping[str, Any]) -> str:
+def loader_choice_key(dataset: Any, options: Mapping[str, Any]) -> str:
     """Return the key of saved loader settings, a hash of the dataset, the options, the machine and the versions.
 
     An option with the value None, False or 0 leads to the same hash as a missing option.
@@ -104,14 +104,14 @@ def _code_identity(constant: Any) -> Any:
     return [_code_identity(one) for one in constant] if isinstance(constant, tuple) else repr(constant)
 
 
-def load_choice(path: Path, key: str) -> LoaderChoice | None:
+def read_loader_choice(path: Path, key: str) -> LoaderChoice | None:
     """Return the saved loader settings for ``key``; None if no settings are saved.
 
     If the file cannot be read, the function logs a warning and returns None.
 
     Args:
         path: the file with saved loader settings.
-        key: a result of ``choice_key``.
+        key: a result of ``loader_choice_key``.
     """
     kept = _read(path).get(key)
     if kept is None:
@@ -129,7 +129,7 @@ def load_choice(path: Path, key: str) -> LoaderChoice | None:
     return choice
 
 
-def save_choice(path: Path, key: str, choice: LoaderChoice) -> None:
+def save_loader_choice(path: Path, key: str, choice: LoaderChoice) -> None:
     """Save the loader settings ``choice`` for ``key`` in the file ``path``.
 
     If the file cannot be written, the function only logs a warning, because another measurement takes only seconds.

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from torch.utils.data import BatchSampler, Sampler
 
-from chirpid_patch.loader_speed.measure import measure_rate
+from chirpid_patch.loader_speed.measure import measure_loading_rate
 from chirpid_patch.loading.limits import MOST_THREADS, MOST_WORKERS, WAITING, describe_loading_mode
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.samplers import batches_to_request_early, copy_sampler
 from chirpid_patch.loading.worker_start import default_start_method, why_workers_cannot_start
 from chirpid_patch.machine.cpus import cpus_per_rank
-from chirpid_patch.randomness.random_states import restored_generators
+from chirpid_patch.randomness.random_states import restore_generators_after
 from chirpid_patch.torch_private import DataLoader
 
 #: Smallest speed of a chosen mode, as a multiple of the speed of every mode with fewer threads or workers.
@@ -84,7 +84,7 @@ def _rate_of_trial(trial: LoadingTrial) -> str:
     return f"failed ({trial.error})" if trial.samples_per_second is None else f"{trial.samples_per_second:.0f}"
 
 
-def choose_loading(
+def choose_loading_mode(
     dataset: Any,
     options: Mapping[str, Any],
     *,
@@ -109,7 +109,7 @@ def choose_loading(
         step: function that is called with each batch, and uses the CPUs as a training step does. None: no function.
     """
     notes: list[str] = []
-    with restored_generators(dataset, step, *options.values()):
+    with restore_generators_after(dataset, step, *options.values()):
         measuring = _Measuring(dataset, options, time.perf_counter() + seconds, step)
         alone = measuring.trial(0, 0, seconds / 4)
         trials = [alone]
@@ -210,7 +210,7 @@ class _Measuring:
             )
 
         try:
-            rate = measure_rate(make, at_once, seconds, until=self._until, step=self._step)
+            rate = measure_loading_rate(make, at_once, seconds, until=self._until, step=self._step)
         except Exception as error:  # the error is the result of the trial
             self.errors.append(error)
             return LoadingTrial(num_workers, prefetch_threads, error=f"{type(error).__name__}: {error}")

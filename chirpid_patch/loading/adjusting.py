@@ -1,7 +1,7 @@
 """Classes that choose the number of threads and worker processes while a training runs.
 
-``LoadController`` measures how long the training loop waits for batches and how long its steps take. Within an epoch,
-the controller tries whether threads help. Between epochs, ``WorkerCountChooser`` changes the number of workers.
+``LoadingController`` measures how long the training loop waits for batches and how long its steps take. Within an
+epoch, the controller tries whether threads help. Between epochs, ``WorkerCountChooser`` changes the number of workers.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _LoopStep:
         return self.away.wall + self.wait.wall
 
 
-class LoadController:
+class LoadingController:
     """Measure the waits and steps of a training loop, and choose how many threads and workers load its batches.
 
     Loading begins without threads. If a CPU is idle during the first batches, the controller tries threads in the

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from chirpid_patch.datasets.gather import WRITTEN_DOWN
-from chirpid_patch.datasets.rows import as_ints
+from chirpid_patch.datasets.rows import to_integer_list
 from chirpid_patch.randomness.keyed_random import RandomKey
 
 logger = logging.getLogger("chirpid_patch")
@@ -111,7 +111,7 @@ class EpochRequests:
 
     def _key(self, indices: Any, rank: int) -> RandomKey | None:
         """Return the random key of a batch; None if ``indices`` are not integers."""
-        plain = as_ints(indices)
+        plain = to_integer_list(indices)
         if plain is None:
             return None
         try:

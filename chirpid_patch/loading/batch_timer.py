@@ -14,7 +14,7 @@ from torch import Tensor
 logger = logging.getLogger("chirpid_patch")
 
 
-def batch_samples(batch: Any) -> int:
+def count_batch_samples(batch: Any) -> int:
     """Return the number of samples in a batch.
 
     The number is the length of the first tensor or array in the batch. Without a tensor or array, the number is the
@@ -24,7 +24,7 @@ def batch_samples(batch: Any) -> int:
     if length is not None:
         return length
     if isinstance(batch, Mapping):
-        return batch_samples(next(iter(batch.values()))) if batch else 0
+        return count_batch_samples(next(iter(batch.values()))) if batch else 0
     return len(batch) if isinstance(batch, list | tuple) else 1
 
 
@@ -122,7 +122,7 @@ class TimedBatches(Iterator[Any]):
                     self._at_end(self)
             raise
         self.waits.append(self._timer.arrive())
-        self.samples.append(batch_samples(batch))
+        self.samples.append(count_batch_samples(batch))
         return batch
 
 

@@ -30,7 +30,7 @@ class NotSendableError(RuntimeError):
     """An object of ``__main__`` cannot be sent to worker processes, neither by name nor by value."""
 
 
-def send_by_value(parts: LoaderParts) -> LoaderParts:
+def make_parts_sendable(parts: LoaderParts) -> LoaderParts:
     """Return ``parts`` in a form that worker processes can receive, even if a notebook defines classes in ``parts``.
 
     Outside a notebook, the result is ``parts`` itself. This function pickles nothing. When a worker starts, dataset,

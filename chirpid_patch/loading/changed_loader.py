@@ -48,12 +48,12 @@ def find_replaced_loader() -> Callable[..., Any] | None:
     return None if _IMPORTED is DataLoader else _IMPORTED
 
 
-def is_class_changed(kind: type[DataLoader[Any]]) -> bool:
+def is_loader_class_patched(kind: type[DataLoader[Any]]) -> bool:
     """Return whether other code has replaced a method or a public attribute of the class ``kind``."""
     return any(_is_changed_attribute(*one) for one in vars(kind).items())
 
 
-def is_iteration_changed() -> bool:
+def is_loader_iteration_patched() -> bool:
     """Return whether other code has replaced a method or class with which PyTorch's loader yields its batches."""
     found = _iteration()
     if len(found) == len(_AT_IMPORT) and all(map(operator.is_, found, _AT_IMPORT)):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from chirpid_patch.loading.adjusting import LoadController
+from chirpid_patch.loading.adjusting import LoadingController
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest, EpochRequests
 from chirpid_patch.loading.loader_parts import LoaderParts
@@ -17,7 +17,7 @@ from chirpid_patch.loading.samplers import batches_to_request_early
 from chirpid_patch.torch_private import (
     MultiProcessingIterator,
     SingleProcessIterator,
-    has_operation_modes,
+    has_active_torch_modes,
     profiler_enabled,
 )
 
@@ -38,7 +38,7 @@ class EpochReaders(NamedTuple):
 
     read: Callable[[Any], Any] | None
     reader: BatchReader | None
-    controller: LoadController | None
+    controller: LoadingController | None
     pin: Callable[[Any], Any] | None
 
 
@@ -119,7 +119,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         return True
 
     def __next__(self) -> Any:
-        if profiler_enabled() or has_operation_modes():
+        if profiler_enabled() or has_active_torch_modes():
             kind = MultiProcessingIterator if self._ahead else SingleProcessIterator
             with torch.profiler.record_function(f"enumerate(DataLoader)#{kind.__name__}.__next__"):
                 return self._next_data()
@@ -132,7 +132,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         if reading is None:
             reading = self._reading = self._find_reading()
         read, reader, controller, pin = reading
-        if controller is not None and has_operation_modes():  # modes belong to this thread
+        if controller is not None and has_active_torch_modes():  # modes belong to this thread
             self._drop_queue()
             batch = reader.read(self._next_request())  # type: ignore[union-attr]
         elif controller is not None:
@@ -149,7 +149,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             self._draw()
         return request
 
-    def _load_ahead(self, reader: Any, controller: LoadController) -> Any:
+    def _load_ahead(self, reader: Any, controller: LoadingController) -> Any:
         controller.batch_requested()
         queue, wanted = self._queue, controller.threads
         usable = queue is not None and (len(queue) > 0 or (queue.accepts_work and queue.threads == wanted))

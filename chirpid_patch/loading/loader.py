@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import torch
 from torch.utils.data import IterableDataset, MapDataPipe
 
-from chirpid_patch.datasets.collate import make_worker_like_collate, stacks_samples
+from chirpid_patch.datasets.collate import is_stacking_collate, make_worker_like_collate
 from chirpid_patch.datasets.gather import GatherNode, gather_node, is_in_memory, permits_batched_reading
 from chirpid_patch.datasets.sent_copy import copy_for_workers
-from chirpid_patch.loading.adjusting import LoadController, WorkerCountChooser
+from chirpid_patch.loading.adjusting import LoadingController, WorkerCountChooser
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import EpochRequests, SharedRequestSettings
 from chirpid_patch.loading.batch_timer import TimedBatches, log_waits
-from chirpid_patch.loading.by_value import send_by_value
-from chirpid_patch.loading.changed_loader import is_iteration_changed
+from chirpid_patch.loading.by_value import make_parts_sendable
+from chirpid_patch.loading.changed_loader import is_loader_iteration_patched
 from chirpid_patch.loading.in_process import BeginEpoch, EpochReaders, InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
 from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attributes
@@ -200,7 +200,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self.benchmark = self._benchmark = benchmark  # assigning the public attributes later has no effect
         self.placement = self._placement = placement
         self.epochs = self._epochs = epochs
-        self._controller = LoadController(prefetch_threads, may_wait=thread_safe)
+        self._controller = LoadingController(prefetch_threads, may_wait=thread_safe)
         if most_workers is not None:
             self._controller.worker_count = WorkerCountChooser(self._workers(), most_workers)
         self._fixed_workers_reason: str | None = self._why_workers_are_fixed()
@@ -239,7 +239,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         lambda loader: None if loader._placement is None else loader._placement.device,
         "The device of the batches; None: batches stay on the device of the dataset's samples.",
     )
-    overlap = Overridable[LoadController](
+    overlap = Overridable[LoadingController](
         lambda loader: loader._controller,
         "The object that chooses the number of threads that load batches ahead. Its attribute ``threads`` is the "
         "number, and its attribute ``why`` is the reason for the number.",
@@ -275,7 +275,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _iterates_as_pytorch(self) -> bool:
         """Return whether PyTorch's iterators read the dataset, for example because other code changed an iterator."""
-        return self._is_pytorchs or "_get_iterator" in self.__dict__ or is_iteration_changed()
+        return self._is_pytorchs or "_get_iterator" in self.__dict__ or is_loader_iteration_patched()
 
     def _begin_epoch(self) -> Iterator[Any]:
         if self._iterates_as_pytorch():
@@ -311,7 +311,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         progress = self._progress
         is_own, progress.is_own = progress.is_own, False
         if not is_own and self._iterates_as_pytorch():
-            return DataLoader._get_iterator(send_by_value(self) if self.num_workers else self)
+            return DataLoader._get_iterator(make_parts_sendable(self) if self.num_workers else self)
         if self.num_workers and self._pytorch_refuses_workers():
             return super()._get_iterator()  # raises PyTorch's error, even if this loader would start no worker
         seed, progress.kept_seed = progress.kept_seed, None
@@ -358,7 +358,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _reads_same_batches_in_process(self) -> bool:
         """Return whether batches are provably the same if this process reads them instead of workers."""
         plain = self.worker_init_fn is None or self.worker_init_fn is worker_init_fn
-        return plain and not is_importing_main() and stacks_samples(self.collate_fn) and is_in_memory(self.dataset)
+        return plain and not is_importing_main() and is_stacking_collate(self.collate_fn) and is_in_memory(self.dataset)
 
     def _iterate_in_process(self, seed: int | None) -> InProcessIterator:
         if self._placement is not None:
@@ -400,7 +400,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         size = self.batch_size
         is_plain = not (is_sent or node.keyed or self.thread_safe or self._placement is not None)
         is_small = is_plain and size is not None and size > 1 and not node.gains(size)
-        for_threads = self.thread_safe or (not is_small and node.in_memory and stacks_samples(self.collate_fn))
+        for_threads = self.thread_safe or (not is_small and node.in_memory and is_stacking_collate(self.collate_fn))
         reader, read = None, None
         if for_threads or (not is_small and node.reads_batches):
             reader = BatchedDataLoader._reader(self, sent=is_sent)
@@ -470,7 +470,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             return "the samples of an iterable dataset depend on the number of workers"
         if not batches_to_request_early(self):
             return "the sampler may draw random numbers during the epoch"
-        if is_in_memory(self.dataset) and stacks_samples(self.collate_fn):
+        if is_in_memory(self.dataset) and is_stacking_collate(self.collate_fn):
             return "the samples are in memory, so workers would only cost time"
         return None
 

@@ -20,7 +20,7 @@ def copy_loader_attributes(loader: DataLoader[Any], **changed: Any) -> LoaderPar
     return parts
 
 
-def remove_random_calls(parts: LoaderParts, seed: int) -> LoaderParts:
+def replace_random_parts(parts: LoaderParts, seed: int) -> LoaderParts:
     """Return ``parts`` with an empty sampler and a new generator that is seeded with ``seed``.
 
     Constructing an iterator from the result then changes neither the loader's sampler nor its generator.

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from chirpid_patch.datasets.dataset_state import describe_state
+from chirpid_patch.datasets.dataset_state import state_fingerprint
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest
@@ -200,7 +200,7 @@ class PrefetchQueue:
         Samples of other datasets are read only once, as worker processes do.
         """
         dataset = self._reader.dataset
-        return describe_state(dataset) if is_in_memory(dataset) else None
+        return state_fingerprint(dataset) if is_in_memory(dataset) else None
 
     def _collate_parts(self, parts: Sequence[Future[Any]]) -> Any:
         return self._reader.collate([sample for part in parts for sample in part.result()[1]])

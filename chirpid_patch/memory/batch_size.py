@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from chirpid_patch.device.precision import autocast_for, grad_scaler_for
-from chirpid_patch.memory.kept_state import restored_state
+from chirpid_patch.memory.kept_state import restore_state_after
 from chirpid_patch.memory.trials import MemoryTrials, create_memory_trials
-from chirpid_patch.randomness.random_states import restored_generators
+from chirpid_patch.randomness.random_states import restore_generators_after
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -63,7 +63,7 @@ def largest_batch_size(
     place, owners = torch.device(device), list(state)
     with (
         _restored_generators(place, step, *owners),
-        restored_state(*owners),
+        restore_state_after(*owners),
         create_memory_trials(place, memory_limit, safety_margin) as trials,
     ):
         size = _search_size(step, trials, max_batch_size)
@@ -104,7 +104,7 @@ def _restored_generators(device: torch.device, *owners: Any) -> Iterator[None]:
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
         forked = torch.random.fork_rng(devices=[index], device_type="cuda")
-    with restored_generators(*owners), forked:
+    with restore_generators_after(*owners), forked:
         yield
 
 

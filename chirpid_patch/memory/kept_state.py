@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 
 @contextmanager
-def restored_state(*owners: Any) -> Iterator[None]:
+def restore_state_after(*owners: Any) -> Iterator[None]:
     """Restore the state of ``owners`` to the last bit at the end of the ``with`` block.
 
     The block may run training steps. For modules, the context restores parameters, buffers, gradients, training modes

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset
 
-from chirpid_patch.datasets.collate import stacks_samples
+from chirpid_patch.datasets.collate import is_stacking_collate
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.loader_options import CommonArguments
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("chirpid_patch")
 
 
-def share_workers(needs: Sequence[float], workers: int, limits: Sequence[int] | None = None) -> list[int]:
+def divide_workers(needs: Sequence[float], workers: int, limits: Sequence[int] | None = None) -> list[int]:
     """Divide ``workers`` worker processes among loaders, and return the number for each loader.
 
     First, each loader gets one worker, because a loader without workers blocks the training. The loaders with the
@@ -72,7 +72,7 @@ def create_multi_dataloaders(
         batch_sizes: batch sizes of the datasets without a batch size in ``datasets_dict``: an int for all datasets, a
             dictionary by name, or a sequence in the order of ``datasets_dict``.
         num_workers: largest number of worker processes of all loaders together. The number never exceeds the CPUs of
-            this rank minus one CPU for the training. ``share_workers`` divides the workers by the batch sizes. A
+            this rank minus one CPU for the training. ``divide_workers`` divides the workers by the batch sizes. A
             dataset in memory gets no workers. An iterable dataset gets at most one worker, because each further worker
             would iterate over another copy of the dataset.
         is_training: True: the loaders shuffle and omit incomplete batches, but never the only batch of a dataset. The
@@ -93,10 +93,10 @@ def create_multi_dataloaders(
     names = list(datasets_dict)
     datasets = {name: value[0] if _is_sized_pair(value) else value for name, value in datasets_dict.items()}
     sizes = {name: _batch_size(name, names, datasets_dict[name], batch_sizes) for name in names}
-    stacked = stacks_samples(options.get("collate_fn"))  # data in memory then needs no workers
+    stacked = is_stacking_collate(options.get("collate_fn"))  # data in memory then needs no workers
     needs = [0 if stacked and is_in_memory(datasets[name]) else sizes[name] for name in names]
     most = [1 if isinstance(datasets[name], IterableDataset) else num_workers for name in names]
-    shares = share_workers(needs, min(num_workers, cpus_for_loading()), most)
+    shares = divide_workers(needs, min(num_workers, cpus_for_loading()), most)
     logger.info(
         "%d of up to %d worker processes are divided among the loaders: %s",
         sum(shares),

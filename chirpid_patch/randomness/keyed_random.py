@@ -56,7 +56,7 @@ def hash_into_keys(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
     return keys
 
 
-def fresh_keys(count: int) -> Keys:
+def draw_random_keys(count: int) -> Keys:
     """Return ``count`` random keys from Python's ``random``.
 
     The augmentation of the best-practice guide uses the same generator. PyTorch seeds ``random`` in every worker, so
@@ -143,4 +143,4 @@ class RandomKey:
 
 def create_sample_keys(key: RandomKey | None, count: int) -> Keys:
     """Return a 64-bit key for each of ``count`` samples: from ``key``, or new random keys if ``key`` is None."""
-    return fresh_keys(count) if key is None else key.sample_keys()
+    return draw_random_keys(count) if key is None else key.sample_keys()

@@ -60,7 +60,7 @@ class GlobalGeneratorStates:
 
 
 @contextmanager
-def restored_generators(*owners: Any) -> Iterator[None]:
+def restore_generators_after(*owners: Any) -> Iterator[None]:
     """Restore all random generators at the end of the ``with`` block, so that the block may use them.
 
     The context restores the global CPU generators of Python, NumPy and PyTorch. The context also restores each

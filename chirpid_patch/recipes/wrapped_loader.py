@@ -48,7 +48,7 @@ _FIXED = frozenset(
 )
 
 
-class FurtherArguments(TypedDict, total=False):
+class FactoryArguments(TypedDict, total=False):
     """Arguments that a ``WrappedDataLoader`` passes on to ``OptimalDataLoaderFactory``."""
 
     batch_sampler: Any
@@ -132,7 +132,7 @@ class WrappedDataLoader:
         persistent_workers: bool | None = None,
         prefetch_factor: int | None = None,
         collate_fn: Callable[[Any], Any] | None = None,
-        **further: Unpack[FurtherArguments],
+        **further: Unpack[FactoryArguments],
     ) -> None:
         target = torch.device(device) if device is not None else _default_device()
         self.is_train = is_train

@@ -12,7 +12,7 @@ from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import Batch, WrappingDataset, fetch_batch
 from chirpid_patch.datasets.samples import fetch_pair_batch, fetch_sample
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.randomness.random_states import restored_generators
+from chirpid_patch.randomness.random_states import restore_generators_after
 from chirpid_patch.scales.groups import group_scales, image_bytes
 from chirpid_patch.scales.scaling import ScaleTo, as_float, image_tensor
 from chirpid_patch.transforms.spectrograms import Transform
@@ -131,7 +131,7 @@ class MultiScaleDataset(WrappingDataset):
         """
         if self.memory_budget is None or not len(self):
             return [[scale] for scale in self.scales]
-        with restored_generators(self.base_dataset):
+        with restore_generators_after(self.base_dataset):
             first = as_float(self._images[0][0][:, :1, :1])
 
         def need(scale: int) -> int:

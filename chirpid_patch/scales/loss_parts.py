@@ -26,7 +26,7 @@ _FUNCTIONS: dict[Any, type[nn.Module]] = {
 }
 
 
-class LossParts:
+class PartialLoss:
     """Computes the losses of parts of a batch, which add up to ``criterion(outputs, labels)`` of the whole batch.
 
     Class weights and ignored labels of ``CrossEntropyLoss`` and ``NLLLoss`` have the same effect as for the whole

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from chirpid_patch.scales.dataset import check_scales
 from chirpid_patch.scales.groups import estimate_step_bytes, even_slices, uses_batch_statistics
-from chirpid_patch.scales.loss_parts import Criterion, LossParts, Reduction
+from chirpid_patch.scales.loss_parts import Criterion, PartialLoss, Reduction
 from chirpid_patch.scales.scaling import scale_images
 
 logger = logging.getLogger("chirpid_patch")
@@ -62,7 +62,7 @@ class MultiScaleStep:
             choose the size of the parts. In two cases, the step warns and runs the whole batch at once: the model has
             batch norm in training mode, or the loss may not be a mean or sum over samples. With dropout, a batch that
             is run in parts gets other random numbers than the whole batch.
-        reduction: how your own ``criterion`` combines the losses of samples, see ``LossParts``.
+        reduction: how your own ``criterion`` combines the losses of samples, see ``PartialLoss``.
         backward: function that is called with a loss instead of ``loss.backward()``, such as ``lambda loss:
             grad_scaler.scale(loss).backward()``.
         autocast: function that returns the context of each forward pass, such as ``lambda: torch.autocast("cuda")``.
@@ -94,7 +94,7 @@ class MultiScaleStep:
         if memory_budget is not None and memory_budget <= 0:
             raise ValueError(f"memory_budget must be a number of bytes above 0, not {memory_budget}")
         self.memory_budget = memory_budget
-        self._loss = LossParts(criterion, reduction)
+        self._loss = PartialLoss(criterion, reduction)
         self._backward = backward
         self._autocast = autocast
         self._device = device

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from chirpid_patch.randomness.keyed_random import Keys, fresh_keys, hash_into_keys, uniform_numbers
+from chirpid_patch.randomness.keyed_random import Keys, draw_random_keys, hash_into_keys, uniform_numbers
 from chirpid_patch.transforms import off_cpu
 from chirpid_patch.transforms.device_noise import add_device_noise_
 from chirpid_patch.transforms.noise import NOISE_MODES, NoiseMode, add_noise_
@@ -90,7 +90,7 @@ class BatchTransform(nn.Module):
 
     def forward(self, sample: Tensor) -> Tensor:
         """Transform a sample, with a new random key from Python's ``random``."""
-        return self.transform_sample(sample, fresh_keys(1))
+        return self.transform_sample(sample, draw_random_keys(1))
 
 
 class SpecAugment(BatchTransform):

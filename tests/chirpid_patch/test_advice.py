@@ -14,7 +14,7 @@ from chirpid_patch import BatchedDataLoader
 from chirpid_patch.device.move_ahead import DevicePrefetcher
 from chirpid_patch.loader_speed import diagnosis
 from chirpid_patch.loader_speed.advice import (
-    SettingFinding,
+    SettingAdvice,
     advise_persistent_workers,
     advise_pinning,
     advise_prefetching,
@@ -266,4 +266,4 @@ def test_wrong_arguments_and_empty_loaders_are_clear_errors(wrong: dict[str, Any
 
 
 def test_a_finding_reads_as_a_sentence() -> None:
-    assert str(SettingFinding("num_workers", 4, 0, "it was faster")) == "num_workers: 4 -> 0: it was faster"
+    assert str(SettingAdvice("num_workers", 4, 0, "it was faster")) == "num_workers: 4 -> 0: it was faster"

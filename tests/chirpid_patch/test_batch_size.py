@@ -23,7 +23,7 @@ from chirpid_patch.machine.process_memory import peak_resident_memory, resident_
 from chirpid_patch.memory import batch_size as batch_size_module
 from chirpid_patch.memory import trials as trials_module
 from chirpid_patch.memory.batch_size import calculate_optimal_batch_size, largest_batch_size
-from chirpid_patch.memory.kept_state import restored_state
+from chirpid_patch.memory.kept_state import restore_state_after
 from chirpid_patch.memory.trials import CpuTrials, CudaTrials, MemoryTrials, measure_peak_memory, predict_peak_memory
 
 MIB = 2**20
@@ -435,7 +435,7 @@ def test_schedulers_and_whatever_has_a_state_dict_are_put_back() -> None:
     optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
     layer.weight.grad = gradient = torch.ones(1, 1)
-    with restored_state(layer, optimizer, scheduler):
+    with restore_state_after(layer, optimizer, scheduler):
         assert layer.weight.grad is None
         layer(torch.ones(1, 1)).sum().backward()
         optimizer.step()
@@ -444,7 +444,7 @@ def test_schedulers_and_whatever_has_a_state_dict_are_put_back() -> None:
         assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
     assert (optimizer.param_groups[0]["lr"], scheduler.last_epoch, len(optimizer.param_groups)) == (1.0, 0, 1)
     assert layer.weight.grad is gradient
-    with pytest.raises(TypeError, match="SimpleNamespace"), restored_state(SimpleNamespace()):
+    with pytest.raises(TypeError, match="SimpleNamespace"), restore_state_after(SimpleNamespace()):
         pass
 
 

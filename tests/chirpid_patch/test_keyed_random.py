@@ -17,7 +17,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSa
 from chirpid_patch import BatchedDataLoader, WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.datasets.samples import fetch_samples, load_batch
-from chirpid_patch.randomness.keyed_random import RandomKey, fresh_keys, hash_into_keys, uniform_numbers
+from chirpid_patch.randomness.keyed_random import RandomKey, draw_random_keys, hash_into_keys, uniform_numbers
 
 ALWAYS = {"spec_augment_params": {"p": 1.0}, "gaussian_noise_params": {"p": 1.0, "std": 0.1}}
 SHAPE = (1, 8, 10)
@@ -207,5 +207,5 @@ def test_uniforms_are_uniform_and_independent() -> None:
 
 def test_fresh_keys_have_64_random_bits() -> None:
     random.seed(0)
-    bits = np.unpackbits(fresh_keys(4000).view(np.uint8)).reshape(4000, 64).mean(axis=0)
+    bits = np.unpackbits(draw_random_keys(4000).view(np.uint8)).reshape(4000, 64).mean(axis=0)
     assert np.abs(bits - 0.5).max() < 5 * 0.5 / 4000**0.5

@@ -120,7 +120,7 @@ def test_the_first_rule_that_fits_decides(
     dataset: Any, options: dict[str, Any], decision: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     measured = LoaderChoice(0, 4, (LoadingTrial(0, 0, 5.0, 0.1), LoadingTrial(0, 4, 9.0, 0.1)))
-    monkeypatch.setattr("chirpid_patch.factory.choose_loading", lambda *args, **given: measured)
+    monkeypatch.setattr("chirpid_patch.factory.choose_loading_mode", lambda *args, **given: measured)
     monkeypatch.setenv("CHIRPID_PROFILE", str(tmp_path / "profile.json"))
     loader: Any = Factory.create_training_loader(dataset, 2, **options)
     assert loader.decision == decision

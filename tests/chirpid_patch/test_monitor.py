@@ -18,7 +18,7 @@ from chirpid_patch import monitor as monitor_module
 from chirpid_patch.loader_speed import measure as measure_module
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading import batch_timer as batch_timer_module
-from chirpid_patch.loading.batch_timer import batch_samples
+from chirpid_patch.loading.batch_timer import count_batch_samples
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.machine.nvml import GpuReading, GpuStatus
 from chirpid_patch.machine.process_memory import MemoryReading
@@ -349,4 +349,4 @@ def test_persistent_workers_can_be_shut_down(kind: type[DataLoader[Any]], sample
     ],
 )
 def test_samples_in_a_batch(batch: Any, expected: int) -> None:
-    assert batch_samples(batch) == expected
+    assert count_batch_samples(batch) == expected

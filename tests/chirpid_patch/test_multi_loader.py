@@ -25,7 +25,7 @@ from chirpid_patch import (
     worker_init_fn,
 )
 from chirpid_patch.multi.multi_loader import LoaderBatch, MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
-from chirpid_patch.multi.worker_budget import create_multi_dataloaders, share_workers
+from chirpid_patch.multi.worker_budget import create_multi_dataloaders, divide_workers
 
 SEQUENTIAL, ROUND_ROBIN, WEIGHTED = SamplingStrategy
 
@@ -245,7 +245,7 @@ def test_no_loaders_are_refused() -> None:
 def test_workers_go_where_there_is_most_to_do(
     needs: list[float], workers: int, most: list[int] | None, expected: list[int]
 ) -> None:
-    assert share_workers(needs, workers, most) == expected
+    assert divide_workers(needs, workers, most) == expected
 
 
 def test_a_budget_below_nothing_is_refused() -> None:

@@ -33,7 +33,7 @@ from chirpid_patch import (
     WorkerSafeAugmentedDataset,
     WorkerSafeStandardizedDataset,
 )
-from chirpid_patch.loading.adjusting import LoadController
+from chirpid_patch.loading.adjusting import LoadingController
 
 AUGMENTATION = {"spec_augment_params": {"p": 0.9}, "gaussian_noise_params": {"std": 0.1, "p": 0.9}}
 
@@ -398,7 +398,7 @@ def test_a_training_thread_outlives_the_main_thread_as_with_the_plain_loader(num
 
 
 def steps(
-    overlap: LoadController, clock: Any, load: float, away: float, *, gain: float, busy: float, epochs: int = 3
+    overlap: LoadingController, clock: Any, load: float, away: float, *, gain: float, busy: float, epochs: int = 3
 ) -> None:
     """Drive ``overlap`` with a simulated loop whose threads hide ``gain`` of the loading."""
     for _ in range(epochs):
@@ -444,7 +444,7 @@ def test_threads_stay_where_they_shorten_the_loop(
 ) -> None:
     monkeypatch.setattr("chirpid_patch.loading.adjusting.cpus_per_rank", lambda: 2)
     clock = SimulatedClocks(monkeypatch)
-    overlap = LoadController(None)
+    overlap = LoadingController(None)
     steps(overlap, clock, load, away, gain=gain, busy=busy)
     assert overlap.threads == threads, overlap.why
 
@@ -452,7 +452,7 @@ def test_threads_stay_where_they_shorten_the_loop(
 def test_a_loop_that_changes_is_looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chirpid_patch.loading.adjusting.cpus_per_rank", lambda: 2)
     clock = SimulatedClocks(monkeypatch)
-    overlap = LoadController(None)
+    overlap = LoadingController(None)
     steps(overlap, clock, 3e-3, 1e-5, gain=0.5, busy=0.1)
     assert overlap.threads == 2  # nothing but loading
     steps(overlap, clock, 3e-3, 8e-3, gain=0.9, busy=0.1)

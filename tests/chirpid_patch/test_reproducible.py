@@ -17,7 +17,7 @@ import torch
 from originals import PairDataset, RandomPairDataset, same, tensor_data
 from torch.utils.data import DataLoader
 
-from chirpid_patch.randomness.random_states import restored_generators
+from chirpid_patch.randomness.random_states import restore_generators_after
 from chirpid_patch.recipes.reproducible import (
     ensure_deterministic_dataloader,
     seed_worker,
@@ -31,7 +31,7 @@ def settings_put_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = cudnn.deterministic, cudnn.benchmark, torch.are_deterministic_algorithms_enabled()
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
-    with restored_generators():
+    with restore_generators_after():
         yield
     cudnn.deterministic, cudnn.benchmark = before[:2]
     torch.use_deterministic_algorithms(before[2])

@@ -273,7 +273,7 @@ def test_what_turns_out_not_to_fit_is_moved_too(monkeypatch: pytest.MonkeyPatch)
     def upload(source: Tensor, device: torch.device) -> None:
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(resident_loading, "TensorUpload", upload)
+    monkeypatch.setattr(resident_loading, "DeviceTensorCopy", upload)
     data = tensor_data(10)
     loader: Any = Factory.create_training_loader(data, 4, **HELD)
     assert "and not built on " in loader.decision and "1.0 KiB" in loader.decision

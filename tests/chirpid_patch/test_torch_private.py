@@ -179,14 +179,14 @@ def test_a_profile_names_the_iterator_as_pytorch_does(num_workers: int) -> None:
 
 
 def test_modes_that_see_operations_are_seen() -> None:
-    assert not torch_private.has_operation_modes()
+    assert not torch_private.has_active_torch_modes()
     with torch.device("meta"):
-        assert not torch_private.has_operation_modes()
+        assert not torch_private.has_active_torch_modes()
         with TorchFunctionMode():
-            assert torch_private.has_operation_modes()
+            assert torch_private.has_active_torch_modes()
     with TorchDispatchMode():
-        assert torch_private.has_operation_modes()
-    assert not torch_private.has_operation_modes()
+        assert torch_private.has_active_torch_modes()
+    assert not torch_private.has_active_torch_modes()
 
 
 class TellsItsDataset(Dataset[Any]):

@@ -35,10 +35,15 @@ from torch.utils.data import (
 )
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, WorkerSafeAugmentedDataset
-from chirpid_patch.loader_speed.profiles import choice_key, default_profile_path, load_choice, save_choice
-from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial, choose_loading
+from chirpid_patch.loader_speed.profiles import (
+    default_profile_path,
+    loader_choice_key,
+    read_loader_choice,
+    save_loader_choice,
+)
+from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial, choose_loading_mode
 from chirpid_patch.loading.worker_start import main_is_guarded, why_workers_cannot_start
-from chirpid_patch.randomness.random_states import restored_generators
+from chirpid_patch.randomness.random_states import restore_generators_after
 
 Factory = OptimalDataLoaderFactory
 METHODS = multiprocessing.get_all_start_methods()
@@ -125,7 +130,9 @@ def test_what_is_in_memory_is_loaded_in_this_process() -> None:
 
 def test_slow_samples_do_not_lengthen_the_measuring_without_bound() -> None:
     begun = time.monotonic()
-    choice = choose_loading(Waiting(seconds=0.15), {"batch_size": 1}, threads_allowed=True, most_workers=2, seconds=0.5)
+    choice = choose_loading_mode(
+        Waiting(seconds=0.15), {"batch_size": 1}, threads_allowed=True, most_workers=2, seconds=0.5
+    )
     assert time.monotonic() - begun < 30
     assert ways(choice)[0] == (0, 0)
 
@@ -133,7 +140,7 @@ def test_slow_samples_do_not_lengthen_the_measuring_without_bound() -> None:
 @needs_fork
 def test_trials_report_what_was_measured() -> None:
     options = {"batch_size": 4, **FORK}
-    choice = choose_loading(Waiting(), options, threads_allowed=True, most_workers=2, seconds=1)
+    choice = choose_loading_mode(Waiting(), options, threads_allowed=True, most_workers=2, seconds=1)
     assert ways(choice)[:2] == [(0, 0), (0, 8)]
     for trial in choice.trials:
         assert trial.error is None and trial.samples_per_second is not None and trial.start_seconds is not None
@@ -152,7 +159,7 @@ def rate_of(choice: LoaderChoice) -> float:
 @pytest.mark.parametrize("most", [0, 1, 3])
 def test_no_more_workers_are_tried_than_allowed(most: int) -> None:
     options = {"batch_size": 2, **FORK}
-    choice = choose_loading(Waiting(seconds=0.002), options, threads_allowed=False, most_workers=most, seconds=0.6)
+    choice = choose_loading_mode(Waiting(seconds=0.002), options, threads_allowed=False, most_workers=most, seconds=0.6)
     tried = {workers for workers, _ in ways(choice)}
     assert tried == {0, most} or (tried == {0} and no_time(choice))
     assert choice.num_workers <= most
@@ -189,7 +196,7 @@ class MainThreadOnly(Waiting):
 
 
 def test_a_way_that_fails_is_not_chosen_and_told() -> None:
-    choice = choose_loading(MainThreadOnly(), {"batch_size": 2}, threads_allowed=True, most_workers=0, seconds=0.2)
+    choice = choose_loading_mode(MainThreadOnly(), {"batch_size": 2}, threads_allowed=True, most_workers=0, seconds=0.2)
     assert (choice.num_workers, choice.prefetch_threads) == (0, 0)
     assert [trial.error for trial in choice.trials] == [None, "RuntimeError: not in this thread"]
     assert "8 prefetch threads" in choice.why and "RuntimeError: not in this thread" in choice.why
@@ -393,7 +400,7 @@ def held_in(kind: str, generator: Any) -> Any:
 def test_generators_are_found_wherever_they_are_held(place: str) -> None:
     generator = np.random.default_rng(1)
     before = generator.bit_generator.state
-    with restored_generators(held_in(place, generator)):
+    with restore_generators_after(held_in(place, generator)):
         generator.random()
         assert generator.bit_generator.state != before
     assert generator.bit_generator.state == before
@@ -407,7 +414,7 @@ def test_generators_that_are_globals_of_the_datasets_module_are_found() -> None:
         """Its code may draw from anything in this module."""
 
     before = GLOBAL.bit_generator.state
-    with restored_generators(Stateless()):
+    with restore_generators_after(Stateless()):
         GLOBAL.random()
     assert GLOBAL.bit_generator.state == before
 
@@ -430,7 +437,7 @@ def test_every_kind_of_generator_is_put_back(make: Any) -> None:
         return one.random_raw(3).tolist() if hasattr(one, "random_raw") else [one.random() for _ in range(3)]
 
     generator = make()
-    with restored_generators([generator]):
+    with restore_generators_after([generator]):
         first = draw(generator)
     assert draw(generator) == first
 
@@ -442,7 +449,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, workers: int, threads: int) -> None:
     """Have the measuring come to this."""
     trials = (LoadingTrial(0, 0, 1.0, 0.1), LoadingTrial(workers, threads, 2.0, 0.1))
     choice = LoaderChoice(workers, threads, trials)
-    monkeypatch.setattr("chirpid_patch.factory.choose_loading", lambda *args, **options: choice)
+    monkeypatch.setattr("chirpid_patch.factory.choose_loading_mode", lambda *args, **options: choice)
 
 
 WAYS = [(0, 0), (0, 3), (2, 0)]
@@ -512,7 +519,7 @@ def test_nothing_is_drawn_ahead_from_a_sampler_whose_draws_it_would_move(sampler
 def test_another_number_of_workers_than_before_is_not_tried_with_such_a_sampler() -> None:
     options = {"batch_size": 2, "sampler": DrawsAsItGoes(30), **FORK}
     for most, tried in ((None, {0}), (3, {0, 3})):
-        choice = choose_loading(Waiting(30, 0.001), options, threads_allowed=False, most_workers=most, seconds=0.5)
+        choice = choose_loading_mode(Waiting(30, 0.001), options, threads_allowed=False, most_workers=most, seconds=0.5)
         assert {workers for workers, _ in ways(choice)} == tried or no_time(choice)
         assert ("nothing is prefetched" in " ".join(choice.notes)) == (most is None)
 
@@ -523,7 +530,7 @@ def test_another_number_of_workers_than_before_is_not_tried_with_such_a_sampler(
 def choose_in_child(results: Any) -> None:
     torch.set_num_threads(1)
     options: dict[str, Any] = {"batch_size": 2, **FORK}
-    choice = choose_loading(PairDataset(8), options, threads_allowed=False, most_workers=2, seconds=0.4)
+    choice = choose_loading_mode(PairDataset(8), options, threads_allowed=False, most_workers=2, seconds=0.4)
     results.put((ways(choice), choice.notes, main_is_guarded()))
 
 
@@ -545,7 +552,7 @@ def test_starting_processes_must_fit_into_the_time(method: str) -> None:
     for context in (method, multiprocessing.get_context(method)):
         refused = why_workers_cannot_start({"multiprocessing_context": context}, 1.0)
         assert refused is not None and "1 s" in refused and repr(method) in refused
-    choice = choose_loading(
+    choice = choose_loading_mode(
         PairDataset(8), {"batch_size": 2, "multiprocessing_context": method}, threads_allowed=False, most_workers=None,
         seconds=0.2,
     )  # fmt: skip
@@ -687,7 +694,7 @@ def test_where_processes_are_safe_what_is_remembered_is_used(method: str, monkey
     chosen(monkeypatch, 2, 0)
     options: dict[str, Any] = {"multiprocessing_context": method}
     assert measured(PairDataset(6), **options).worker_processes == 2
-    monkeypatch.setattr("chirpid_patch.factory.choose_loading", lambda *args, **options: pytest.fail("measured"))
+    monkeypatch.setattr("chirpid_patch.factory.choose_loading_mode", lambda *args, **options: pytest.fail("measured"))
     assert measured(PairDataset(6), **options).worker_processes == 2  # pytest's own script has a guard
     monkeypatch.setattr("chirpid_patch.loading.worker_start.main_is_guarded", lambda: False)
     assert measured(PairDataset(6), tune=default_profile_path(), **options, tune_seconds=0).worker_processes == 0
@@ -703,9 +710,9 @@ def measurings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def choose(dataset: Any, options: Any, **more: Any) -> LoaderChoice:
         seen.append(dataset)
-        return choose_loading(dataset, options, **{**more, "most_workers": 0, "seconds": 0.01})
+        return choose_loading_mode(dataset, options, **{**more, "most_workers": 0, "seconds": 0.01})
 
-    monkeypatch.setattr("chirpid_patch.factory.choose_loading", choose)
+    monkeypatch.setattr("chirpid_patch.factory.choose_loading_mode", choose)
     return seen
 
 
@@ -725,7 +732,7 @@ def test_without_tune_only_what_is_known_is_used(measurings: list[Any], profile:
 def test_each_profile_has_its_own_choices(measurings: list[Any], tmp_path: Path, profile: Path) -> None:
     for path in (tmp_path / "a.json", tmp_path / "b.json"):
         measured(tensor_data(12), tune=path)
-        assert path.exists() and load_choice(path, next(iter(json.loads(path.read_text())["choices"])))
+        assert path.exists() and read_loader_choice(path, next(iter(json.loads(path.read_text())["choices"])))
     assert len(measurings) == 2 and not profile.exists()
 
 
@@ -771,9 +778,11 @@ def test_changed_code_to_read_a_sample_is_measured_again() -> None:
         "return (lambda: index * 6)()",
     ]
     options = {"batch_size": 4}
-    assert len({choice_key(dataset_that(body), options) for body in bodies}) == len(bodies)
+    assert len({loader_choice_key(dataset_that(body), options) for body in bodies}) == len(bodies)
     for body in bodies:
-        assert choice_key(dataset_that(body), options) == choice_key(dataset_that(body + "  # as before"), options)
+        assert loader_choice_key(dataset_that(body), options) == loader_choice_key(
+            dataset_that(body + "  # as before"), options
+        )
 
 
 class Awkward(Dataset[Any]):
@@ -800,7 +809,7 @@ class Closed:
 
 
 def test_whatever_a_dataset_holds_has_a_signature() -> None:
-    assert choice_key(Awkward(), {}) == choice_key(Awkward(), {}) != choice_key(PairDataset(4), {})
+    assert loader_choice_key(Awkward(), {}) == loader_choice_key(Awkward(), {}) != loader_choice_key(PairDataset(4), {})
 
 
 def warned(caplog: pytest.LogCaptureFixture) -> str:
@@ -874,7 +883,7 @@ def choice(rate: float = 1.0) -> LoaderChoice:
 def test_a_write_that_breaks_off_leaves_the_old_file(
     error: BaseException, profile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save_choice(profile, "one", choice())
+    save_loader_choice(profile, "one", choice())
     before = profile.read_bytes()
 
     def break_off(content: Any, file: Any, **options: Any) -> None:
@@ -884,21 +893,21 @@ def test_a_write_that_breaks_off_leaves_the_old_file(
     with monkeypatch.context() as patch:
         patch.setattr("chirpid_patch.loader_speed.profiles.json.dump", break_off)
         if isinstance(error, OSError):
-            save_choice(profile, "two", choice())
+            save_loader_choice(profile, "two", choice())
         else:
             with pytest.raises(KeyboardInterrupt):
-                save_choice(profile, "two", choice())
+                save_loader_choice(profile, "two", choice())
     assert profile.read_bytes() == before and [one.name for one in profile.parent.iterdir()] == [profile.name]
 
 
 def write_many(path: Path, writer: int) -> None:
     for number in range(25):
-        save_choice(path, f"{writer}-{number}", choice())
+        save_loader_choice(path, f"{writer}-{number}", choice())
 
 
 @needs_fork
 def test_writers_at_the_same_time_leave_a_valid_file(profile: Path, caplog: pytest.LogCaptureFixture) -> None:
-    save_choice(profile, "first", choice())
+    save_loader_choice(profile, "first", choice())
     context = multiprocessing.get_context("fork")
     writers = [context.Process(target=write_many, args=(profile, number)) for number in range(4)]
     for writer in writers:
@@ -911,7 +920,7 @@ def test_writers_at_the_same_time_leave_a_valid_file(profile: Path, caplog: pyte
         writer.join()
         assert writer.exitcode == 0
     assert seen and not warned(caplog)
-    assert any(load_choice(profile, f"{writer}-24") == choice() for writer in range(4))
+    assert any(read_loader_choice(profile, f"{writer}-24") == choice() for writer in range(4))
     assert [one.name for one in profile.parent.iterdir()] == [profile.name]
 
 
@@ -922,20 +931,20 @@ def test_a_choice_comes_back_as_it_was(profile: Path) -> None:
         LoadingTrial(2, 0, 40.0, 0.5),
     )
     kept = LoaderChoice(2, 0, trials, ("a note",))
-    save_choice(profile, "key", kept)
-    assert load_choice(profile, "key") == kept and load_choice(profile, "another") is None
-    save_choice(profile, "key", choice(3.0))
-    assert load_choice(profile, "key") == choice(3.0)
+    save_loader_choice(profile, "key", kept)
+    assert read_loader_choice(profile, "key") == kept and read_loader_choice(profile, "another") is None
+    save_loader_choice(profile, "key", choice(3.0))
+    assert read_loader_choice(profile, "key") == choice(3.0)
 
 
 def test_the_oldest_choices_are_forgotten(profile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chirpid_patch.loader_speed.profiles._MOST_KEPT", 20)
     for number in range(23):
-        save_choice(profile, str(number), choice(number + 1))
+        save_loader_choice(profile, str(number), choice(number + 1))
         if number == 15:
-            save_choice(profile, "0", choice())
-    assert not any(load_choice(profile, key) for key in ("1", "2", "3"))
-    assert all(load_choice(profile, key) for key in ("0", "4", "22"))
+            save_loader_choice(profile, "0", choice())
+    assert not any(read_loader_choice(profile, key) for key in ("1", "2", "3"))
+    assert all(read_loader_choice(profile, key) for key in ("0", "4", "22"))
 
 
 def test_choices_are_kept_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

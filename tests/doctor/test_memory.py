@@ -9,8 +9,8 @@ import torch
 from torch.utils.data import Dataset
 
 from chirp_migrate.doctor.checks.memory import check
-from chirp_migrate.doctor.recording import BatchRecord, CodeLine, FetcherRun, LoaderInfo, LoaderPass, Recording
-from chirp_migrate.doctor.watch.objects import bytes_of_tensors, large_containers
+from chirp_migrate.doctor.recording import BatchRecord, CodeLine, FetcherPassRecord, LoaderInfo, LoaderPass, Recording
+from chirp_migrate.doctor.watch.objects import count_tensor_bytes, large_containers
 
 MIB = 2**20
 
@@ -40,7 +40,7 @@ def recording(*workers: list[float]) -> Recording:
         objects={"dataset.held": 400_000},
     )
     runs = [
-        FetcherRun(number, 0, 0, tasks=[BatchRecord(indices=[1, 2], memory=int(one * MIB)) for one in measured])
+        FetcherPassRecord(number, 0, 0, tasks=[BatchRecord(indices=[1, 2], memory=int(one * MIB)) for one in measured])
         for number, measured in enumerate(workers)
     ]
     return Recording("train.py", loaders=[loader], passes=[LoaderPass(0, 0)], runs=runs)
@@ -98,5 +98,5 @@ def test_only_containers_of_many_bytes_in_python_objects_count(held: Any, is_lar
 @pytest.mark.parametrize("held", [{"a": range(400), "b": [0.5] * 400}, {"a": list("chirp") * 80, "b": range(400)}])
 def test_a_table_of_pandas_holds_its_samples_in_memory(held: dict[str, Any]) -> None:
     table = pytest.importorskip("pandas").DataFrame(held)
-    assert bytes_of_tensors(Holds(table)) >= 2 * 8 * 400
-    assert bytes_of_tensors(Holds(table["b"])) >= 8 * 400
+    assert count_tensor_bytes(Holds(table)) >= 2 * 8 * 400
+    assert count_tensor_bytes(Holds(table["b"])) >= 8 * 400

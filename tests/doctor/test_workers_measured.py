@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from chirp_migrate.console.progress import no_progress
+from chirp_migrate.console.progress import ignore_progress
 from chirp_migrate.doctor.checks.waiting import check, loaders_needing_workers
 from chirp_migrate.doctor.measuring import measure_worker_counts
 from chirp_migrate.doctor.recording import (
     IN_TRAINING_PROCESS,
     BatchRecord,
     CodeLine,
-    FetcherRun,
+    FetcherPassRecord,
     LoaderInfo,
     LoaderPass,
     Recording,
@@ -76,7 +76,9 @@ def recording(**options: Any) -> Recording:
         is_random_order=True,
     )
     passes = [epoch(number, waited_s=0.1) for number in (0, 1)]
-    runs = [FetcherRun(IN_TRAINING_PROCESS, number, 0, tasks=[BatchRecord(sample_bytes=8)] * 20) for number in (0, 1)]
+    runs = [
+        FetcherPassRecord(IN_TRAINING_PROCESS, number, 0, tasks=[BatchRecord(sample_bytes=8)] * 20) for number in (0, 1)
+    ]
     return Recording("train.py", cpus=2, loaders=[loader], passes=passes, runs=runs, **options)
 
 
@@ -88,7 +90,7 @@ def fix_of(seen: Recording) -> str:
 @pytest.mark.slow
 def test_more_workers_are_picked_for_samples_that_wait() -> None:
     loader = DataLoader(Waits(), batch_size=2, shuffle=True)
-    found = measure_worker_counts(loader, epoch(), 2 * SAMPLE_S, 20, no_progress)
+    found = measure_worker_counts(loader, epoch(), 2 * SAMPLE_S, 20, ignore_progress)
     assert found is not None and found.num_workers > 0
     assert found.now_s > 40 * SAMPLE_S * 0.9 and found.best_s < 0.9 * found.now_s
     assert found.tried[0] == 0 and found.num_workers in found.tried
@@ -97,17 +99,17 @@ def test_more_workers_are_picked_for_samples_that_wait() -> None:
 @pytest.mark.parametrize("batch_s", [10.0, 2.0])
 def test_without_time_for_two_numbers_nothing_is_measured(batch_s: float) -> None:
     loader = DataLoader(Waits(), batch_size=2, shuffle=True)
-    assert measure_worker_counts(loader, epoch(), batch_s, 5, no_progress) is None
+    assert measure_worker_counts(loader, epoch(), batch_s, 5, ignore_progress) is None
 
 
 def test_if_no_other_number_can_be_measured_there_is_no_result() -> None:
     loader = DataLoader(FailsInWorkers(), batch_size=2, shuffle=True)
-    assert measure_worker_counts(loader, epoch(), 2 * SAMPLE_S, 6, no_progress) is None
+    assert measure_worker_counts(loader, epoch(), 2 * SAMPLE_S, 6, ignore_progress) is None
 
 
 def test_a_stream_is_not_measured() -> None:
     with pytest.raises(TaskNotPossible, match="is a stream"):
-        measure_worker_counts(DataLoader(Stream()), epoch(), 0.01, 60, no_progress)
+        measure_worker_counts(DataLoader(Stream()), epoch(), 0.01, 60, ignore_progress)
 
 
 def test_a_loader_whose_fix_is_the_number_of_workers_is_measured() -> None:

@@ -16,7 +16,7 @@ from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import all_rules
-from chirp_migrate.transaction.journal import change_state, read_runs
+from chirp_migrate.transaction.journal import read_runs, record_run_state
 from chirp_migrate.transaction.journal_schema import RunState
 
 LOADER = """\
@@ -187,7 +187,7 @@ def test_a_file_whose_backend_is_not_known_is_skipped(
 
 def test_a_half_migrated_backend_is_refused(backend: Path) -> None:
     assert run("apply", "--no-scaffold", ".").exit_code == 0
-    change_state(read_runs(backend)[0], RunState.PENDING)
+    record_run_state(read_runs(backend)[0], RunState.PENDING)
 
     with pytest.raises(UsageProblem, match="chirp-migrate rollback"):
         codemod(EVERYTHING, "train.py")

@@ -21,7 +21,7 @@ from chirp_migrate.report.contents import FileDetails, FindingDetails, HunkDetai
 from chirp_migrate.report.hunks import ChangeRow, ChangeSection
 from chirp_migrate.report.reading import read_report_contents
 from chirp_migrate.report.terminal.render import show_report
-from chirp_migrate.report.terminal.summary import show_verify
+from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.measures.metric_data import Metric
@@ -280,7 +280,7 @@ def test_on_a_terminal_it_is_coloured_and_fits(migrated: Path, variables: dict[s
 
 @pytest.mark.parametrize("width", [60, 80, 99])
 def test_what_verify_prints_fits_too(width: int) -> None:
-    lines = render_to_text(lambda screen: show_verify(verdict(), screen), width, verbose=True).splitlines()
+    lines = render_to_text(lambda screen: show_verify_report(verdict(), screen), width, verbose=True).splitlines()
     assert lines[0].startswith("Verdict: faster") and max(map(columns, lines)) <= width
     assert any("60 % [55, 64]" in line for line in lines)
 

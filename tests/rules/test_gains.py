@@ -845,6 +845,19 @@ def test_a_migrated_call_is_no_gain_for_a_stored_class(tmp_path: Path) -> None:
     assert [one["status"] for one in loaders(root)] == ["unchanged", "fine"]
 
 
+@pytest.mark.parametrize(
+    ("data", "expected"), [("TensorDataset(x)", ("batched-reading", "rewrite")), ("Pictures([])", NOTHING)]
+)
+def test_a_local_variable_may_have_the_name_of_the_class(tmp_path: Path, data: str, expected: tuple[str, str]) -> None:
+    text = (
+        "import torch\nfrom data import Pictures\nfrom torch.utils.data import TensorDataset\n\n\ndef make(x, own):\n"
+        "    DataLoader = own\n    if own is None:\n        DataLoader = torch.utils.data.DataLoader\n"
+        f"    return DataLoader({data}, batch_size=4)\n"
+    )
+    (found,) = loaders(write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text}))
+    assert (found["gain"]["kind"], found["status"]) == expected
+
+
 def test_a_migrated_project_says_the_same_again(tmp_path: Path) -> None:
     body = "a = DataLoader(data, 4)\nb = DataLoader(Pictures([]))\nc = DataLoader(Pictures([]), num_workers=2)\n"
     text = f"{HEAD}from data import Pictures\n\ndata = TensorDataset(torch.zeros(3))\n{body}"

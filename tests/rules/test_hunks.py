@@ -19,7 +19,7 @@ from chirp_migrate.engine.rewrite_file import rewrite_in_hunks
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.plans.plan import Edit, FilePlan, FindingStatus, Plan, PlanOptions
 from chirp_migrate.review.plan_file import plan_document, read_plan
-from chirp_migrate.review.selection import HunkChoice, apply_choices, hunks_to_decide
+from chirp_migrate.review.selection import HunkChoice, apply_choices, decidable_hunk_ids
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import whole_line_edits
 from chirp_migrate.source.piece_table import FOLLOWS, PieceTable
@@ -79,8 +79,8 @@ def complaints(text: str) -> Counter[tuple[str, object]]:
 @pytest.mark.slow
 def test_nothing_refused_is_the_plan_and_all_refused_is_nothing(plan: Plan) -> None:
     assert apply_choices(plan, {}) == plan
-    assert apply_choices(plan, {one: HunkChoice(True) for one in hunks_to_decide(plan)}) == plan
-    nothing = apply_choices(plan, {one: HunkChoice(False) for one in hunks_to_decide(plan)})
+    assert apply_choices(plan, {one: HunkChoice(True) for one in decidable_hunk_ids(plan)}) == plan
+    nothing = apply_choices(plan, {one: HunkChoice(False) for one in decidable_hunk_ids(plan)})
     assert nothing.files == () and not [one for one in nothing.findings if one.status is FindingStatus.REWRITE]
 
 
@@ -88,7 +88,7 @@ def test_nothing_refused_is_the_plan_and_all_refused_is_nothing(plan: Plan) -> N
 @settings(max_examples=1, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_plan_file_says_all_of_a_plan(plan: Plan, data: st.DataObject) -> None:
-    decided = data.draw(st.lists(st.sampled_from(hunks_to_decide(plan)), unique=True))
+    decided = data.draw(st.lists(st.sampled_from(decidable_hunk_ids(plan)), unique=True))
     choices = {one: HunkChoice(data.draw(st.booleans())) for one in decided}
     asked = replace(plan, options=PlanOptions(unsafe=True))
     found = read_plan(to_json_bytes(plan_document(asked, choices)), "plan.json", plan.root)

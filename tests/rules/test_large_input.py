@@ -13,7 +13,7 @@ from types import FrameType, SimpleNamespace
 import pytest
 from support import LOADER
 
-from chirp_migrate.analysis.objects.cells import VariableState
+from chirp_migrate.analysis.objects.cells import VariableStore
 from chirp_migrate.analysis.objects.pickled import UnpicklableObjects
 from chirp_migrate.engine import worker_pool
 from chirp_migrate.engine.plan_tree import plan_tree
@@ -177,9 +177,9 @@ def callers_of_a_function(size: int) -> dict[str, str]:
     "project", [chain_of_helpers, chain_of_classes, chain_of_modules, library_with_tests, callers_of_a_function]
 )
 def test_steps_grow_with_the_project(project: Callable[[int], dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    steps, take = 0, VariableState._step
+    steps, take = 0, VariableStore._step
 
-    def take_counted(state: VariableState) -> None:
+    def take_counted(state: VariableStore) -> None:
         nonlocal steps
         steps += 1
         take(state)
@@ -190,7 +190,7 @@ def test_steps_grow_with_the_project(project: Callable[[int], dict[str, str]], m
         UnpicklableObjects(Project(project(size)))
         return steps
 
-    monkeypatch.setattr(VariableState, "_step", take_counted)
+    monkeypatch.setattr(VariableStore, "_step", take_counted)
     assert steps_for(200) < 6 * steps_for(50), "linear is 4, quadratic is 16"
 
 

@@ -14,7 +14,7 @@ from chirp_migrate import rules as package
 from chirp_migrate.console.json_document import to_json_values
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite_text
-from chirp_migrate.engine.settings import Settings, glob_pattern, read_settings
+from chirp_migrate.engine.settings import Settings, compile_glob, read_settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, FindingStatus, Plan, PlanOptions, Safety, SkippedFile
 from chirp_migrate.review.loader_account import LoaderLedger
@@ -180,7 +180,7 @@ def test_a_comment_that_cannot_be_meant_is_noted(tmp_path: Path) -> None:
     ],
 )
 def test_globs_are_those_of_gitignore(glob: str, matches: list[str], others: list[str]) -> None:
-    pattern = glob_pattern(glob)
+    pattern = compile_glob(glob)
     assert [path for path in (*matches, *others) if pattern.fullmatch(path)] == matches
 
 

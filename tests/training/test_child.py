@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chirp_migrate.console.progress import ProgressStep, no_progress
+from chirp_migrate.console.progress import ProgressStep, ignore_progress
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.descendants import cpus_of_this_process, run_on_one_cpu
@@ -76,7 +76,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
 
     def make(act: str, *, timeout_s: float = 60.0, said: list[str | ProgressStep] | None = None) -> Child[Found]:
         (tmp_path / "stands_for_runner.py").write_text(STUB.format(act=act.replace("\n", "\n    ")))
-        progress = no_progress if said is None else said.append
+        progress = ignore_progress if said is None else said.append
         return Child("stands_for_runner", Asked(str(tmp_path)), Found, ROLE, timeout_s, progress=progress)
 
     return make

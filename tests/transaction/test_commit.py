@@ -331,7 +331,7 @@ def test_an_interrupt_from_the_keyboard_undoes_all_and_goes_on(tree: Path) -> No
 def test_an_interrupt_after_the_run_is_recorded_undoes_all_too(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tree(tree)
     before = snapshot(tree)
-    change = journal.change_state
+    change = journal.record_run_state
 
     def interrupt(run: JournalRun, state: RunState) -> JournalRun:
         changed = change(run, state)
@@ -339,7 +339,7 @@ def test_an_interrupt_after_the_run_is_recorded_undoes_all_too(tree: Path, monke
             raise KeyboardInterrupt
         return changed
 
-    monkeypatch.setattr(journal, "change_state", interrupt)
+    monkeypatch.setattr(journal, "record_run_state", interrupt)
     with pytest.raises(KeyboardInterrupt):
         commit_plan(migration(tree))
     assert snapshot(tree) == before

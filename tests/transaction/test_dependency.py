@@ -13,12 +13,12 @@ from chirp_migrate.additions.dependency import (
     add_to_install_requires,
     add_to_project_dependencies,
     add_to_requirements,
+    add_to_setup_script,
     add_to_torch_extras,
     dependency_plan,
     dependency_removal,
     remove_from_setup_script,
     runtime_requirement,
-    with_setup_entry,
 )
 from chirp_migrate.engine.migration import plan_migration
 
@@ -415,8 +415,8 @@ def test_a_setup_script_is_named_as_the_place_for_the_dependency(tmp_path: Path,
 def test_a_setup_script_gets_one_entry(before: str, after: str) -> None:
     newline = "\r\n" if "\r" in before else "\n"
     head = f"# setup(){newline}import setuptools as s{newline}{newline}s.setup("
-    assert with_setup_entry(f"{head}{before}){newline}", WANTED, 120) == f"{head}{after}){newline}"
-    assert with_setup_entry(f"{head}{after})", WANTED) == f"{head}{after})"
+    assert add_to_setup_script(f"{head}{before}){newline}", WANTED, 120) == f"{head}{after}){newline}"
+    assert add_to_setup_script(f"{head}{after})", WANTED) == f"{head}{after})"
     assert remove_from_setup_script(f"\ufeff{head}{after})") == f"\ufeff{head}{before})"
 
 
@@ -436,7 +436,7 @@ def test_a_list_that_gets_too_long_for_its_line_gets_lines(tmp_path: Path) -> No
 def test_a_list_of_a_setup_script_may_be_a_variable_of_the_module() -> None:
     script = "from setuptools import setup\nNEEDED = [\n    'torch',\n]\nif True:\n    setup(install_requires=NEEDED)\n"
     expected = script.replace("'torch',\n", f"'torch',\n    '{WANTED}',\n")
-    assert with_setup_entry(script, WANTED) == expected and remove_from_setup_script(expected) == script
+    assert add_to_setup_script(script, WANTED) == expected and remove_from_setup_script(expected) == script
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ def test_extras_that_the_script_also_joins_are_extended(joined: str) -> None:
     head = "from setuptools import setup\nextras = {'nn': ['torch'], 'web': ['six']}\n"
     script = f"{head}extras['all'] = {joined}\nsetup(extras_require=extras)\n"
     expected = script.replace("['torch']", f"['torch', '{WANTED}']")
-    assert with_setup_entry(script, WANTED) == expected and remove_from_setup_script(expected) == script
+    assert add_to_setup_script(script, WANTED) == expected and remove_from_setup_script(expected) == script
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Plan, Safety
 from chirp_migrate.source.diff import count_changes, unified_diff
-from chirp_migrate.source.matching_lines import fewest_changes
+from chirp_migrate.source.matching_lines import shortest_diff_opcodes
 
 FILES = {
     "plain.py": (b"a = 1\nb = 2\nc = 3\n", b"a = 1\nb = 3\nc = 3\n"),
@@ -101,7 +101,7 @@ LINES = st.lists(st.sampled_from(["a\n", "b\n", "    )\n", "\n"]), max_size=16)
 
 @given(LINES, LINES)
 def test_no_diff_has_fewer_lines(old: list[str], new: list[str]) -> None:
-    changes = fewest_changes(old, new)
+    changes = shortest_diff_opcodes(old, new)
     made: list[str] = []
     for tag, i1, i2, j1, j2 in changes:
         assert tag != "equal" or old[i1:i2] == new[j1:j2]
@@ -112,5 +112,5 @@ def test_no_diff_has_fewer_lines(old: list[str], new: list[str]) -> None:
 
 def test_long_files_of_like_lines_are_told_apart_in_time() -> None:
     old = ["\n", "x\n"] * 4000
-    changes = fewest_changes(old, ["y\n", *old[100:], "z\n"])
+    changes = shortest_diff_opcodes(old, ["y\n", *old[100:], "z\n"])
     assert [tag for tag, *_ in changes if tag != "equal"]

@@ -16,7 +16,7 @@ from chirp_migrate.console.json_document import to_json_bytes, to_json_values
 from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem, WriteRefused
 from chirp_migrate.review.plan_file import PlanFile, keep_earlier_decisions, plan_document, read_plan
-from chirp_migrate.review.selection import HunkChoice, apply_choices, hunks_to_decide
+from chirp_migrate.review.selection import HunkChoice, apply_choices, decidable_hunk_ids
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schemas" / "plan.json"
 
@@ -71,7 +71,7 @@ def test_a_plan_is_as_its_schema_says(tree: Path) -> None:
     schema = json.loads(SCHEMA.read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     plan = plan_migration(tree)
-    ids = hunks_to_decide(plan)
+    ids = decidable_hunk_ids(plan)
     edited = HunkChoice(True, plan.files[0].hunks[0].edits)
     for choices in (None, {ids[0]: edited, ids[1]: HunkChoice(False)}):
         jsonschema.validate(json.loads(to_json_bytes(plan_document(plan, choices))), schema)
@@ -79,7 +79,7 @@ def test_a_plan_is_as_its_schema_says(tree: Path) -> None:
 
 def test_decisions_travel_with_it(tree: Path) -> None:
     plan = plan_migration(tree)
-    choices = {one: HunkChoice(number % 2 == 0) for number, one in enumerate(hunks_to_decide(plan))}
+    choices = {one: HunkChoice(number % 2 == 0) for number, one in enumerate(decidable_hunk_ids(plan))}
     found = read_plan(to_json_bytes(plan_document(plan, choices)), "plan.json", tree)
     assert found.reviewed and found.choices == choices
     assert apply_choices(found.plan, choices) == apply_choices(plan, choices)
@@ -121,7 +121,7 @@ def test_a_tree_that_changed_is_refused_by_name(tree: Path, change: Callable[[Pa
 
 def test_what_was_decided_on_hunks_that_are_the_same_is_carried_over(tree: Path) -> None:
     plan = plan_migration(tree)
-    choices = {one: HunkChoice(False) for one in hunks_to_decide(plan)}
+    choices = {one: HunkChoice(False) for one in decidable_hunk_ids(plan)}
     old = plan_document(plan, choices)
     changed(tree)
     found = read(to_json_bytes(keep_earlier_decisions(old, plan_document(plan_migration(tree)))), tree)
@@ -194,7 +194,7 @@ def test_a_plan_of_a_newer_version_is_told_apart(tree: Path) -> None:
 def test_hunks_that_cannot_be_had_alone_are_refused_in_one_sentence(tree: Path) -> None:
     plan = plan_migration(tree)
     broken = plan.files[0].hunks[0].edits[0]
-    ids = hunks_to_decide(plan)
+    ids = decidable_hunk_ids(plan)
     choice = HunkChoice(True, (type(broken)(broken.start, broken.end, "((("),))
     with pytest.raises(WriteRefused, match="not valid Python"):
         apply_choices(plan, {ids[0]: choice})

@@ -19,12 +19,18 @@ from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, 
 from chirp_migrate.tune.measured_dataset import make_measured_dataset, make_measured_dataset_from_loader
 from chirp_migrate.tune.request import SettingsToMeasure, TuneTask
 from chirp_migrate.tune.runner import run
-from chirp_migrate.tune.saving import factory_arguments, save_pick
-from chirp_migrate.tune.sweep import MIN_ROUNDS, SettingsSweep, expected_seconds, measure_settings, setting_combinations
+from chirp_migrate.tune.saving import factory_arguments, save_picked_settings
+from chirp_migrate.tune.sweep import (
+    MIN_ROUNDS,
+    SettingsSweep,
+    expected_measurement_seconds,
+    measure_settings,
+    setting_combinations,
+)
 from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, TuneReport
 from chirp_migrate.tune.watching import watch_loaders
 from chirpid_patch import OptimalDataLoaderFactory
-from chirpid_patch.loader_speed.profiles import choice_key, load_choice
+from chirpid_patch.loader_speed.profiles import loader_choice_key, read_loader_choice
 
 needs_fork = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="starting processes otherwise takes seconds"
@@ -143,9 +149,9 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
 
 
 def test_the_estimate_knows_starting_turns_and_cpus() -> None:
-    alone = expected_seconds(CandidateSettings(0), 0.1, 0.5, 4.0, cpus=2)
+    alone = expected_measurement_seconds(CandidateSettings(0), 0.1, 0.5, 4.0, cpus=2)
     assert alone == pytest.approx(0.1 + 0.1 + 0.5)
-    eight = expected_seconds(CandidateSettings(8, 2), 0.1, 0.1, 4.0, cpus=2)
+    eight = expected_measurement_seconds(CandidateSettings(8, 2), 0.1, 0.1, 4.0, cpus=2)
     assert eight == pytest.approx(4.0 + 0.1 + 0.4 + 0.4)
 
 
@@ -309,7 +315,7 @@ def test_a_migrated_dataset_is_kept_in_the_profile_or_it_says_why_not(tmp_path: 
 
 def test_the_factory_loads_as_the_profile_says(tmp_path: Path, measured: Callable[..., CandidateMeasurement]) -> None:
     profile, dataset = tmp_path / "profile.json", TensorDataset(torch.arange(40.0).reshape(20, 2), torch.arange(20))
-    kept = save_pick(
+    kept = save_picked_settings(
         make_measured_dataset(dataset, 32, migrated=True), [measured(0, [1000.0, 1010.0, 990.0])], profile, False
     )
     assert kept is None
@@ -329,7 +335,7 @@ def test_nothing_is_kept_of_pytorch_s_loader(tmp_path: Path, sets: str) -> None:
 def test_a_rate_that_is_hardly_known_is_not_kept(tmp_path: Path, measured: Callable[..., CandidateMeasurement]) -> None:
     subject = make_measured_dataset(Waiting(seconds=0), 32, migrated=True)
     profile = tmp_path / "profile.json"
-    problem = save_pick(subject, [measured(0, [10.0, 4000.0, 90.0])], profile, False)
+    problem = save_picked_settings(subject, [measured(0, [10.0, 4000.0, 90.0])], profile, False)
     assert problem is not None and "this range is too wide" in problem and not profile.exists()
 
 
@@ -341,9 +347,9 @@ def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:
         "pin_memory": False, "batch_size": 4, "shuffle": True, "drop_last": True, "prefetch_factor": None,
         "thread_safe": False, "num_workers": 2,
     }  # fmt: skip
-    assert torch.cuda.is_available() or choice_key(dataset, migrated) == choice_key(dataset, as_called)
-    assert choice_key(dataset, plain) != choice_key(dataset, migrated)
-    assert load_choice(Path("nowhere"), choice_key(dataset, plain)) is None
+    assert torch.cuda.is_available() or loader_choice_key(dataset, migrated) == loader_choice_key(dataset, as_called)
+    assert loader_choice_key(dataset, plain) != loader_choice_key(dataset, migrated)
+    assert read_loader_choice(Path("nowhere"), loader_choice_key(dataset, plain)) is None
 
 
 def test_a_migrated_call_is_given_the_best_within_its_bound(
@@ -354,9 +360,10 @@ def test_a_migrated_call_is_given_the_best_within_its_bound(
     )
     sweep = [measured(0, [100] * 3), measured(2, [200] * 3), measured(8, [400] * 3)]
     profile = tmp_path / "profile.json"
-    assert save_pick(subject, sweep, profile, thread_safe=False) is None
+    assert save_picked_settings(subject, sweep, profile, thread_safe=False) is None
     plain, migrated = (
-        load_choice(profile, choice_key(subject.dataset, one)) for one in factory_arguments(subject, False)
+        read_loader_choice(profile, loader_choice_key(subject.dataset, one))
+        for one in factory_arguments(subject, False)
     )
     assert plain is not None and plain.num_workers == 8
     assert migrated is not None and migrated.num_workers == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.verify.equivalence.api import Signature, describe_api, missing_or_narrowed_names, public_names
+from chirp_migrate.verify.equivalence.api import Signature, api_break_sentences, describe_api, public_names
 from chirp_migrate.verify.equivalence.compare import compare_api
 
 OLD: dict[str, dict[str, Signature | str]] = {
@@ -81,8 +81,8 @@ def test_without_utils_only_what_the_training_imported_is_described(
         ["model", "POSITIONAL_OR_KEYWORD", ""],
         ["epochs", "POSITIONAL_OR_KEYWORD", "3"],
     ]
-    assert missing_or_narrowed_names(before, before) == []
-    (message,) = missing_or_narrowed_names(before, after)
+    assert api_break_sentences(before, before) == []
+    (message,) = api_break_sentences(before, after)
     assert message.startswith("birds.plots ")
 
 
@@ -101,25 +101,25 @@ def test_without_utils_only_what_the_training_imported_is_described(
     ],
 )
 def test_old_calls_must_keep_working(signature: Signature | str, accepted: bool) -> None:
-    problems = missing_or_narrowed_names(OLD, {"utils.m": {"f": signature, "new": []}})
+    problems = api_break_sentences(OLD, {"utils.m": {"f": signature, "new": []}})
     assert (problems == []) is accepted
 
 
 def test_missing_names_and_modules_are_said() -> None:
-    assert missing_or_narrowed_names(OLD, {"utils.m": {}}) == ["utils.m.f is gone"]
+    assert api_break_sentences(OLD, {"utils.m": {}}) == ["utils.m.f is gone"]
     for after, why in (({}, ""), ({"utils.m": {"": "ImportError: no"}}, "ImportError: no")):
-        (message,) = missing_or_narrowed_names(OLD, after)
+        (message,) = api_break_sentences(OLD, after)
         assert message.startswith("utils.m ") and message.endswith(why)
-    assert missing_or_narrowed_names({"utils.m": {"": "it never did"}}, {}) == []
+    assert api_break_sentences({"utils.m": {"": "it never did"}}, {}) == []
 
 
 def test_a_module_may_rename_its_input_but_not_ask_for_more() -> None:
     def forward(*names: str) -> dict[str, dict[str, Signature | str]]:
         return {"utils.m": {"Layer.forward": [[name, "POSITIONAL_OR_KEYWORD", ""] for name in names]}}
 
-    assert missing_or_narrowed_names(forward("self", "spec"), forward("self", "sample")) == []
-    assert missing_or_narrowed_names(forward("self", "spec"), forward("self", "sample", "key")) != []
-    assert missing_or_narrowed_names(forward("self", "spec"), forward("self")) != []
+    assert api_break_sentences(forward("self", "spec"), forward("self", "sample")) == []
+    assert api_break_sentences(forward("self", "spec"), forward("self", "sample", "key")) != []
+    assert api_break_sentences(forward("self", "spec"), forward("self")) != []
 
 
 def test_a_name_that_callers_miss_is_a_difference() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from chirp_migrate.stats.blocked_ratios import Pair, ratios_of_rounds
+from chirp_migrate.stats.blocked_ratios import Pair, total_and_entry_ratios
 
 
 def made_up(
@@ -36,7 +36,7 @@ def made_up(
 
 def test_the_total_weighs_entry_points_by_their_time() -> None:
     rounds = [{"long": (100.0, 50.0), "short": (1.0, 1.0)}] * 3
-    total, entries = ratios_of_rounds(rounds)
+    total, entries = total_and_entry_ratios(rounds)
     assert total is not None and total.value == pytest.approx(51 / 101)
     assert entries["long"].value == pytest.approx(0.5) and entries["short"].value == pytest.approx(1.0)
 
@@ -44,7 +44,7 @@ def test_the_total_weighs_entry_points_by_their_time() -> None:
 def test_rounds_with_all_entry_points_give_students_interval_of_their_totals() -> None:
     rng = np.random.default_rng(3)
     rounds = made_up(rng, [0.5] * 8, 4, noise=0.01)
-    total, _ = ratios_of_rounds(rounds)
+    total, _ = total_and_entry_ratios(rounds)
     logs = [np.mean([np.log(after / before) for before, after in one.values()]) for one in rounds]
     assert total is not None and total.error is not None
     assert total.error == pytest.approx(np.std(logs, ddof=1) / 2, rel=0.05)
@@ -53,7 +53,7 @@ def test_rounds_with_all_entry_points_give_students_interval_of_their_totals() -
 
 @pytest.mark.parametrize("rounds", [[], [{"a": (1.0, 0.5)}], [{"a": (1.0, 0.5)}, {"b": (1.0, 0.5)}]])
 def test_nothing_that_was_timed_once_has_an_interval(rounds: list[Mapping[str, Pair]]) -> None:
-    assert ratios_of_rounds(rounds) == (None, {})
+    assert total_and_entry_ratios(rounds) == (None, {})
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_interval_of_the_total_covers_the_true_ratio(rounds: int, between: f
     rng = np.random.default_rng(5)
     covered, trials = 0, 600
     for _ in range(trials):
-        total, _ = ratios_of_rounds(made_up(rng, [0.5] * 16, rounds, between=between, timed=timed))
+        total, _ = total_and_entry_ratios(made_up(rng, [0.5] * 16, rounds, between=between, timed=timed))
         covered += total is None or total.low <= 0.5 <= total.high
     assert covered / trials >= 0.93
 
@@ -75,7 +75,7 @@ def test_an_entry_point_is_called_not_slower_as_seldom_as_allowed_where_it_is_at
     rng = np.random.default_rng(6)
     wrong, trials = 0, 1500
     for _ in range(trials):
-        _, entries = ratios_of_rounds(made_up(rng, [1.05, *[0.5] * 15], rounds, timed=timed))
+        _, entries = total_and_entry_ratios(made_up(rng, [1.05, *[0.5] * 15], rounds, timed=timed))
         wrong += "entry0" in entries and entries["entry0"].at(0.025, 0.025).high < 1.05
     assert wrong / trials <= 0.035
 
@@ -83,10 +83,10 @@ def test_an_entry_point_is_called_not_slower_as_seldom_as_allowed_where_it_is_at
 def test_the_spread_of_others_makes_the_interval_of_one_narrow() -> None:
     rng = np.random.default_rng(7)
     rounds = made_up(rng, [0.5] * 16, 3)
-    _, together = ratios_of_rounds(rounds)
+    _, together = total_and_entry_ratios(rounds)
     widths = []
     for label in together:
-        _, alone = ratios_of_rounds([{label: one[label]} for one in rounds])
+        _, alone = total_and_entry_ratios([{label: one[label]} for one in rounds])
         widths.append(alone[label].high / alone[label].low)
         assert alone[label].freedom == 2
     assert np.median([one.high / one.low for one in together.values()]) < np.median(widths)
@@ -95,10 +95,10 @@ def test_the_spread_of_others_makes_the_interval_of_one_narrow() -> None:
 def test_a_disturbed_minute_does_not_decide() -> None:
     rng = np.random.default_rng(8)
     rounds = [dict(one) for one in made_up(rng, [0.5] * 16, 4, noise=0.02)]
-    calm, _ = ratios_of_rounds(rounds)
+    calm, _ = total_and_entry_ratios(rounds)
     for label in list(rounds[1])[:3]:
         before, after = rounds[1][label]
         rounds[1][label] = (before, 20 * after)
-    disturbed, _ = ratios_of_rounds(rounds)
+    disturbed, _ = total_and_entry_ratios(rounds)
     assert calm is not None and disturbed is not None
     assert disturbed.value == pytest.approx(calm.value, rel=0.03) and disturbed.high < 0.6

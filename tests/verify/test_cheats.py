@@ -23,7 +23,7 @@ from chirp_migrate.training.workload.entry_points import WorkloadSizes
 from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, STATISTICS
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_traces
 from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
-from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, compared_aspects
+from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, seed_dependent_aspects
 from chirp_migrate.verify.equivalence.loader_recorder import DRAWS, LoaderRecorder
 from chirp_migrate.verify.spec import EntryResult
 from chirpid_patch import WorkerSafeAugmentedDataset
@@ -144,7 +144,7 @@ def trained(data: TrainingData, *edits: Edit, seed: int = 435, draws: int = 0, *
         watch.record_more_samples(draws)
         passes = watch.take()
         other = leaf_fingerprints(run(seed + OTHER_SEED))
-        seeds = [compared_aspects(passes, result), compared_aspects(watch.take(), other)]
+        seeds = [seed_dependent_aspects(passes, result), seed_dependent_aspects(watch.take(), other)]
     return EntryResult(1.0, result, passes, seeds)
 
 

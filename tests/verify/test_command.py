@@ -18,7 +18,7 @@ from chirp_migrate.cli import entry_point
 from chirp_migrate.cli.verify import verify
 from chirp_migrate.plans.plan import FilePlan, Plan
 from chirp_migrate.transaction.commit import commit_plan
-from chirp_migrate.transaction.journal import applied_runs, change_state
+from chirp_migrate.transaction.journal import applied_runs, record_run_state
 from chirp_migrate.transaction.journal_schema import RunState
 from chirp_migrate.verify.verdict import Verdict
 from chirp_migrate.verify.verify_report import decode
@@ -125,7 +125,7 @@ def test_an_interrupted_run_is_brought_to_an_end_first(write_backend: Callable[.
     root = write_backend("tree")
     text = (root / "utils" / "models.py").read_bytes()
     applied(root, {"utils/models.py": text + b"\n# older\n"})
-    change_state(applied_runs(root.resolve())[0], RunState.PENDING)
+    record_run_state(applied_runs(root.resolve())[0], RunState.PENDING)
 
     result = run("verify", root)
 

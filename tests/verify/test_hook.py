@@ -11,10 +11,10 @@ from chirp_migrate.training.errors import NoSuchObject, TaskNotPossible
 from chirp_migrate.training.workload.calls import load_model
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 from chirp_migrate.training.workload.hook import (
-    candidate_files,
     is_function_reference,
     make_training_call,
     training_call_names,
+    workload_file_candidates,
 )
 
 SIZES = WorkloadSizes(samples=6, epochs=2)
@@ -49,8 +49,8 @@ def test_how_a_function_is_named(text: str, right: bool) -> None:
 
 
 def test_where_a_function_may_be() -> None:
-    assert candidate_files("bench/work.py:f") == ("bench/work.py",)
-    assert candidate_files("pack.work:f") == (
+    assert workload_file_candidates("bench/work.py:f") == ("bench/work.py",)
+    assert workload_file_candidates("pack.work:f") == (
         "pack/work.py", "pack/work/__init__.py", "src/pack/work.py", "src/pack/work/__init__.py"
     )  # fmt: skip
 

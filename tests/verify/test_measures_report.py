@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from support import run
 
-from chirp_migrate.console.progress import no_progress
+from chirp_migrate.console.progress import ignore_progress
 from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.plots import draw_plots
-from chirp_migrate.report.terminal.summary import show_verify
+from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_entry_points
 from chirp_migrate.verify.measures.figures import MEASURES
 from chirp_migrate.verify.options import VerifyOptions
@@ -32,7 +32,7 @@ SETTINGS = VerifyOptions(SIZES, rounds=3, threads=1, simulate_step_ms=STEP_MS, w
 def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     tree = write_backend("tree")
     trees = {"before": tree, "after": tree}
-    report = run_all_processes(trees, find_entry_points(tree), SETTINGS, no_progress, time.monotonic() + 600)
+    report = run_all_processes(trees, find_entry_points(tree), SETTINGS, ignore_progress, time.monotonic() + 600)
 
     # Training batches of 44 samples by 16; validation takes no step, and neither does the warm-up.
     for each in report.rounds.made:
@@ -48,7 +48,7 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
     assert {(trial.workers, trial.problem) for trial in measured.workers} == {(0, None), (2, None)}
     assert {cost.dataset for cost in measured.augmentation} == {"Masked > Subset > TensorDataset"}
 
-    text = " ".join(render_to_text(lambda screen: show_verify(report, screen), 100, verbose=True).split())
+    text = " ".join(render_to_text(lambda screen: show_verify_report(report, screen), 100, verbose=True).split())
     assert text.startswith(f"Verdict: {report.verdict}. With SIMULATED device steps of 3 ms:")
     assert "one small layer replaces the model" in text and "device busy" in text
     assert "Required figures, after the migration" in text and "every sample arrives once and no worker is lost" in text

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, Subset, TensorDataset
 
-from chirp_migrate.verify.equivalence.first_difference import aspect_that_ignores_seed
+from chirp_migrate.verify.equivalence.first_difference import find_lost_seed_dependence
 from chirp_migrate.verify.equivalence.identity import describe_dataset, nested_datasets
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
 from chirp_migrate.verify.spec import LoaderPassTrace
@@ -147,10 +147,10 @@ def test_a_seed_that_no_longer_counts(after: list[dict[str, str]], aspect: str |
         {"the losses": "1", "result: a": "1", "result: b": "0"},
         {"the losses": "2", "result: a": "2", "result: b": "0"},
     ]
-    assert aspect_that_ignores_seed(before, after) == aspect
+    assert find_lost_seed_dependence(before, after) == aspect
 
 
 def test_one_value_that_is_equal_by_chance_is_no_sign() -> None:
     before = [{"result: accuracy": "1", "result: loss": "1"}, {"result: accuracy": "2", "result: loss": "2"}]
     after = [{"result: accuracy": "3", "result: loss": "3"}, {"result: accuracy": "3", "result: loss": "4"}]
-    assert aspect_that_ignores_seed(before, after) is None
+    assert find_lost_seed_dependence(before, after) is None

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
+from chirp_migrate.console.progress import Progress, ProgressStep, ignore_progress
 from chirp_migrate.console.screen import render_to_text
-from chirp_migrate.report.terminal.summary import show_verify
+from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.run_child import Child
 from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_entry_points
@@ -34,14 +34,14 @@ def settings(timeout_s: float = 120.0, rounds: int = ROUNDS) -> VerifyOptions:
     return VerifyOptions(SIZES, rounds=rounds, budget_s=600.0, threads=1, timeout_s=timeout_s, extra_s=1.0)
 
 
-def verified(before: Path, after: Path, progress: Progress = no_progress, **options: Any) -> VerifyReport:
+def verified(before: Path, after: Path, progress: Progress = ignore_progress, **options: Any) -> VerifyReport:
     trees = {"before": before, "after": after}
     return run_all_processes(trees, find_entry_points(before), settings(**options), progress, time.monotonic() + 600)
 
 
 def shown(report: VerifyReport) -> str:
     """What `verify -v` prints, as one line."""
-    return " ".join(render_to_text(lambda screen: show_verify(report, screen), 100, verbose=True).split())
+    return " ".join(render_to_text(lambda screen: show_verify_report(report, screen), 100, verbose=True).split())
 
 
 def plant_a_slow_import(root: Path, marks: Path) -> None:

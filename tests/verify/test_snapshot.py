@@ -9,9 +9,9 @@ import pytest
 
 from chirp_migrate.training.process.snapshot import (
     copy_tree,
+    restore_files_between_runs,
     restore_original_files,
     store_original_files,
-    undo_writes_in_process,
     write_originals,
 )
 
@@ -86,11 +86,11 @@ def test_files_of_a_run_are_gone_before_the_next_one_of_its_process_but_folders_
     (tree / "runs" / "1" / "last.pt").write_bytes(b"weights")
     (tree / "config.yaml").write_text("changed")
 
-    undo_writes_in_process(tree)
+    restore_files_between_runs(tree)
 
     assert (tree / "config.yaml").read_text() == "kept"
     assert sorted(path.relative_to(tree).as_posix() for path in tree.rglob("*")) == ["config.yaml", "runs", "runs/1"]
-    undo_writes_in_process(tmp_path)  # without stored files, it changes nothing
+    restore_files_between_runs(tmp_path)  # without stored files, it changes nothing
     assert (tree / "runs").is_dir()
 
 

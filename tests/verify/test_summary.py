@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from chirp_migrate.console.screen import render_to_text
-from chirp_migrate.report.terminal.summary import show_verify
+from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
 from chirp_migrate.verify.build_report import VerificationResults, build_report
@@ -19,7 +19,7 @@ from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound
 from chirp_migrate.verify.verify_report import DetectableDifference, OwnRunTimes, TrainingDifference, VerifyReport
-from chirp_migrate.verify.watching import WatchedRuns
+from chirp_migrate.verify.watching import RecordedRuns
 
 SETTINGS = VerifyOptions(WorkloadSizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
 
@@ -58,13 +58,13 @@ def reported(
 ) -> VerifyReport:
     held = unseen or {}
     seen = {label: EntryResult(1.0, {}, [LoaderPassTrace(0, "train", unseen=held.get(label, []))]) for label in labels}
-    watched = WatchedRuns({"before": seen, "after": seen}, failing=dict(failing or {}))
+    watched = RecordedRuns({"before": seen, "after": seen}, failing=dict(failing or {}))
     discovery = DiscoveredEntryPoints(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
     return build_report(discovery, SETTINGS, VerificationResults(watched, equivalence, rounds))
 
 
 def said(report: VerifyReport, verbose: bool = False, width: int = 100) -> str:
-    return render_to_text(lambda screen: show_verify(report, screen), width, verbose=verbose)
+    return render_to_text(lambda screen: show_verify_report(report, screen), width, verbose=verbose)
 
 
 def facts(report: VerifyReport) -> dict[str, str]:
@@ -102,7 +102,7 @@ def test_the_saving_of_the_largest_own_run_is_never_cut() -> None:
 def test_inconclusive_and_left_out_entry_points_are_named() -> None:
     one = measured({"core.sure": 0.4, "core.doubtful": 1.0}, {"core.doubtful": 0.3}, failing={"core.broken": "E"})
     assert facts(one)["inconclusive"] == "core.doubtful."
-    assert facts(one)["left out"] == "1 also fail before: core.broken."
+    assert facts(one)["left out"] == "1 also failed before the migration: core.broken."
 
 
 def test_a_single_entry_point_is_not_told_of_as_several() -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from chirp_migrate.console.screen import render_to_text
-from chirp_migrate.report.terminal.summary import show_verify
+from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
 from chirp_migrate.verify.build_report import VerificationResults, build_report, describe_rounds
@@ -15,7 +15,7 @@ from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound
 from chirp_migrate.verify.verify_report import VerifyReport
-from chirp_migrate.verify.watching import WatchedRuns
+from chirp_migrate.verify.watching import RecordedRuns
 
 QUIET, BUSY = 0.01, 0.4
 AFTER = {"quick": 0.5, "bound": 0.97, "unclear": 0.9, "slow": 1.5}
@@ -44,13 +44,13 @@ def report(of: Rounds) -> VerifyReport:
     )
     discovery = DiscoveredEntryPoints(tuple(EntryPoint("", label) for label in AFTER))
     return build_report(
-        discovery, settings, VerificationResults(WatchedRuns({"before": {}, "after": {}}), Equivalence(), of)
+        discovery, settings, VerificationResults(RecordedRuns({"before": {}, "after": {}}), Equivalence(), of)
     )
 
 
 def test_each_entry_point_is_shown_with_what_it_saved_and_could_save() -> None:
     lines = render_to_text(
-        lambda screen: show_verify(report(rounds(QUIET, QUIET, QUIET)), screen), 120, verbose=True
+        lambda screen: show_verify_report(report(rounds(QUIET, QUIET, QUIET)), screen), 120, verbose=True
     ).splitlines()
     rows = {line.split()[0]: line for line in lines if re.search(r" % \[.* % \[", line)}
     assert rows["quick"].endswith("meets the threshold") and "50 % [" in rows["quick"]

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 from chirp_migrate.cli.verify import verify, verify_options_from_arguments
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.entry_points import OwnRun, find_entry_points
-from chirp_migrate.verify.equivalence.loader_recorder import AtMostTwoWorkers
+from chirp_migrate.verify.equivalence.loader_recorder import WorkerCountLimit
 from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
 from chirpid_patch import BatchedDataLoader
 
@@ -171,7 +171,7 @@ class WhereRead(Dataset[int]):
 @pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader])
 def test_a_watch_starts_as_few_workers_as_show_what_workers_do(loader_class: Any) -> None:
     made = loader_class(WhereRead(), num_workers=4, timeout=300)
-    with AtMostTwoWorkers() as few:
+    with WorkerCountLimit() as few:
         few.cover_new_classes()
         read = {int(batch) for batch in made}
     assert len(read) == 2 and os.getpid() not in read
@@ -181,7 +181,7 @@ def test_a_watch_starts_as_few_workers_as_show_what_workers_do(loader_class: Any
 def test_validation_is_read_in_the_process_where_workers_change_nothing() -> None:
     def read(**options: Any) -> set[int]:
         made = DataLoader(WhereRead(), num_workers=4, **options)
-        with AtMostTwoWorkers(), torch.no_grad():
+        with WorkerCountLimit(), torch.no_grad():
             return {int(batch) for batch in made}
 
     assert read() == {os.getpid()}
@@ -200,7 +200,7 @@ class Streamed(IterableDataset[int]):
 
 def test_a_stream_is_read_in_a_worker_and_never_from_one_cached_batch() -> None:
     made = DataLoader(Streamed(), batch_size=4, num_workers=2)
-    with AtMostTwoWorkers(), torch.no_grad():
+    with WorkerCountLimit(), torch.no_grad():
         assert [batch.tolist() for batch in made] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     with RepeatedBatchLoading():
         assert sorted(batch.tolist() for batch in made) == [[0, 2, 4, 6], [1, 3, 5, 7]]

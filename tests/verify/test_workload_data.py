@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from chirp_migrate.training.workload.arrays import choose_balanced_samples, sizes_for_data
+from chirp_migrate.training.workload.arrays import choose_balanced_samples, sizes_from_data_file
 from chirp_migrate.training.workload.data import make_training_data
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
@@ -17,7 +17,7 @@ def test_a_folder_of_arrays_with_text_labels_and_no_authors(tmp_path: Path) -> N
     labels = np.array(["wren", "robin"])[np.arange(64) % 2]
     np.save(tmp_path / "X.npy", features)
     np.save(tmp_path / "y.npy", labels)
-    sizes = sizes_for_data(WorkloadSizes(samples=1000), tmp_path)
+    sizes = sizes_from_data_file(WorkloadSizes(samples=1000), tmp_path)
 
     data = make_training_data(sizes)
 
@@ -34,7 +34,7 @@ def test_own_authors_are_kept_apart_and_few_samples_are_of_every_class(tmp_path:
     labels = np.repeat(np.arange(4), 50)
     authors = np.arange(200) % 10
     np.savez(tmp_path / "own.npz", features=np.zeros((200, 1, 4, 4)), labels=labels, authors=authors)
-    sizes = sizes_for_data(WorkloadSizes(samples=200), tmp_path / "own.npz")
+    sizes = sizes_from_data_file(WorkloadSizes(samples=200), tmp_path / "own.npz")
 
     everything, warm_up = make_training_data(sizes), make_training_data(sizes.for_warm_up())
 

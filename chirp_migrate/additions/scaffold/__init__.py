@@ -44,7 +44,7 @@ def has_training_modules(root: Path) -> bool:
     return any((root / "utils" / name).is_file() for name in _TRAINING_MODULES)
 
 
-def is_scaffold(path: str, content: bytes) -> bool:
+def is_scaffold_file(path: str, content: bytes) -> bool:
     """Return whether `apply` added the file at `path` of a backend. Later edits of the user do not count.
 
     The function compares the path and the first line of the file with the template. For a notebook, the function

@@ -19,7 +19,7 @@ from chirp_migrate.syntax.scopes import Binding, BindingKind, Variable
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
-def early_binding_problem(
+def why_captured_values_change(
     module: Module, project: Project, node: cst.CSTNode, captured: Iterable[CapturedName]
 ) -> str | None:
     """Return why a rewrite must not store the values of captured names in the object that ``node`` creates.
@@ -54,7 +54,7 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
     later = [binding for binding in bindings if _runs_after(module, place, binding)]
     if later and len(later) == len(bindings):
         return f"`{name}` is assigned only below the definition"
-    if not always_has_value(module, place, captured):
+    if not is_always_assigned_before(module, place, captured):
         return f"`{name}` may have no value yet at the definition"
     around = [one for one in takewhile(lambda one: one is not function, module.ancestors(place)) if _is_loop(one)]
     again = [
@@ -146,7 +146,7 @@ def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
     return not excluded
 
 
-def always_has_value(module: Module, node: cst.CSTNode, variable: Variable | CapturedName) -> bool:
+def is_always_assigned_before(module: Module, node: cst.CSTNode, variable: Variable | CapturedName) -> bool:
     """Return whether a variable always has a value when the program reaches ``node``."""
     if any(binding.kind is BindingKind.PARAMETER for binding in variable.bindings):
         return True

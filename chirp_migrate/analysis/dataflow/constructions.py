@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.capture_timing import always_has_value
+from chirp_migrate.analysis.dataflow.capture_timing import is_always_assigned_before
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import contains_node, find_names
 
@@ -26,6 +26,6 @@ def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, class_nam
             return None
         calls.append(parent)
     owner = module.scopes.lookup(class_name, node)
-    if owner is None or any(not always_has_value(module, call, owner) for call in calls):
+    if owner is None or any(not is_always_assigned_before(module, call, owner) for call in calls):
         return None
     return calls or None

@@ -79,7 +79,7 @@ def side_effect_message(
     return None if found is None else f"`{found}` may have side effects"
 
 
-def suspends_or_binds(node: cst.CSTNode) -> bool:
+def has_await_yield_walrus(node: cst.CSTNode) -> bool:
     """Return whether an expression awaits, yields or binds a name."""
     return any(isinstance(one, cst.Await | cst.Yield | cst.NamedExpr) for one in walk_code(node))
 

@@ -24,7 +24,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     IteratedValue,
     ReturnValue,
     ValueAssignment,
-    next_step_of_value,
+    next_use_of_value,
 )
 from chirp_migrate.analysis.known_names import (
     DATASET,
@@ -32,8 +32,8 @@ from chirp_migrate.analysis.known_names import (
     LOADER,
     PLAIN_DECORATOR,
     PROGRESS,
-    any_of_patterns,
     is_call_of,
+    join_name_patterns,
     resolves_to,
 )
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
@@ -42,7 +42,7 @@ from chirp_migrate.syntax.queries import contains_node, find_nodes_in_scope, one
 from chirp_migrate.syntax.scopes import Scope
 
 #: Calls whose result refers to the arguments. No other object stores the arguments.
-_HOLDERS = any_of_patterns(
+_HOLDERS = join_name_patterns(
     *(LOADER, FACTORY_METHOD, DATASET, PROGRESS),
     r"builtins\.(enumerate|filter|iter|map|reversed|zip)|itertools\.(chain|islice)",
 )
@@ -175,7 +175,7 @@ class _UseAnalysis:
     def last_use_of_value(self, node: cst.CSTNode) -> int:
         """Return the end of the last use of an expression's value."""
         module, parent = self._module, self._module.parents[node]
-        match next_step_of_value(module, node):
+        match next_use_of_value(module, node):
             case ConditionalOperand(whole):
                 return self.last_use_of_value(whole)
             case IteratedValue(cst.For() as loop):
@@ -234,7 +234,7 @@ class _UseAnalysis:
     def _last_use_after_read(self, read: cst.Name, made: cst.CSTNode) -> int:
         if not isinstance(made, cst.ClassDef):
             return self.last_use_of_value(read)
-        match next_step_of_value(self._module, read):
+        match next_use_of_value(self._module, read):
             case CalledValue(call):
                 return self.last_use_of_value(call)
         raise UntraceableLifetime(self._shorten_code(read))

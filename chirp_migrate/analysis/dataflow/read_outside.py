@@ -8,9 +8,9 @@ from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.queries import (
     NameRole,
     contains_node,
+    find_name_inspecting_call,
     find_names,
     function_parameters,
-    name_inspecting_builtin,
     name_role,
 )
 
@@ -21,7 +21,7 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 def is_read_outside_loop(module: Module, loop: cst.For, name: str) -> bool:
     """Return whether code outside ``loop``, but in its scope, may read the value that ``name`` has after the loop."""
     scope = module.enclosing_scope(loop)
-    if name_inspecting_builtin(module, scope) is not None:
+    if find_name_inspecting_call(module, scope) is not None:
         return True
     for read in module.named(name):
         if scope not in module.ancestors(read) or name_role(module, read) not in _USED:

@@ -11,11 +11,11 @@ from functools import lru_cache
 
 import libcst as cst
 
-from chirp_migrate.analysis.known_names import base_names
+from chirp_migrate.analysis.known_names import qualified_base_names
 from chirp_migrate.syntax.gaps import TO_BASE
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.replacements import modules_with_assignment, unread_literals
+from chirp_migrate.syntax.replacements import modules_with_assignment, unread_container_literals
 from chirp_migrate.syntax.scopes import Binding
 
 
@@ -144,7 +144,7 @@ def may_set_computed_attributes(module: Module, project: Project, class_definiti
 
 def has_bases_or_subclasses(module: Module, project: Project, class_definition: cst.ClassDef) -> bool:
     """Return whether a class inherits from another class of the project, or has a subclass in the project."""
-    if any(project.is_class(base) for base in base_names(module, project, class_definition)):
+    if any(project.is_class(base) for base in qualified_base_names(module, project, class_definition)):
         return True
     return has_subclass(project, class_definition.name.value)
 
@@ -325,7 +325,7 @@ def _strings_as_types(annotation: ast.expr) -> Iterator[ast.Constant]:
                 yield from _strings_as_types(inner)
 
 
-def getattr_may_read_any_of(project: Project, *attributes: str) -> bool:
+def has_dynamic_attribute_read(project: Project, *attributes: str) -> bool:
     """Return whether any file reads one of ``attributes`` with ``hasattr`` or ``getattr``."""
     names = "|".join(map(re.escape, attributes))
     asked = r"(?:has|get)attr\b"
@@ -335,7 +335,7 @@ def getattr_may_read_any_of(project: Project, *attributes: str) -> bool:
 _HANDLERS = re.compile(r"\bexcept\b")
 
 
-def any_attribute_read_in_try(project: Project, *attributes: str) -> bool:
+def has_guarded_attribute_read(project: Project, *attributes: str) -> bool:
     """Return whether any file reads one of ``attributes`` in a ``try`` statement that handles AttributeError."""
     return any(
         any(isinstance(one, ast.Attribute) and one.attr in attributes for part in node.body for one in ast.walk(part))
@@ -447,7 +447,7 @@ def may_be_set_by_called_function(project: Project, name: str) -> bool:
 
 def _mentions_name(project: Project, text: str, name: str) -> bool:
     """Return whether code contains the name as a keyword or string, except in variables that no code reads."""
-    unread = unread_literals(_tree(text), project.reads_variable)
+    unread = unread_container_literals(_tree(text), project.reads_variable)
     return any(
         (isinstance(node, ast.keyword) and node.arg == name) or (isinstance(node, ast.Constant) and node.value == name)
         for node in ast.walk(_tree(text))

@@ -109,7 +109,7 @@ Step = (
 )
 
 
-def next_step_of_value(module: Module, node: cst.CSTNode) -> Step | None:
+def next_use_of_value(module: Module, node: cst.CSTNode) -> Step | None:
     """Return how the code around ``node`` uses the value of ``node``; ``None`` for a use that is no step."""
     parent = module.parents[node]
     match parent:

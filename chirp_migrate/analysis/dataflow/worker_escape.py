@@ -24,17 +24,17 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     ParameterDefault,
     ReturnValue,
     ValueAssignment,
-    next_step_of_value,
+    next_use_of_value,
 )
 from chirp_migrate.analysis.known_names import (
     DATASET,
     FACTORY_METHOD,
     TORCH_LOADER,
-    any_of_patterns,
-    base_names,
     inherits_from,
     is_call_of,
+    join_name_patterns,
     may_name_dataset,
+    qualified_base_names,
 )
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline, last_name
@@ -55,7 +55,7 @@ _ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
 #: An argument with one of the keywords and a call as value. The group is the name of the called function.
 _GIVEN_CALL = rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*(\w+)\("
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
-_LOADER_CALL = any_of_patterns(TORCH_LOADER, FACTORY_METHOD)
+_LOADER_CALL = join_name_patterns(TORCH_LOADER, FACTORY_METHOD)
 #: Words in names of functions whose parameter ``transform`` is a transform of samples. The next pattern has words in
 #: names of modules with transforms. Both patterns are used instead of lists of libraries.
 _DATA = re.compile(r"data|loader|folder|subset|split|transform|augment|vision|image|cifar|mnist", re.IGNORECASE)
@@ -74,7 +74,7 @@ def may_send_functions_to_workers(text: str, project: Project) -> bool:
     return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
 
 
-class WorkerFunctionPurposes:
+class WorkerPurposeFinder:
     """Find the purposes for which workers need the functions of one module, such as "collate_fn".
 
     Args:
@@ -104,14 +104,14 @@ class WorkerFunctionPurposes:
 
     def purpose_of_class(self, node: cst.ClassDef) -> str | None:
         """Return the name of a local class as purpose if its objects are datasets; else None."""
-        names = base_names(self._module, self._project, node)
+        names = qualified_base_names(self._module, self._project, node)
         return node.name.value if any(inherits_from(self._project, name, DATASET) for name in names) else None
 
     def _first(self, nodes: list[cst.Name] | list[cst.Attribute]) -> str | None:
         return next((found for node in nodes if (found := self.purpose_of(node)) is not None), None)
 
     def _direct_purpose(self, node: cst.CSTNode) -> str | None:
-        match next_step_of_value(self._module, node):
+        match next_use_of_value(self._module, node):
             case ConditionalOperand(whole) | ContainerElement(_, cst.List() | cst.Tuple() | cst.Set() as whole):
                 return self.purpose_of(whole)
             case CallArgument(argument, call) if not argument.star:
@@ -314,13 +314,13 @@ def _forwards_all_arguments(module: Module, value: cst.CSTNode) -> bool:
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def lambdas_may_escape(outline: Outline, project: Project) -> bool:
+def may_send_lambdas(outline: Outline, project: Project) -> bool:
     """Return whether a lambda in a module may escape to workers."""
     may = _MayEscape(outline, project)
     return any(may.may_escape(node) for node in outline.find(ast.Lambda))
 
 
-def local_functions_may_escape(outline: Outline, project: Project) -> bool:
+def may_send_local_functions(outline: Outline, project: Project) -> bool:
     """Return whether any function that is defined in another function may escape to workers."""
     may = _MayEscape(outline, project)
     around = [(node.name, may.function_around(node)) for node in outline.functions]
@@ -328,7 +328,7 @@ def local_functions_may_escape(outline: Outline, project: Project) -> bool:
 
 
 class _MayEscape:
-    """Find out, by names only, whether :class:`WorkerFunctionPurposes` may find a purpose for a function."""
+    """Find out, by names only, whether :class:`WorkerPurposeFinder` may find a purpose for a function."""
 
     def __init__(self, outline: Outline, project: Project) -> None:
         self._outline, self._project = outline, project

@@ -24,14 +24,14 @@ _GROWING = frozenset({"append", "add", "extend", "update"})
 _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
 
 
-def only_collects(statements: Sequence[cst.CSTNode]) -> bool:
+def has_only_collecting_statements(statements: Sequence[cst.CSTNode]) -> bool:
     """Return whether statements only assign, count and append to objects of any kind."""
     return all(map(_is_collecting, statements))
 
 
 def _is_collecting(statement: cst.CSTNode) -> bool:
     if isinstance(statement, cst.If):
-        return only_collects([*block_statements(statement.body), *else_statements(statement)])
+        return has_only_collecting_statements([*block_statements(statement.body), *else_statements(statement)])
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     return all(isinstance(small, cst.Pass) or _target_and_values(small) is not None for small in statement.body)
@@ -51,7 +51,7 @@ def _target_and_values(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], li
     return None
 
 
-def early_reading_problem(
+def why_early_reading_noticeable(
     module: Module, loop: cst.For, statements: Sequence[cst.CSTNode], expressions: Iterable[cst.CSTNode]
 ) -> str | None:
     """Return why the program may notice that all samples are read before the first iteration of ``loop``.
@@ -59,8 +59,8 @@ def early_reading_problem(
     The result is ``None`` if the program cannot notice the change.
 
     Args:
-        statements: the statements that stay in the body of the loop. For these statements, :func:`only_collects`
-            returns True.
+        statements: the statements that stay in the body of the loop. For these statements,
+            :func:`has_only_collecting_statements` returns True.
         expressions: the expressions that a rewrite evaluates before the loop. The body of the loop must not change the
             values of these expressions.
     """

@@ -12,7 +12,7 @@ from chirp_migrate.analysis.datasets.dataset_state import (
     AttributeUse,
     DatasetClass,
     DatasetMethod,
-    contained_expressions,
+    possible_value_expressions,
     value_assigned_to,
 )
 from chirp_migrate.analysis.known_names import is_call_of
@@ -105,7 +105,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
 
 def _creating_call(module: Module, project: Project, value: cst.BaseExpression) -> cst.Call | None:
     """Return the call that creates a generator, including a following ``.manual_seed(…)``."""
-    for one in contained_expressions(module, module.tree, value):
+    for one in possible_value_expressions(module, module.tree, value):
         match one:
             case cst.Call(func=cst.Attribute(value=made, attr=cst.Name(value=method))) if method in _RESEEDING:
                 pass

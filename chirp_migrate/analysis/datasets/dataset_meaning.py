@@ -72,7 +72,7 @@ Meaning = StandardizedSamples | AugmentedSamples | SequenceSamples
 
 
 @dataclass(frozen=True)
-class InferredSamples:
+class GetitemResult:
     """The inferred results of a ``__getitem__``.
 
     Attributes:
@@ -92,7 +92,7 @@ class InferredSamples:
     none_tested: set[Value]
 
 
-def infer_getitem_result(paths: Sequence[CodePath]) -> InferredSamples | None:
+def infer_getitem_result(paths: Sequence[CodePath]) -> GetitemResult | None:
     """Return the results of all paths through a ``__getitem__``; ``None`` for paths with too many conditions."""
     conditions = sorted({condition for path in paths for condition in path.truths}, key=str)
     if len(conditions) > MAX_CONDITIONS:
@@ -109,13 +109,13 @@ def infer_getitem_result(paths: Sequence[CodePath]) -> InferredSamples | None:
         and all(_makes_difference(outcomes, position) for position in range(len(conditions)))
     )
     reads_once = all(len(set(path.items)) == len(path.items) for path in paths)
-    return InferredSamples(conditions, outcomes, complete, reads_once, tested)
+    return GetitemResult(conditions, outcomes, complete, reads_once, tested)
 
 
 def values_compared_with_none(paths: Sequence[CodePath]) -> set[Value]:
     """Return the values that the code on one of ``paths`` compares with None."""
     found: set[Value] = set()
-    for part in (part for path in paths for test in path.tests for part in subvalues(test)):
+    for part in (part for path in paths for test in path.tests for part in walk_values(test)):
         match part:
             case Operation("is" | "is not", tested, Const("None")):
                 found.add(tested)
@@ -133,7 +133,7 @@ def _elementary_conditions(condition: Value) -> set[Value]:
 
 def _does_nothing_besides(path: CodePath) -> bool:
     """Return whether every value on a path is part of the path's result, and every call occurs once."""
-    calls = dict.fromkeys(one for one in reversed(list(subvalues(path.value))) if isinstance(one, Call))
+    calls = dict.fromkeys(one for one in reversed(list(walk_values(path.value))) if isinstance(one, Call))
     return path.calls == list(calls) and all(is_part_of_value(one, path.value) for one in path.evaluated)
 
 
@@ -143,21 +143,21 @@ def _makes_difference(outcomes: Mapping[tuple[bool, ...], Value], position: int)
     return any(value != outcomes[otherwise[truths]] for truths, value in outcomes.items())
 
 
-def subvalues(value: Value) -> Iterator[Value]:
+def walk_values(value: Value) -> Iterator[Value]:
     """Yield ``value`` and all values inside it."""
     yield value
     for part in value.parts:
-        yield from subvalues(part)
+        yield from walk_values(part)
 
 
 def is_part_of_value(part: Value, value: Value) -> bool:
     """Return whether ``part`` is a part of ``value``, a tuple of parts of ``value``, or a literal."""
     if isinstance(part, Tuple):
         return all(is_part_of_value(item, value) for item in part.items)
-    return isinstance(part, Const) or part in subvalues(value)
+    return isinstance(part, Const) or part in walk_values(value)
 
 
-def match_dataset_pattern(getitem_result: InferredSamples) -> Meaning | None:
+def match_dataset_pattern(getitem_result: GetitemResult) -> Meaning | None:
     """Return the semantics of a dataset with this result of ``__getitem__``; None if no pattern matches."""
     for value in getitem_result.outcomes.values() if not getitem_result.conditions else ():
         match value:
@@ -197,7 +197,7 @@ def finite_number(number: str) -> float:
     return value if isfinite(value) else 0.0
 
 
-def match_augmentation_pattern(getitem_result: InferredSamples) -> AugmentedSamples | None:
+def match_augmentation_pattern(getitem_result: GetitemResult) -> AugmentedSamples | None:
     """Return the semantics of a ``__getitem__`` that applies transforms to the x of a sample; else None."""
     chains: dict[tuple[bool, ...], tuple[Value, ...]] = {}
     datasets: set[Value] = set()

@@ -130,7 +130,7 @@ def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
     return calls
 
 
-def make_cached_dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
+def make_cached_dataset_predicate(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
     """Return a function that tests whether a name in ``module`` is a dataset, and caches the result for each name."""
     known: dict[tuple[cst.CSTNode, str], bool] = {}
 

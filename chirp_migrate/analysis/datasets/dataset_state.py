@@ -15,7 +15,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import pattern_of_outside_assignments
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
-from chirp_migrate.analysis.known_names import ITERABLE_DATASET, base_names
+from chirp_migrate.analysis.known_names import ITERABLE_DATASET, qualified_base_names
 from chirp_migrate.syntax.module import Module, walk_code
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import function_parameters, is_name, is_super_call, nodes_in_scope
@@ -56,7 +56,7 @@ class DatasetClass:
 
     def _follow(self, module: Module, node: cst.ClassDef) -> None:
         self.lineage.append((module, node))
-        for name in base_names(module, self.project, node):
+        for name in qualified_base_names(module, self.project, node):
             found = self.project.class_definition(name)
             if found is None:
                 self.outside.add(name)
@@ -157,7 +157,9 @@ class DatasetClass:
                 method = use.method
                 value = value_assigned_to(method.module, use.node)
                 if value is not None and method in constructing:
-                    kinds = ((one, kind(one)) for one in contained_expressions(method.module, method.function, value))
+                    kinds = (
+                        (one, kind(one)) for one in possible_value_expressions(method.module, method.function, value)
+                    )
                     found += [(one, what) for one, what in kinds if what is not None]
             if (
                 found
@@ -213,7 +215,7 @@ def value_assigned_to(module: Module, node: cst.CSTNode) -> cst.BaseExpression |
     return None
 
 
-def contained_expressions(
+def possible_value_expressions(
     module: Module, scope: cst.CSTNode, value: cst.BaseExpression, depth: int = 0
 ) -> Iterator[cst.BaseExpression]:
     """Yield expressions whose values may be the value of ``value``, or inside the value.
@@ -234,7 +236,7 @@ def contained_expressions(
         case cst.Name(value=name):
             parts = module.once(_assignments, scope).get(name, [])
     for part in parts:
-        yield from contained_expressions(module, scope, part, depth + 1)
+        yield from possible_value_expressions(module, scope, part, depth + 1)
     yield value
 
 

@@ -38,7 +38,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     NameRole,
     is_self_attribute,
-    methods_if_nothing_else,
+    methods_of_plain_class,
     name_role,
     normalized_source,
 )
@@ -85,7 +85,7 @@ def may_be_declarable(
         captured: for a local class, the variables of the enclosing functions, with the places that read them. Rule
             CHP006 (local dataset classes) turns such variables into attributes, and may change the bases of the class.
     """
-    methods = methods_if_nothing_else(node) if captured else None
+    methods = methods_of_plain_class(node) if captured else None
     for name, method in (methods or {}).items():
         inside = set(find_nodes(method, cst.Name))
         if name not in ("__getitem__", "__init__", "__len__") and any(
@@ -121,7 +121,7 @@ def find_declaring_decorator(
         return None
     if captured is None and not only_base_is_torch_dataset(module, project, [base.value for base in node.bases]):
         return None
-    methods = methods_if_nothing_else(node) or {}
+    methods = methods_of_plain_class(node) or {}
     getitem = methods.get("__getitem__")
     if getitem is None or not _OTHER_ACCESS.isdisjoint(methods):
         return None
@@ -225,7 +225,7 @@ class _DeclaredReader:
             arguments = []
         if not arguments or not none_tested.isdisjoint(flags):
             return "its samples depend on more than its attributes, or on an attribute being None"
-        arguments += [f"calls={tuple_source(sorted(self._calls))}"] if self._calls else []
+        arguments += [f"calls={string_tuple_source(sorted(self._calls))}"] if self._calls else []
         held = ", ".join(f'"{name}": "{self._held[name]}"' for name in sorted(self._called_held))
         return DeclaringDecorator(_DECORATORS[type(meaning)], (*arguments, *([f"held={{{held}}}"] if held else [])))
 
@@ -277,7 +277,7 @@ def _decorator_arguments(meaning: Meaning | AugmentedImages) -> Iterator[str]:
         elif isinstance(value, Value):
             yield f"{key}={_attribute_name(value)}"
         elif isinstance(value, float) and value != getattr(type(meaning), key):
-            yield f"{key}={shortest_source(value)}"
+            yield f"{key}={shortest_number_source(value)}"
         elif isinstance(value, tuple):
             pairs = ((_attribute_name(one.function), one.gate and _attribute_name(one.gate)) for one in value)
             yield f"transforms={{{', '.join(f'{function}: {gate}' for function, gate in pairs)}}}"
@@ -290,12 +290,12 @@ def _attribute_name(value: Value) -> str:
     raise _NotAnAttribute
 
 
-def shortest_source(number: float) -> str:
+def shortest_number_source(number: float) -> str:
     """Return the short spelling of a number: ``1e-8`` for 1e-08."""
     return re.sub("e-0", "e-", repr(number))
 
 
-def tuple_source(names: Sequence[str]) -> str:
+def string_tuple_source(names: Sequence[str]) -> str:
     """Return the source of a tuple of strings."""
     quoted = [f'"{name}"' for name in names]
     return f"({', '.join(quoted)}{',' if len(names) == 1 else ''})"

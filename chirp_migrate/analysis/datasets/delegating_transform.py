@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import is_docstring, is_name, methods_if_nothing_else, normalized_source
+from chirp_migrate.syntax.queries import is_docstring, is_name, methods_of_plain_class, normalized_source
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class DelegatingTransform:
     attribute: str
 
 
-def read_delegation(module: Module, definition: cst.ClassDef) -> DelegatingTransform | None:
+def match_delegating_transform(module: Module, definition: cst.ClassDef) -> DelegatingTransform | None:
     """Return how the objects of a class pass on their argument; None if a call of an object has any other effect."""
     bases = [base for base in definition.bases if not is_name(base.value, "object")]
     if bases or definition.keywords or definition.decorators or definition.type_parameters:
         return None
-    methods = methods_if_nothing_else(definition) or {}
+    methods = methods_of_plain_class(definition) or {}
     call = methods.get("__call__")
     names = None if call is None else _two_parameters(call)
     if call is None or names is None:

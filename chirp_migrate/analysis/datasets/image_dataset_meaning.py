@@ -30,8 +30,8 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     SELF,
     finite_number,
     is_part_of_value,
-    subvalues,
     values_compared_with_none,
+    walk_values,
 )
 
 #: Objects that a non-local name may refer to, in addition to the objects that are permitted for all datasets.
@@ -137,7 +137,7 @@ def _is_x(value: Value) -> bool:
 
 def _holds_for_tensor(test: Value) -> bool | None:
     """Return whether a test of x is true for a tensor of shape (1, F, T); ``None`` if the test is not about x."""
-    x = next((str(one) for one in subvalues(test) if _is_x(one)), "")
+    x = next((str(one) for one in walk_values(test) if _is_x(one)), "")
     if x and str(test) == f"isinstance({x}, torch.Tensor)":
         return True
     match test:

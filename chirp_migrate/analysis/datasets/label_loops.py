@@ -10,12 +10,15 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.effects import first_side_effect, side_effect_message
 from chirp_migrate.analysis.dataflow.read_outside import is_read_outside_loop
 from chirp_migrate.analysis.dataflow.symbolic import block_statements
-from chirp_migrate.analysis.datasets.collecting_loops import early_reading_problem, only_collects
+from chirp_migrate.analysis.datasets.collecting_loops import (
+    has_only_collecting_statements,
+    why_early_reading_noticeable,
+)
 from chirp_migrate.analysis.datasets.label_scan import (
     IsDataset,
     ScannedSamples,
+    match_label_scan,
     may_be_rebound_during_loop,
-    read_label_scan,
     why_not_readable_before_loop,
 )
 from chirp_migrate.analysis.known_names import resolves_to
@@ -30,7 +33,7 @@ _AT_ONCE = re.compile(
 )
 
 
-def read_label_comprehension(
+def match_label_comprehension(
     module: Module, project: Project, is_dataset: IsDataset, node: Comprehension
 ) -> ScannedSamples | None:
     """Return the label scan of a comprehension that only uses the labels of a dataset; else None."""
@@ -43,7 +46,7 @@ def read_label_comprehension(
     tests = [condition.test for loop in loops for condition in loop.ifs]
     for position, loop in enumerate(loops):
         code = [*results, *tests, *(inner.iter for inner in loops[position + 1 :])]
-        scan = read_label_scan(module, is_dataset, loop.target, loop.iter, code)
+        scan = match_label_scan(module, is_dataset, loop.target, loop.iter, code)
         if scan is not None:
             problem = (
                 "the comprehension has more than one `for`"
@@ -65,21 +68,21 @@ def read_label_comprehension(
     return None
 
 
-def read_label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> ScannedSamples | None:
+def match_label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> ScannedSamples | None:
     """Return the label scan of a ``for`` statement that only uses the labels of a dataset; else None."""
     if node.orelse is not None or node.asynchronous is not None:
         return None
     body, scope = block_statements(node.body), module.enclosing_scope(node)
-    if isinstance(scope, cst.ClassDef) or not only_collects(body):
+    if isinstance(scope, cst.ClassDef) or not has_only_collecting_statements(body):
         return None
-    scan = read_label_scan(module, is_dataset, node.target, node.iter, body)
+    scan = match_label_scan(module, is_dataset, node.target, node.iter, body)
     if scan is None:
         return None
     statements = body if scan.opening is None else body[1:]
     early = [scan.dataset, scan.iterable, *([scan.index] if scan.index is not None else [])]
     problem = (
         scan.problem
-        or early_reading_problem(module, node, statements, early)
+        or why_early_reading_noticeable(module, node, statements, early)
         or (
             None
             if scan.opening

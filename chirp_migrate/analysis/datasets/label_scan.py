@@ -18,7 +18,7 @@ from itertools import takewhile
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import original_nodes, variable_uses
-from chirp_migrate.analysis.dataflow.effects import first_side_effect, side_effect_message, suspends_or_binds
+from chirp_migrate.analysis.dataflow.effects import first_side_effect, has_await_yield_walrus, side_effect_message
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_assigned_later, may_be_patched_elsewhere
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
@@ -71,7 +71,7 @@ class ScannedSamples:
         )
 
 
-def read_label_scan(
+def match_label_scan(
     module: Module,
     is_dataset: IsDataset,
     target: cst.BaseExpression,
@@ -83,7 +83,7 @@ def read_label_scan(
         case cst.Tuple(elements=[cst.Element(value=cst.Name(value=count)), cst.Element(value=each)]), cst.Call(
             args=[cst.Arg(value=counted, keyword=None, star=""), *_]
         ) if module.qualified_names(iterable.func) == {"builtins.enumerate"}:
-            scan = read_label_scan(module, is_dataset, each, counted, code)
+            scan = match_label_scan(module, is_dataset, each, counted, code)
             return None if scan is None or count in (scan.label, *scan.dropped) else scan
     pair = _unpacked_pair(target)
     if pair is not None and is_dataset(iterable):
@@ -229,7 +229,7 @@ def _unpacking_scan(
     return None if any(_indexed_samples(module, is_dataset, rest, target.value)) else scan
 
 
-def read_stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> ScannedSamples | None:
+def match_stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> ScannedSamples | None:
     """Return the dataset and indices of a ``torch.stack([…])`` that stacks the x of a dataset's samples; else None.
 
     The elements of the list are ``dataset[i][0]`` for each ``i``, or x of ``for x, _ in dataset``.
@@ -266,7 +266,7 @@ def why_not_readable_before_loop(module: Module, project: Project, scan: Scanned
     For example, the code that computes the indices may replace the dataset.
     """
     parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
-    if any(suspends_or_binds(part) for part in parts):
+    if any(has_await_yield_walrus(part) for part in parts):
         return "its indices contain `await` or bind names"
     if scan.index is None:
         return None

@@ -16,7 +16,7 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     takes_plain_arguments,
 )
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
-    getattr_may_read_any_of,
+    has_dynamic_attribute_read,
     is_dotted_name_bound_once,
     is_passed_as_keyword,
 )
@@ -91,7 +91,7 @@ def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> Run
     # Unlike a lambda, `Standardize` has attributes, so code that checks for such attributes may behave differently.
     return (
         None
-        if getattr_may_read_any_of(project, "mean", "std")
+        if has_dynamic_attribute_read(project, "mean", "std")
         else RuntimeReplacement(source, "Standardize", "standardises a sample")
     )
 

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.capture_timing import always_has_value
+from chirp_migrate.analysis.dataflow.capture_timing import is_always_assigned_before
 from chirp_migrate.analysis.dataflow.read_outside import is_read_outside_loop
 from chirp_migrate.analysis.dataflow.symbolic import (
     Const,
@@ -152,7 +152,7 @@ def _has_stable_value(module: Module, node: cst.CSTNode, name: str) -> bool:
     if any(module.scopes.scope_of(one.node) is not owner[0] for one in owner[1] if not isinstance(one.node, cst.Param)):
         return False
     is_later = isinstance(owner[0].node, cst.Module) and module.enclosing_function(node) is not None
-    return always_has_value(module, module.tree.body[-1] if is_later else node, owner)
+    return is_always_assigned_before(module, module.tree.body[-1] if is_later else node, owner)
 
 
 def empty_list_line(module: Module, loop: cst.For, name: str) -> cst.SimpleStatementLine | None:

@@ -24,7 +24,7 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
 from chirp_migrate.syntax.module import Module
 
 
-def match_type_call(module: Module, type_call: cst.Call, member_dict: cst.Dict) -> AugmentedSamples | None:
+def match_dataset_type_call(module: Module, type_call: cst.Call, member_dict: cst.Dict) -> AugmentedSamples | None:
     """Return the semantics of a dataset class from its members; ``None`` if ``chirpid_patch`` has no such class.
 
     Args:

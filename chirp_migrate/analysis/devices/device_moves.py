@@ -59,7 +59,7 @@ def may_name_device(module: Module, node: cst.BaseExpression) -> bool:
     return dotted_source(node) is not None and device_value(module, node).may_be()
 
 
-def moves_to_cuda(module: Module, call: cst.Call) -> bool:
+def is_move_to_cuda(module: Module, call: cst.Call) -> bool:
     """Return whether a call puts an object on a CUDA device: ``x.cuda()``, ``x.to("cuda")``, ``device="cuda"``.
 
     ``"cuda" if … else "cpu"`` also counts.
@@ -81,6 +81,6 @@ def calls_initializing_cuda(module: Module, scope: cst.CSTNode, *, nested: bool 
     """
     for node in walk_code(scope) if nested else nodes_in_scope(scope):
         if isinstance(node, cst.Call) and (
-            moves_to_cuda(module, node) or any(map(_INITIALISING.fullmatch, module.qualified_names(node.func)))
+            is_move_to_cuda(module, node) or any(map(_INITIALISING.fullmatch, module.qualified_names(node.func)))
         ):
             yield node

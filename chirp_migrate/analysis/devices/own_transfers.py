@@ -12,7 +12,7 @@ from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["find_inspected_transfer", "find_mps_device", "why_to_may_lack_non_blocking"]
+__all__ = ["find_mps_device", "find_transfer_argument_inspection", "why_to_may_lack_non_blocking"]
 
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
@@ -44,7 +44,7 @@ def find_mps_device(project: Project) -> str | None:
     return None
 
 
-def find_inspected_transfer(project: Project) -> str | None:
+def find_transfer_argument_inspection(project: Project) -> str | None:
     """Return a place (``path:line``) that inspects arguments of calls of ``to`` or ``cuda``; None without such code."""
     return project.once(_place_of_observed_transfer)
 

@@ -18,9 +18,9 @@ import libcst as cst
 
 from chirp_migrate.analysis.gain.reading import (
     DatasetReading,
-    ReadingMode,
+    SampleReadingMode,
     dataset_reading_of_instance,
-    possible_readings,
+    possible_dataset_readings,
 )
 from chirp_migrate.analysis.known_names import FACTORY_FUNCTIONS
 from chirp_migrate.analysis.loaders.device_data import is_on_device
@@ -40,7 +40,7 @@ from chirp_migrate.analysis.objects.abstract_objects import (
 )
 from chirp_migrate.analysis.objects.importers import files_with_importers
 from chirp_migrate.analysis.objects.libraries import is_numeric_array
-from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObjects, find_unpicklable_objects
+from chirp_migrate.analysis.objects.pickled import ReportedUnpicklableKind, UnpicklableObjects, find_unpicklable_objects
 from chirp_migrate.analysis.objects.values import NONE
 from chirp_migrate.plans.plan import (
     ALL_INDEXED_ONE_BY_ONE,
@@ -57,7 +57,7 @@ from chirp_migrate.syntax.project import Project, is_test_file
 __all__ = ["LoaderGains", "loader_gains"]
 
 #: Kinds of objects that a rewrite can make picklable. The rewrite moves the definition to the top level of a module.
-_HOISTED = frozenset({ReportedObjectKind.LAMBDA, ReportedObjectKind.FUNCTION, ReportedObjectKind.CLASS})
+_HOISTED = frozenset({ReportedUnpicklableKind.LAMBDA, ReportedUnpicklableKind.FUNCTION, ReportedUnpicklableKind.CLASS})
 #: Functions that collate a batch exactly as ``chirpid_patch`` does.
 _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
 #: Names of library functions that may refer to a collate function of PyTorch.
@@ -190,13 +190,13 @@ class LoaderGains:
             and not one.cls.is_dataset
             and not is_test_file(one.cls.place.path)
         ]
-        readings += possible_readings(self._project, others) if others else []
+        readings += possible_dataset_readings(self._project, others) if others else []
         found = [one for loader in own for one in self._readings(loader)]
-        if not readings or any(one.way is not ReadingMode.ONE_BY_ONE for one in readings):
+        if not readings or any(one.way is not SampleReadingMode.ONE_BY_ONE for one in readings):
             return None
-        if any(one.way is ReadingMode.AT_ONCE for one in found):
+        if any(one.way is SampleReadingMode.AT_ONCE for one in found):
             return None
-        known = [one for one in (*readings, *found) if one.way is ReadingMode.ONE_BY_ONE]
+        known = [one for one in (*readings, *found) if one.way is SampleReadingMode.ONE_BY_ONE]
         only_indexed = all(one.why == INDEXED_ONE_BY_ONE for one in known)
         return _gain_at(GainKind.NOTHING, ALL_INDEXED_ONE_BY_ONE, readings[0].place) if only_indexed else _NO_BATCHES
 
@@ -269,7 +269,13 @@ class LoaderGains:
         such a loader, if its samples can be read in batches.
         """
         direct = {"DataLoader", *FACTORY_FUNCTIONS, *self._project.aliases("DataLoader")}
-        places = (CreationPlace(path, node) for node in self._loaders.get(path, ()) if _called_name(node) not in direct)
+        table = self._project.table(path)
+        imported = {"DataLoader"} if table is None or table.stars else set(table.imports)
+        places = (
+            CreationPlace(path, node)
+            for node in self._loaders.get(path, ())
+            if _called_name(node) not in direct or _called_variable(node, imported)
+        )
         gains = (self._gain_of_place(one, moves=False) for one in places)
         return next((one for one in gains if one.kind is GainKind.BATCHED), _NO_GAIN_AS_VALUE)
 
@@ -393,12 +399,12 @@ class LoaderGains:
         if _has_no_samples(loaders[0].place.node):
             return _gain_at(GainKind.NOTHING, NO_SAMPLES, loaders[0].place)
         readings = [one for loader in loaders for one in self._readings(loader)]
-        known = [one for one in readings if one.way is not ReadingMode.UNKNOWN]
+        known = [one for one in readings if one.way is not SampleReadingMode.UNKNOWN]
         is_in_memory = all(map(self._holds_samples, loaders)) or (known and all(one.in_memory for one in known))
         if is_in_memory and _has_batches_of_one(loaders):
             why = ONE_SAMPLE_IN_MEMORY if len(known) == len(readings) else ONE_SAMPLE
             return _gain_at(GainKind.NOTHING, why, loaders[0].place)
-        at_once = next((one for one in readings if one.way is ReadingMode.AT_ONCE), None)
+        at_once = next((one for one in readings if one.way is SampleReadingMode.AT_ONCE), None)
         collations = [
             one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks_samples(one)
         ]
@@ -410,7 +416,7 @@ class LoaderGains:
         names_collation = is_own and (_names_collation(loaders[0].place.node, own) or self._sets_collation(loaders))
         collates_itself = at_once is None and _passes_collation_of_dataset(loaders[0].place.node)
         if replaced is None and not are_single and not names_collation and not collates_itself:
-            if any(one.way is ReadingMode.UNKNOWN for one in readings) or (
+            if any(one.way is SampleReadingMode.UNKNOWN for one in readings) or (
                 at_once is not None and len(own) < len(collations)
             ):
                 return _AT_RUN_TIME
@@ -529,14 +535,14 @@ class LoaderGains:
 
         In-memory datasets that tests create count only for loaders in tests.
         """
-        found = possible_readings(self._project, self._possible_datasets(loader))
+        found = possible_dataset_readings(self._project, self._possible_datasets(loader))
         if not is_test_file(loader.place.path):
-            found = [one for one in found if not (one.way is ReadingMode.AT_ONCE and _is_created_by_tests(one))]
-        known = [one for one in found if one.way is not ReadingMode.UNKNOWN]
+            found = [one for one in found if not (one.way is SampleReadingMode.AT_ONCE and _is_created_by_tests(one))]
+        known = [one for one in found if one.way is not SampleReadingMode.UNKNOWN]
         if known and len(known) == len(found):
             return known
         annotated = self._annotated_readings(loader.place)
-        return [*known, *annotated] if annotated else found or [DatasetReading(ReadingMode.UNKNOWN)]
+        return [*known, *annotated] if annotated else found or [DatasetReading(SampleReadingMode.UNKNOWN)]
 
     def _possible_datasets(self, loader: LoaderObject) -> Value:
         """Return the datasets that reach a loader, without tensors, arrays and lists that a check excludes."""
@@ -580,8 +586,8 @@ class LoaderGains:
         if cls is None:
             return []
         classes = [cls, *(one for one in self._run.classes if one is not cls and cls in one.order)]
-        readings = possible_readings(self._project, [Instance(one.place, one) for one in classes])
-        is_known = all(one.way is ReadingMode.ONE_BY_ONE and not _is_stub(one.place) for one in readings)
+        readings = possible_dataset_readings(self._project, [Instance(one.place, one) for one in classes])
+        is_known = all(one.way is SampleReadingMode.ONE_BY_ONE and not _is_stub(one.place) for one in readings)
         return readings if is_known else []
 
     def _has_only_known_datasets(self, place: CreationPlace, readings: list[DatasetReading]) -> bool:
@@ -631,7 +637,7 @@ class LoaderGains:
         found = [one for one in self._run.loaders[first:] if one.place == place]
         del self._run.loaders[first:]
         return bool(found) and all(
-            one.way is not ReadingMode.UNKNOWN for loader in found for one in self._readings(loader)
+            one.way is not SampleReadingMode.UNKNOWN for loader in found for one in self._readings(loader)
         )
 
 
@@ -649,6 +655,11 @@ def _called_name(call: ast.AST) -> str:
     """Return the last part of the called function's name."""
     called = call.func if isinstance(call, ast.Call) else call
     return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+
+
+def _called_variable(call: ast.AST, imported: set[str]) -> bool:
+    """Return whether a call calls a name that no import binds, such as a local variable ``DataLoader``."""
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id not in imported
 
 
 def _gain_at(kind: GainKind, why: str, place: CreationPlace | None) -> Gain:

@@ -37,7 +37,7 @@ from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["DatasetReading", "ReadingMode", "dataset_reading_of_instance", "possible_readings"]
+__all__ = ["DatasetReading", "SampleReadingMode", "dataset_reading_of_instance", "possible_dataset_readings"]
 
 _DEPTH = 8
 _TORCH = "torch.utils.data."
@@ -60,7 +60,7 @@ _INDEXES_FILES = re.compile(
 )
 
 
-class ReadingMode(Enum):
+class SampleReadingMode(Enum):
     """How samples are read."""
 
     AT_ONCE = "at once"
@@ -80,17 +80,19 @@ class DatasetReading:
         in_memory: whether batches are provably gathered from tensors.
     """
 
-    way: ReadingMode
+    way: SampleReadingMode
     why: str = ""
     place: CreationPlace | None = None
     made: tuple[CreationPlace, ...] = ()
     in_memory: bool = False
 
 
-_UNKNOWN = DatasetReading(ReadingMode.UNKNOWN)
+_UNKNOWN = DatasetReading(SampleReadingMode.UNKNOWN)
 
 
-def possible_readings(project: Project, value: Iterable[AbstractObject], depth: int = 0) -> list[DatasetReading]:
+def possible_dataset_readings(
+    project: Project, value: Iterable[AbstractObject], depth: int = 0
+) -> list[DatasetReading]:
     """Return how each dataset in ``value`` is read. None in ``value`` does not count."""
     things = [one for one in value if getattr(one, "value", one) is not None]
     return [_reading(project, thing, depth) for thing in things] or [_UNKNOWN]
@@ -110,40 +112,46 @@ def _reading_of_library_object(project: Project, made: Instance, name: str, dept
     short = name.rpartition(".")[2]
     if name == f"{_TORCH}TensorDataset" or MAKES_ROWS.fullmatch(name):
         return DatasetReading(
-            ReadingMode.AT_ONCE, "the samples are in memory", made.place, (made.place,), in_memory=True
+            SampleReadingMode.AT_ONCE, "the samples are in memory", made.place, (made.place,), in_memory=True
         )
     if name.startswith(_SHIPPED):
-        return DatasetReading(ReadingMode.AT_ONCE, f"`{short}` reads whole batches", made.place, (made.place,))
+        return DatasetReading(SampleReadingMode.AT_ONCE, f"`{short}` reads whole batches", made.place, (made.place,))
     if name.startswith(_LIBRARIES):
-        return DatasetReading(ReadingMode.ONE_BY_ONE, f"`{short}` reads samples one by one", made.place, (made.place,))
+        return DatasetReading(
+            SampleReadingMode.ONE_BY_ONE, f"`{short}` reads samples one by one", made.place, (made.place,)
+        )
     if HUGGING_FACE_DATASET.fullmatch(name) and not project.has_package("datasets"):
         return DatasetReading(
-            ReadingMode.ONE_BY_ONE, "Hugging Face's `datasets` reads the samples", made.place, (made.place,)
+            SampleReadingMode.ONE_BY_ONE, "Hugging Face's `datasets` reads the samples", made.place, (made.place,)
         )
     if project.reads_compiled(name):
         why = f"the compiled class `{short}` reads samples one by one"
-        return DatasetReading(ReadingMode.ONE_BY_ONE, why, made.place, (made.place,))
+        return DatasetReading(SampleReadingMode.ONE_BY_ONE, why, made.place, (made.place,))
     if not name.startswith(_TORCH):
         return _UNKNOWN
     if ITERABLE_DATASET.fullmatch(name):
-        return DatasetReading(ReadingMode.ONE_BY_ONE, "the dataset is a stream", made.place, (made.place,))
+        return DatasetReading(SampleReadingMode.ONE_BY_ONE, "the dataset is a stream", made.place, (made.place,))
     cells = made.cells
     match short:
         case "Subset" | "random_split":
             return _combine_readings(
-                possible_readings(project, cells.get(0) or cells.get("dataset") or (), depth + 1), made
+                possible_dataset_readings(project, cells.get(0) or cells.get("dataset") or (), depth + 1), made
             )
         case "ConcatDataset":
             held = [one for one in cells.get(0) or cells.get("datasets") or () if isinstance(one, Container)]
             parts = [part for one in held for value in one.cells.values() for part in value]
-            return _combine_readings(possible_readings(project, parts, depth + 1), made)
+            return _combine_readings(possible_dataset_readings(project, parts, depth + 1), made)
     return _UNKNOWN
 
 
 def _combine_readings(parts: list[DatasetReading], made: Instance) -> DatasetReading:
     """Return how a dataset with inner datasets is read. A dataset is read at once if all inner datasets are."""
     ways = {one.way for one in parts}
-    way = next(one for one in (ReadingMode.UNKNOWN, ReadingMode.ONE_BY_ONE, ReadingMode.AT_ONCE) if one in ways)
+    way = next(
+        one
+        for one in (SampleReadingMode.UNKNOWN, SampleReadingMode.ONE_BY_ONE, SampleReadingMode.AT_ONCE)
+        if one in ways
+    )
     first = next(one for one in parts if one.way is way)
     places = (made.place, *(place for one in parts for place in one.made))
     return DatasetReading(way, first.why, first.place, places, all(one.in_memory for one in parts))
@@ -157,7 +165,7 @@ def _reading_of_class(project: Project, made: Instance, cls: ClassObject, depth:
     order = cls.order
     libraries = [one.name for one in order if isinstance(one, LibraryName)]
     if any(map(ITERABLE_DATASET.fullmatch, libraries)):
-        return DatasetReading(ReadingMode.ONE_BY_ONE, "the dataset is a stream", cls.place, (made.place,))
+        return DatasetReading(SampleReadingMode.ONE_BY_ONE, "the dataset is a stream", cls.place, (made.place,))
     for one in order:
         match one:
             case ClassObject(body=body) if "__getitem__" in body.cells or "__getitems__" in body.cells:
@@ -195,7 +203,7 @@ def dataset_reading_of_instance(project: Project, instance: Instance, cls: Class
     place = reader.place if isinstance(reader, FunctionObject) else cls.place
     is_indexing = _only_indexes(place.node) and not _INDEXES_FILES.search(project.text(cls.place.path))
     why = INDEXED_ONE_BY_ONE if is_indexing else "samples are read one by one"
-    return DatasetReading(ReadingMode.ONE_BY_ONE, why, place)
+    return DatasetReading(SampleReadingMode.ONE_BY_ONE, why, place)
 
 
 def _only_indexes(reader: ast.AST) -> bool:
@@ -258,7 +266,7 @@ def _declared_reading(made: Instance, cls: ClassObject, decorator: str, argument
             is_numeric_array(one) or (isinstance(one, Container) and one.kind in ("list", "tuple")) for one in held
         ):
             return _UNKNOWN
-    return DatasetReading(ReadingMode.AT_ONCE, f"`{cls.name}` declares its samples", cls.place)
+    return DatasetReading(SampleReadingMode.AT_ONCE, f"`{cls.name}` declares its samples", cls.place)
 
 
 def _last_name(node: ast.expr) -> str:

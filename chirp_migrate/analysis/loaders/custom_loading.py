@@ -16,8 +16,8 @@ from functools import cached_property
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import assigned_values
-from chirp_migrate.analysis.datasets.dataset_state import contained_expressions
-from chirp_migrate.analysis.known_names import LOADER, base_names, inherits_from, resolves_to
+from chirp_migrate.analysis.datasets.dataset_state import possible_value_expressions
+from chirp_migrate.analysis.known_names import LOADER, inherits_from, qualified_base_names, resolves_to
 from chirp_migrate.analysis.loaders.data_reading import DataReadingFinder, Function, Unit
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
@@ -104,7 +104,7 @@ def _possible_modules_of(module: Module, project: Project, node: cst.BaseExpress
     """Return the modules that an expression may refer to. A multiprocessing context counts as ``multiprocessing``."""
     values = [origin.value for origin in assigned_values(module, node)]
     modules: set[str] = set()
-    for value in (part for whole in (node, *values) for part in contained_expressions(module, module.tree, whole)):
+    for value in (part for whole in (node, *values) for part in possible_value_expressions(module, module.tree, whole)):
         names = project.resolved_names(module, value.func if isinstance(value, cst.Call) else value)
         if isinstance(value, cst.Call):
             names = {name.rpartition(".")[0] for name in names if name.endswith("multiprocessing.get_context")}
@@ -246,7 +246,7 @@ class _LoadingUnit(DataReadingFinder):
         owner = self._module.enclosing_class(node)
         if owner is None or called_method_name(node) != "__iter__":
             return False
-        bases = base_names(self._module, self._project, owner)
+        bases = qualified_base_names(self._module, self._project, owner)
         of_loader = any(inherits_from(self._project, name, LOADER) for name in bases)
         self.from_loader |= of_loader
         return of_loader

@@ -12,14 +12,14 @@ from chirp_migrate.analysis.loaders.loader_values import LoaderValue
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import called_method_name, keyword_arguments
 
-__all__ = ["is_on_device", "reads_device_data"]
+__all__ = ["has_device_dataset", "is_on_device"]
 
 _DEPTH = 4
 #: Methods of tensors, and functions, whose results are on the CPU.
 _TO_CPU = ("cpu", "numpy", "tolist", "from_numpy")
 
 
-def reads_device_data(loader: LoaderValue) -> bool:
+def has_device_dataset(loader: LoaderValue) -> bool:
     """Return whether every call that may build a loader gets a dataset of tensors that code has moved to a device."""
     datasets = [
         (module, call.args[places["dataset"]].value)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_mentions
-from chirp_migrate.analysis.dataflow.uses_elsewhere import getattr_may_read_any_of
+from chirp_migrate.analysis.dataflow.uses_elsewhere import has_dynamic_attribute_read
 from chirp_migrate.analysis.dataflow.value_flow import (
     BaseClass,
     CallArgument,
@@ -19,7 +19,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     ParameterDefault,
     Step,
     ValueAssignment,
-    next_step_of_value,
+    next_use_of_value,
 )
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module
@@ -56,7 +56,7 @@ def _is_annotation(outline: Outline, node: ast.AST) -> bool:
 
 
 @dataclass(frozen=True)
-class LoaderMentionUse:
+class LoaderClassUse:
     """How code uses one mention of ``DataLoader``.
 
     Attributes:
@@ -72,75 +72,73 @@ class LoaderMentionUse:
     call: cst.Call | None = None
 
 
-_NAMED, _CALLED_LATER = LoaderMentionUse("named"), LoaderMentionUse("called-later")
+_NAMED, _CALLED_LATER = LoaderClassUse("named"), LoaderClassUse("called-later")
 
 
-def use_of_mention(module: Module, project: Project, node: cst.Name | cst.Attribute) -> LoaderMentionUse:
+def use_of_loader_class(module: Module, project: Project, node: cst.Name | cst.Attribute) -> LoaderClassUse:
     """Return how code uses the mention ``node`` of ``DataLoader``."""
     top: cst.CSTNode = node
     if isinstance(generic := module.parents[node], cst.Subscript) and generic.value is node:
         top = generic  # DataLoader[Batch](…)
-    step = next_step_of_value(module, top)
+    step = next_use_of_value(module, top)
     while isinstance(step, ConditionalOperand):
-        step = next_step_of_value(module, step.whole)
+        step = next_use_of_value(module, step.whole)
     if isinstance(step, CalledValue) and step.call.func is top:
-        return LoaderMentionUse("called", call=step.call)
+        return LoaderClassUse("called", call=step.call)
     use = _use_by_step(module, project, node, step)
     if use is _CALLED_LATER and top is not node:  # `DataLoader[Batch]` is valid, but a method has no subscripts
-        return LoaderMentionUse("used-as-value", f"stored as {module.source(top).strip()}")
+        return LoaderClassUse("used-as-value", f"stored as {module.source(top).strip()}")
     return use
 
 
-def _use_by_step(
-    module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None
-) -> LoaderMentionUse:
+def _use_by_step(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> LoaderClassUse:
     """Return the use of a mention that is not called directly. ``step`` describes the use of the class."""
     match step:
         case BaseClass(definition):
-            return LoaderMentionUse("subclass", definition.name.value)
+            return LoaderClassUse("subclass", definition.name.value)
         case CallArgument(cst.Arg(star="") as argument, call) if call.args[0] is argument and is_call_of(
             module, call, _PARTIAL
         ):
-            is_read = project.holds(_FUNC, "func") or getattr_may_read_any_of(project, "func")
-            return LoaderMentionUse("used-as-value", "read as the `func` of a partial") if is_read else _CALLED_LATER
+            is_read = project.holds(_FUNC, "func") or has_dynamic_attribute_read(project, "func")
+            return LoaderClassUse("used-as-value", "read as the `func` of a partial") if is_read else _CALLED_LATER
         case ValueAssignment((cst.Name() as name,), cst.Assign()) | ParameterDefault(cst.Param(name=name)):
             return _use_of_variable(module, project, name)
         case ValueAssignment((cst.Attribute(value=cst.Name(value="self"), attr=attribute),), cst.Assign()):
             return _use_of_attribute(module, project, attribute.value)
         case ValueAssignment((target,), cst.Assign()):
-            return LoaderMentionUse("used-as-value", f"stored in {module.source(target).strip()}")
+            return LoaderClassUse("used-as-value", f"stored in {module.source(target).strip()}")
     return _use_in_expression(module, node)
 
 
-def _use_of_variable(module: Module, project: Project, name: cst.Name) -> LoaderMentionUse:
+def _use_of_variable(module: Module, project: Project, name: cst.Name) -> LoaderClassUse:
     """Return the use of ``DataLoader`` as the value of a variable or parameter."""
     scope = module.scopes.scope_of(name)
     if isinstance(scope.node, cst.ClassDef):  # in the body of a class, a function would become a method
-        return LoaderMentionUse("used-as-value", f"stored in the class attribute {name.value}")
+        return LoaderClassUse("used-as-value", f"stored in the class attribute {name.value}")
     mentions = variable_mentions(module, name.value, scope)
     reads = [one for one in mentions if name_role(module, one) not in (NameRole.BOUND, NameRole.DECLARED)]
     shared = scope is module.scopes.module and project.imported_elsewhere(module, name.value)
     return _use_of_stored_class(module, reads, f"stored in {name.value}", shared)
 
 
-def _use_of_attribute(module: Module, project: Project, attribute: str) -> LoaderMentionUse:
+def _use_of_attribute(module: Module, project: Project, attribute: str) -> LoaderClassUse:
     mentions = [one for one in module.find(cst.Attribute) if one.attr.value == attribute]
     reads = [one for one in mentions if not isinstance(module.parents[one], cst.AssignTarget)]
     shared = project.mentions(attribute, besides=module.path)
     return _use_of_stored_class(module, reads, f"stored in the attribute {attribute}", shared)
 
 
-def _use_of_stored_class(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> LoaderMentionUse:
+def _use_of_stored_class(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> LoaderClassUse:
     """Return the use of ``DataLoader`` as the value of a variable or attribute.
 
     ``reads`` contains the places that read the variable. ``shared`` is True if files other than this module may read
     the name.
     """
     is_called = bool(reads) and all(isinstance(module.parents[read], cst.Call) for read in reads)
-    return _CALLED_LATER if is_called and not shared else LoaderMentionUse("used-as-value", where)
+    return _CALLED_LATER if is_called and not shared else LoaderClassUse("used-as-value", where)
 
 
-def _use_in_expression(module: Module, node: cst.CSTNode) -> LoaderMentionUse:
+def _use_in_expression(module: Module, node: cst.CSTNode) -> LoaderClassUse:
     """Return the use of a mention inside an expression or statement that only names the class or passes it on."""
     child, where = node, ""
     for ancestor in module.ancestors(node):
@@ -164,4 +162,4 @@ def _use_in_expression(module: Module, node: cst.CSTNode) -> LoaderMentionUse:
             case cst.BaseSmallStatement() | cst.BaseCompoundStatement():
                 break
         child = ancestor
-    return LoaderMentionUse("used-as-value", where or "used as a value")
+    return LoaderClassUse("used-as-value", where or "used as a value")

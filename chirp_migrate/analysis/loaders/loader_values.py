@@ -21,9 +21,9 @@ from chirp_migrate.analysis.known_names import (
     LOADER,
     NO_LOADER,
     PROGRESS,
-    any_of_patterns,
     inherits_from,
     is_call_of,
+    join_name_patterns,
 )
 from chirp_migrate.syntax.gaps import LINE
 from chirp_migrate.syntax.module import Module
@@ -47,7 +47,7 @@ _PLURAL = re.compile(r"loaders?(_\w|\Z)|(^|_)dls?\Z", re.IGNORECASE)
 _QUOTED = re.compile(r"\bDataLoader\b")
 _SAME = re.compile(r"(typing\.)?(Optional|Union|Annotated|Final)|types\.UnionType")
 #: Calls that yield the items of their first argument.
-WRAPPER = any_of_patterns(PROGRESS, r"builtins\.iter|itertools\.islice")
+WRAPPER = join_name_patterns(PROGRESS, r"builtins\.iter|itertools\.islice")
 _LITERALS = (cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.Lambda)
 _CONTAINERS = (cst.List, cst.Tuple, cst.Dict, cst.Set, cst.ListComp, cst.DictComp, cst.SetComp)
 _DEPTH_LIMIT = 8

@@ -15,12 +15,12 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     ContainerElement,
     IteratedValue,
     ValueAssignment,
-    next_step_of_value,
+    next_use_of_value,
 )
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.analysis.loops.loop_names import LoopNames, innermost_statement
 from chirp_migrate.syntax.module import Module, walk_code
-from chirp_migrate.syntax.queries import first_name_of, is_read
+from chirp_migrate.syntax.queries import is_read, leading_variable_name
 
 #: Methods and attributes that read a tensor, or a container of tensors, and do not return a view.
 _READS = re.compile(
@@ -125,7 +125,7 @@ class BatchExpressions(LoopNames[Path | None]):
         inner function reads the variable.
         """
         functions = (cst.FunctionDef, cst.Lambda)
-        name = first_name_of(node)
+        name = leading_variable_name(node)
         around = [a for a in self._module.ancestors(node) if isinstance(a, (cst.For, *functions))]
         later = any(isinstance(one, functions) for one in around[: around.index(self._loop)])
         bound = self._bound.get(name, [])
@@ -159,18 +159,20 @@ class BatchExpressions(LoopNames[Path | None]):
         if not isinstance(statement, cst.Assign):
             return set()
         items = (part for target in statement.targets for part in _single_targets(target.target))
-        return {first_name_of(item) for item in items if not isinstance(item, cst.Name) and self.value(item) == path}
+        return {
+            leading_variable_name(item) for item in items if not isinstance(item, cst.Name) and self.value(item) == path
+        }
 
     def _only_read(self, node: cst.CSTNode) -> bool:
         """Return whether the code around an expression cannot write to the memory of the expression's value."""
-        step = next_step_of_value(self._module, node)
+        step = next_use_of_value(self._module, node)
         match step:
             case AttributeRead(cst.Attribute(attr=cst.Name(value=name))):
                 return _READS.fullmatch(name) is not None
             case CallArgument(_, call):
                 return is_call_of(self._module, call, _READING)
             case ContainerElement(cst.Element(), display):
-                node, step = display, next_step_of_value(self._module, display)
+                node, step = display, next_use_of_value(self._module, display)
         match step:
             case IteratedValue():
                 return True

@@ -19,7 +19,13 @@ from chirp_migrate.analysis.loops.batch_names import BatchExpressions
 from chirp_migrate.analysis.loops.loop_names import LoopNames, innermost_statement
 from chirp_migrate.syntax.module import Module, code_children, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import NameRole, called_method_name, find_nodes_in_scope, first_name_of, name_role
+from chirp_migrate.syntax.queries import (
+    NameRole,
+    called_method_name,
+    find_nodes_in_scope,
+    leading_variable_name,
+    name_role,
+)
 
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy"})
 #: Methods that may follow a wait and count as a part of it, as in ``.cpu().numpy().tolist()``.
@@ -78,7 +84,7 @@ def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
             yield there
 
 
-def waits_right_after(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
+def has_wait_after_transfers(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
     """Return whether a loop waits for the copies ``transfers`` in the same statement or in the next statement."""
     copies = list(transfers)
     return any(loop.waits_for(wait, copies) for wait in loop.waits())
@@ -214,7 +220,7 @@ class DeviceLoop(LoopNames[bool]):
             super()._record_fact(target, value, node)
             return
         # After the assignment, the container has a value on the device, perhaps next to other values.
-        name = first_name_of(target)
+        name = leading_variable_name(target)
         if value and name not in ("", "self"):
             self._bind([(name, True)], self._module.span(node)[1], node)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from chirp_migrate.analysis.objects.abstract_objects import Cells, Value, unite_values
 
-__all__ = ["ALONE", "STEPS", "StepLimitReached", "VariableState"]
+__all__ = ["ALONE", "STEPS", "StepLimitReached", "VariableStore"]
 
 #: Largest number of expressions and statements in an abstract run: of a module (``STEPS``), and of a function that no
 #: code calls (``ALONE``).
@@ -18,7 +18,7 @@ class StepLimitReached(Exception):
     """Raised if an abstract run reaches its limit of steps."""
 
 
-class VariableState:
+class VariableStore:
     """The values of names, attributes and items (cells). The class logs writes, so that branches can be combined."""
 
     def __init__(self) -> None:

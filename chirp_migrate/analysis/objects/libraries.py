@@ -19,7 +19,7 @@ __all__ = [
     "PLAIN_CALLABLE",
     "STAYS_ROWS",
     "TRANSPARENT",
-    "LibraryResult",
+    "LibraryCallResult",
     "is_numeric_array",
     "unpicklable_kind_of_class",
     "unpicklable_part_of",
@@ -67,7 +67,7 @@ PLAIN_CALLABLE = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|hasat
 
 
 @dataclass(frozen=True)
-class LibraryResult:
+class LibraryCallResult:
     """The result of a library call: the kind of object, and the part of the object that the call returns."""
 
     kind: UnpicklableKind
@@ -75,7 +75,7 @@ class LibraryResult:
 
 
 _THREADING = r"threading\.(Lock|RLock|Condition|(Bounded)?Semaphore|Event|Barrier|local)|_thread\.(allocate_lock|RLock)"
-_MAKERS: tuple[tuple[re.Pattern[str], LibraryResult], ...] = tuple(
+_MAKERS: tuple[tuple[re.Pattern[str], LibraryCallResult], ...] = tuple(
     (re.compile(names), made)
     for names, made in (
         (
@@ -84,35 +84,35 @@ _MAKERS: tuple[tuple[re.Pattern[str], LibraryResult], ...] = tuple(
             r"|tarfile\.TarFile(\.\w*open)?|_?csv\.(reader|writer|DictReader|DictWriter)|cv2\.(VideoCapture|VideoWriter|CascadeClassifier)"
             r"|av\.open|soundfile\.SoundFile|rasterio\.open|decord\.VideoReader|openslide\.(OpenSlide|open_slide)|pysam\.\w+File"
             r"|sys\.(stdin|stdout|stderr)|imageio\.get_(reader|writer)|tokenize\.open|fileinput\.input|os\.scandir",
-            LibraryResult(UnpicklableKind.FILE, "file"),
+            LibraryCallResult(UnpicklableKind.FILE, "file"),
         ),
-        (r"h5py\.File|tables\.(open_file|File)", LibraryResult(UnpicklableKind.HDF5, "file")),
-        (r"netCDF4\.(MF)?Dataset|scipy\.io\.netcdf_file", LibraryResult(UnpicklableKind.NETCDF, "file")),
-        (r"lmdb\.(open|Environment)", LibraryResult(UnpicklableKind.LMDB, "environment")),
-        (r"mmap\.mmap", LibraryResult(UnpicklableKind.MMAP)),
-        (r"builtins\.memoryview", LibraryResult(UnpicklableKind.MMAP)),
+        (r"h5py\.File|tables\.(open_file|File)", LibraryCallResult(UnpicklableKind.HDF5, "file")),
+        (r"netCDF4\.(MF)?Dataset|scipy\.io\.netcdf_file", LibraryCallResult(UnpicklableKind.NETCDF, "file")),
+        (r"lmdb\.(open|Environment)", LibraryCallResult(UnpicklableKind.LMDB, "environment")),
+        (r"mmap\.mmap", LibraryCallResult(UnpicklableKind.MMAP)),
+        (r"builtins\.memoryview", LibraryCallResult(UnpicklableKind.MMAP)),
         (
             r"sqlite3\.(connect|Connection)|socket\.(socket|create_connection|create_server|fromfd)|psycopg2?\.connect"
             r"|pymysql\.connect|mysql\.connector\.connect|pymongo\.MongoClient|http\.client\.HTTPS?Connection|ftplib\.FTP|smtplib\.SMTP"
             r"|duckdb\.connect|multiprocessing\.connection\.Client|urllib\.request\.urlopen|ssl\.(SSLContext|create_default_context)",
-            LibraryResult(UnpicklableKind.CONNECTION, "connection"),
+            LibraryCallResult(UnpicklableKind.CONNECTION, "connection"),
         ),
-        (_THREADING, LibraryResult(UnpicklableKind.LOCK)),
+        (_THREADING, LibraryCallResult(UnpicklableKind.LOCK)),
         (
             r"queue\.(Queue|LifoQueue|PriorityQueue|SimpleQueue)|asyncio\.(\w*Queue|Lock|Event|Semaphore)",
-            LibraryResult(UnpicklableKind.QUEUE),
+            LibraryCallResult(UnpicklableKind.QUEUE),
         ),
         (
             r"threading\.(Thread|Timer)|concurrent\.futures\.((thread|process)\.)?(Thread|Process)PoolExecutor"
             r"|multiprocessing\.(pool\.(Thread)?Pool|dummy\.Pool|Pool|Process)|subprocess\.Popen",
-            LibraryResult(UnpicklableKind.THREADS),
+            LibraryCallResult(UnpicklableKind.THREADS),
         ),
-        (r"glob\.iglob|os\.(walk|fwalk)|re\.finditer", LibraryResult(UnpicklableKind.GENERATOR)),
+        (r"glob\.iglob|os\.(walk|fwalk)|re\.finditer", LibraryCallResult(UnpicklableKind.GENERATOR)),
         (
             r"weakref\.(ref|proxy|finalize|Weak\w+|WeakMethod)|struct\.Struct|hashlib\.(new|md5|sha\w+|blake2\w)|zlib\.(de)?compressobj"
             r"|re\.(match|search|fullmatch)|types\.MappingProxyType|logging\.(handlers\.)?\w*Handler|contextvars\.ContextVar|select\.\w+"
             r"|_thread\.\w+|sys\._getframe|inspect\.currentframe|contextlib\.ExitStack",
-            LibraryResult(UnpicklableKind.HANDLER),
+            LibraryCallResult(UnpicklableKind.HANDLER),
         ),
     )
 )
@@ -146,7 +146,7 @@ def is_numeric_array(thing: AbstractObject) -> bool:
     return isinstance(thing, Instance) and isinstance(thing.cls, str) and MAKES_ROWS.fullmatch(thing.cls) is not None
 
 
-def unpicklable_result_of_call(name: str) -> LibraryResult | None:
+def unpicklable_result_of_call(name: str) -> LibraryCallResult | None:
     """Return the unpicklable result of calling a library's function; None if it is picklable or unknown."""
     return next((made for names, made in _MAKERS if names.fullmatch(name)), None)
 

@@ -26,7 +26,7 @@ from chirp_migrate.analysis.objects.abstract_objects import (
     Value,
     unite_values,
 )
-from chirp_migrate.analysis.objects.cells import VariableState
+from chirp_migrate.analysis.objects.cells import VariableStore
 from chirp_migrate.analysis.objects.libraries import (
     KEEPS,
     MAKES_ROWS,
@@ -42,11 +42,11 @@ from chirp_migrate.analysis.objects.values import (
     NONE,
     Arguments,
     SuperResult,
-    as_end_of_text,
     copy_object,
     loaders_in,
-    only_container_key,
     possible_texts,
+    single_possible_key,
+    texts_ending_with,
 )
 from chirp_migrate.syntax.project import Project
 
@@ -67,7 +67,7 @@ _TORCH_POSITIONAL = (
 )
 
 
-class LibraryCalls(VariableState, ABC):
+class LibraryCalls(VariableStore, ABC):
     """The results of library calls.
 
     Attributes:
@@ -244,7 +244,7 @@ class LibraryCalls(VariableState, ABC):
             case "pathlib.Path":
                 return self._path(arguments.positional[-1] if arguments.positional else UNKNOWN, place)
             case "os.path.join" | "builtins.str" | "os.fspath":
-                return as_end_of_text(arguments.positional[-1]) if arguments.positional else UNKNOWN
+                return texts_ending_with(arguments.positional[-1]) if arguments.positional else UNKNOWN
             case "collections.namedtuple":
                 return self._named_tuple(arguments, place, inner)
             case "importlib.import_module" | "builtins.__import__":
@@ -255,7 +255,7 @@ class LibraryCalls(VariableState, ABC):
 
     def _path(self, end: Value, place: CreationPlace) -> Value:
         """Return a ``pathlib.Path`` that ends with the text ``end``."""
-        return (Instance(place, "pathlib.Path", {0: as_end_of_text(end)}),)
+        return (Instance(place, "pathlib.Path", {0: texts_ending_with(end)}),)
 
     def _named_tuple(self, arguments: Arguments, place: CreationPlace, scope: AbstractScope) -> Value:
         """Return the class that ``collections.namedtuple`` creates."""
@@ -418,10 +418,10 @@ class LibraryCalls(VariableState, ABC):
                     self._write(made.cells, keyword, value)
             case "setdefault":
                 value = arguments.positional[1] if len(arguments.positional) > 1 else NONE
-                self._add(made.cells, only_container_key(first), value)
+                self._add(made.cells, single_possible_key(first), value)
                 return unite_values(known, value)
             case "get" | "pop" | "__getitem__" if made.kind == "dict":
-                key = only_container_key(first)
+                key = single_possible_key(first)
                 found = self._item(made, first, node, inner)
                 if name == "pop" and key is not None:
                     self._delete(made.cells, key)

@@ -27,7 +27,7 @@ from chirp_migrate.analysis.objects.abstract_objects import (
 )
 from chirp_migrate.analysis.objects.libraries import is_numeric_array, unpicklable_part_of, unpicklable_result_of_call
 from chirp_migrate.analysis.objects.library_calls import LibraryCalls
-from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, SuperResult, only_container_key
+from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, SuperResult, single_possible_key
 from chirp_migrate.syntax.module import package_name
 
 __all__ = ["ObjectAccess"]
@@ -161,7 +161,7 @@ class ObjectAccess(LibraryCalls):
             case LibraryName() | ClassObject():
                 return (thing,)  # a generic class such as `Dataset[int]`
             case Container(cells=cells):
-                key = only_container_key(keys)
+                key = single_possible_key(keys)
                 if key is not None and key in cells:
                     return unite_values(cells[key], cells.get(None, ()))
                 if key is not None and None in cells:
@@ -293,7 +293,7 @@ class ObjectAccess(LibraryCalls):
     def _set_item(self, thing: AbstractObject, keys: Value, value: Value, *, is_only: bool) -> None:
         match thing:
             case Container():
-                key = only_container_key(keys)
+                key = single_possible_key(keys)
                 if key is not None and is_only:
                     self._write(thing.cells, key, value)
                 else:

@@ -42,7 +42,7 @@ from chirp_migrate.analysis.objects.values import Arguments
 from chirp_migrate.syntax.module import Module, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["ReportedObjectKind", "UnpicklableObject", "UnpicklableObjects", "find_unpicklable_objects"]
+__all__ = ["ReportedUnpicklableKind", "UnpicklableObject", "UnpicklableObjects", "find_unpicklable_objects"]
 
 #: Largest depth of nested objects to visit.
 _DEPTH = 24
@@ -52,7 +52,7 @@ _WORD = re.compile(r"\w+")
 _PICKLING = ("__reduce__", "__reduce_ex__", "__getnewargs_ex__")
 
 
-class ReportedObjectKind(Enum):
+class ReportedUnpicklableKind(Enum):
     """The kind of an object that cannot be pickled."""
 
     LAMBDA = "lambda"
@@ -74,7 +74,7 @@ class UnpicklableObject:
             creates the object.
     """
 
-    sort: ReportedObjectKind
+    sort: ReportedUnpicklableKind
     place: CreationPlace
     holder: str
     kind: UnpicklableKind | None = None
@@ -153,7 +153,7 @@ class UnpicklableObjects:
         is_as_read = self._read.setdefault(path, self._project.text(path)) == self._project.text(path)
         return self.run if is_as_read else self.run.without_module(path)
 
-    def objects_in_file(self, path: str, sort: ReportedObjectKind) -> list[UnpicklableObject]:
+    def objects_in_file(self, path: str, sort: ReportedUnpicklableKind) -> list[UnpicklableObject]:
         """Return the objects of the kind ``sort`` that a file creates."""
         return [one for one in self._by_path.get(path, ()) if one.sort is sort]
 
@@ -164,7 +164,7 @@ class UnpicklableObjects:
         """
         return (path, name) in self._idle or not (self._others_are_sent or (path, name) in self._busy)
 
-    def words(self, sort: ReportedObjectKind) -> frozenset[str]:
+    def words(self, sort: ReportedUnpicklableKind) -> frozenset[str]:
         """Return words with which to search for files that create objects of the kind ``sort``.
 
         Most words are names of functions and classes around the objects.
@@ -172,15 +172,17 @@ class UnpicklableObjects:
         return self._words.get(sort, frozenset())
 
     @cached_property
-    def _words(self) -> dict[ReportedObjectKind, frozenset[str]]:
-        words: dict[ReportedObjectKind, set[str]] = {}
+    def _words(self) -> dict[ReportedUnpicklableKind, frozenset[str]]:
+        words: dict[ReportedUnpicklableKind, set[str]] = {}
         for path, found in self._by_path.items():
             tree = syntax_tree(self._texts[path])
             for one in found:
                 words.setdefault(one.sort, set()).add(_word_around(tree, one.place.node))
         return {sort: frozenset(known) for sort, known in words.items()}
 
-    def remaining_objects(self, module: Module, sort: ReportedObjectKind) -> Iterator[tuple[int, UnpicklableObject]]:
+    def remaining_objects(
+        self, module: Module, sort: ReportedUnpicklableKind
+    ) -> Iterator[tuple[int, UnpicklableObject]]:
         """Yield offset and description of each object that the rewritten module still creates."""
         by_node = {one.place.node: one for one in self.objects_in_file(module.path, sort)}
         yield from ((offset, by_node[node]) for offset, node in self.remaining_nodes(module, list(by_node)))
@@ -355,7 +357,7 @@ class _PickleVisitor:
                 self._visit_object(thing, holder, depth)
 
     def _report(
-        self, sort: ReportedObjectKind, place: CreationPlace, holder: str, kind: UnpicklableKind | None = None
+        self, sort: ReportedUnpicklableKind, place: CreationPlace, holder: str, kind: UnpicklableKind | None = None
     ) -> None:
         self.found.append(UnpicklableObject(sort, place, holder, kind, self._attribute_around(place)))
 
@@ -373,9 +375,9 @@ class _PickleVisitor:
             case FunctionObject(is_named=True):
                 pass
             case FunctionObject(place=CreationPlace(node=ast.Lambda()) as place):
-                self._report(ReportedObjectKind.LAMBDA, place, holder)
+                self._report(ReportedUnpicklableKind.LAMBDA, place, holder)
             case FunctionObject(scope=scope, place=place) if thing.owner is None and scope.is_local:
-                self._report(ReportedObjectKind.FUNCTION, place, holder)
+                self._report(ReportedUnpicklableKind.FUNCTION, place, holder)
             case FunctionObject(owner=ClassObject() as owner):
                 self._visit_class(owner, holder)
             case ClassObject():
@@ -391,15 +393,15 @@ class _PickleVisitor:
                 for value in list(arguments.values()):
                     self.value(value, holder, depth + 1)
             case UnpicklableLibraryObject(place=place, kind=kind):
-                self._report(ReportedObjectKind.STATE, place, holder, kind)
+                self._report(ReportedUnpicklableKind.STATE, place, holder, kind)
             case ModuleObject(place=CreationPlace() as place):
-                self._report(ReportedObjectKind.STATE, place, holder, UnpicklableKind.MODULE)
+                self._report(ReportedUnpicklableKind.STATE, place, holder, UnpicklableKind.MODULE)
             case _:
                 pass
 
     def _visit_class(self, cls: ClassObject, holder: str) -> None:
         if cls.scope.is_local:
-            self._report(ReportedObjectKind.CLASS, cls.place, holder)
+            self._report(ReportedUnpicklableKind.CLASS, cls.place, holder)
 
     def _visit_instance(self, made: Instance, holder: str, depth: int) -> None:
         cls = made.cls
@@ -417,7 +419,7 @@ class _PickleVisitor:
         if not own.isdisjoint(_PICKLING):
             return
         if kind is not None:
-            self._report(ReportedObjectKind.STATE, made.place, holder, kind)
+            self._report(ReportedUnpicklableKind.STATE, made.place, holder, kind)
             return
         if "__getstate__" in own:
             for method in self._run.attribute_of(made, "__getstate__"):

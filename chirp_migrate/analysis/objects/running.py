@@ -38,15 +38,15 @@ from chirp_migrate.analysis.objects.libraries import MODULES, TRANSPARENT, is_nu
 from chirp_migrate.analysis.objects.values import (
     NONE,
     Arguments,
-    as_end_of_text,
     called_expression,
     comparison_result,
     is_main_guard,
-    only_container_key,
     possible_texts,
+    replace_module_places,
     scope_around_comprehensions,
+    single_possible_key,
+    texts_ending_with,
     truth_value,
-    with_place,
 )
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import UnparsableModule, package_name, syntax_tree
@@ -424,7 +424,7 @@ class AbstractRun(TracedCalls):
                     if (
                         isinstance(thing, Container)
                         and len(owners) == 1
-                        and (known := only_container_key(keys)) is not None
+                        and (known := single_possible_key(keys)) is not None
                     ):
                         self._delete(thing.cells, known)
             case ast.Tuple(elts=elements):
@@ -530,10 +530,10 @@ class AbstractRun(TracedCalls):
             case ast.Constant(value=value):
                 return (Constant(value),)
             case ast.Name(id=name):
-                return with_place(self._name(name, scope), scope.path, node)
+                return replace_module_places(self._name(name, scope), scope.path, node)
             case ast.Attribute(value=owner, attr=name):
                 found = unite_values(*(self._attribute(thing, name) for thing in self._value(owner, scope)))
-                return with_place(found, scope.path, node)
+                return replace_module_places(found, scope.path, node)
             case ast.Call():
                 return self._call_expression(node, scope)
             case ast.Lambda():
@@ -603,7 +603,7 @@ class AbstractRun(TracedCalls):
                 )
             case ast.JoinedStr(values=values):
                 parts = [self._value(one, scope) for one in values]
-                return as_end_of_text(parts[-1]) if parts else (Constant(""),)
+                return texts_ending_with(parts[-1]) if parts else (Constant(""),)
             case ast.FormattedValue(value=value):
                 return self._value(value, scope)
         return UNKNOWN
@@ -666,7 +666,7 @@ class AbstractRun(TracedCalls):
         if not containers and first and second and all(isinstance(one, Instance) for one in (*first, *second)):
             return unite_values(first, second)  # for datasets: a dataset with the samples of both
         if not containers:
-            return as_end_of_text(second)
+            return texts_ending_with(second)
         made = Container(containers[0].kind)
         for one in containers:
             for key, value in one.cells.items():

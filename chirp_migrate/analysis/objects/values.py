@@ -28,7 +28,6 @@ __all__ = [
     "NO_ARGUMENTS",
     "Arguments",
     "SuperResult",
-    "as_end_of_text",
     "called_expression",
     "comparison_result",
     "copy_object",
@@ -36,11 +35,12 @@ __all__ = [
     "is_generator_function",
     "is_main_guard",
     "loaders_in",
-    "only_container_key",
     "possible_texts",
+    "replace_module_places",
     "scope_around_comprehensions",
+    "single_possible_key",
+    "texts_ending_with",
     "truth_value",
-    "with_place",
 ]
 
 NONE: Value = (Constant(None),)
@@ -150,12 +150,12 @@ def possible_texts(value: Value) -> list[str]:
     return found + [text for path in paths for text in possible_texts(path)]
 
 
-def as_end_of_text(value: Value) -> Value:
+def texts_ending_with(value: Value) -> Value:
     """Return a value that stands for all texts that end with a text of ``value``."""
     return tuple(Constant(text, is_whole=False) for text in possible_texts(value)) or UNKNOWN
 
 
-def with_place(value: Value, path: str, node: ast.expr) -> Value:
+def replace_module_places(value: Value, path: str, node: ast.expr) -> Value:
     """Return ``value``, with ``node`` as place of its modules and standard streams (such as ``sys.stdout``)."""
     if not any(isinstance(thing, _NAMED) for thing in value):
         return value
@@ -170,7 +170,7 @@ def with_place(value: Value, path: str, node: ast.expr) -> Value:
     )
 
 
-def only_container_key(keys: Value) -> object:
+def single_possible_key(keys: Value) -> object:
     """Return the key if a value has only one possible key; else ``None``."""
     match keys:
         case (Constant(value=str() | int() as key, is_whole=True),):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chirp_migrate.doctor.doctor_report import Problem
-from chirp_migrate.doctor.recording import FetcherRun, Recording
+from chirp_migrate.doctor.recording import FetcherPassRecord, Recording
 
 __all__ = ["check"]
 
@@ -41,7 +41,7 @@ def check(recording: Recording) -> Iterator[Problem]:
             break
 
 
-def _samples_of_run(run: FetcherRun) -> list[str]:
+def _samples_of_run(run: FetcherPassRecord) -> list[str]:
     return [sample for task in run.tasks for sample in task.samples]
 
 

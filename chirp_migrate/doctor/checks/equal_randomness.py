@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from chirp_migrate.console.text import shorten_list
 from chirp_migrate.doctor.doctor_report import Problem
-from chirp_migrate.doctor.recording import FetcherRun, LoaderInfo, LoaderPass, Recording
+from chirp_migrate.doctor.recording import FetcherPassRecord, LoaderInfo, LoaderPass, Recording
 
 __all__ = ["check"]
 
@@ -52,11 +52,11 @@ def _find_repeated_randomness(seen: Recording, passes: list[tuple[LoaderInfo, Lo
         yield Problem.at(place, "equal-randomness", message, evidence, _describe_fix(is_global, runs[0].worker >= 0))
 
 
-def _runs_with_generators(seen: Recording, one: LoaderPass) -> list[FetcherRun]:
+def _runs_with_generators(seen: Recording, one: LoaderPass) -> list[FetcherPassRecord]:
     return [run for run in seen.runs_of(one) if run.tasks and run.tasks[0].generators]
 
 
-def _equal_generators(runs: list[FetcherRun], others: list[FetcherRun]) -> list[str]:
+def _equal_generators(runs: list[FetcherPassRecord], others: list[FetcherPassRecord]) -> list[str]:
     """Return the names of the generators that changed in the first batch, and whose states are equal in all runs."""
     if not others:
         return []

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from chirp_migrate.doctor.doctor_report import Problem
-from chirp_migrate.doctor.recording import FetcherRun, Recording
+from chirp_migrate.doctor.recording import FetcherPassRecord, Recording
 
 __all__ = ["check"]
 
@@ -44,11 +44,11 @@ def check(recording: Recording) -> Iterator[Problem]:
             )
 
 
-def _count_growth_steps(run: FetcherRun, path: str) -> int:
+def _count_growth_steps(run: FetcherPassRecord, path: str) -> int:
     """Return how often the container grew during a run. A container that only holds the last sample grows once."""
     lengths = [run.sizes.get(path, 0), *(task.sizes[path] for task in run.tasks if path in task.sizes)]
     return sum(after > before for before, after in pairwise(lengths))
 
 
-def _count_added_entries(run: FetcherRun, path: str) -> int:
+def _count_added_entries(run: FetcherPassRecord, path: str) -> int:
     return run.last_container_sizes.get(path, 0) - run.sizes.get(path, 0)

@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 
 from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
-from chirp_migrate.doctor.recording import FetcherRun, LoaderInfo, Recording
+from chirp_migrate.doctor.recording import FetcherPassRecord, LoaderInfo, Recording
 from chirp_migrate.stats.ratios import student_quantile
 
 __all__ = ["check"]
@@ -38,7 +38,7 @@ def check(recording: Recording) -> Iterator[Problem]:
                 break
 
 
-def _growing_container_problem(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
+def _growing_container_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -> Problem | None:
     """Return the problem of a container to which each sample adds an entry; None if there is no such container."""
     for run in runs:
         for path, entries in run.last_container_sizes.items():
@@ -61,13 +61,13 @@ def _growing_container_problem(loader: LoaderInfo, runs: list[FetcherRun]) -> Pr
     return None
 
 
-def _count_read_samples(run: FetcherRun) -> int:
+def _count_read_samples(run: FetcherPassRecord) -> int:
     """Return the number of samples that a run read before its containers were last measured; at least 1."""
     last = max((number for number, task in enumerate(run.tasks) if task.sizes), default=0)
     return max(1, sum(len(task.indices) for task in run.tasks[: last + 1]))
 
 
-def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
+def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -> Problem | None:
     """Return the problem of forked workers that copy Python objects by reading them; None if memory does not rise.
 
     Reading an object writes its reference count, and then the system copies the memory page of the object.
@@ -92,7 +92,7 @@ def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherRun]) -> Probl
     )
 
 
-def _describe_rise_per_sample(runs: list[FetcherRun]) -> str:
+def _describe_rise_per_sample(runs: list[FetcherPassRecord]) -> str:
     """Return by how much memory rises for each sample after a worker's second measurement, with a 95 % interval."""
     slopes = []
     for run in runs:
@@ -111,5 +111,5 @@ def _rises_steadily(memory: list[int]) -> bool:
     return len(memory) >= _LEAST_MEASURED and rise >= _LEAST_RISE and max(steps) <= _LARGEST_STEP * rise
 
 
-def _has_grown(run: FetcherRun) -> bool:
+def _has_grown(run: FetcherPassRecord) -> bool:
     return any(entries > run.sizes.get(path, entries) for path, entries in run.last_container_sizes.items())

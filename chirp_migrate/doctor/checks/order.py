@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from chirp_migrate.doctor.doctor_report import Problem
-from chirp_migrate.doctor.recording import FetcherRun, LoaderInfo, Recording
+from chirp_migrate.doctor.recording import FetcherPassRecord, LoaderInfo, Recording
 
 __all__ = ["check"]
 
@@ -48,7 +48,7 @@ def check(recording: Recording) -> Iterator[Problem]:
             )
 
 
-def _indices_by_worker(runs: list[FetcherRun]) -> dict[int, list[int]]:
+def _indices_by_worker(runs: list[FetcherPassRecord]) -> dict[int, list[int]]:
     """Return a dictionary: worker number → indices in the order in which the worker read them."""
     return {run.worker: [index for task in run.tasks for index in task.indices] for run in runs}
 
@@ -68,7 +68,7 @@ def _first_indices(order: dict[int, list[int]]) -> str:
     return f"{', '.join(map(str, indices[:4]))}, …"
 
 
-def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherRun]) -> str | None:
+def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherPassRecord]) -> str | None:
     """Return the evidence that samples are read sorted by class; None if samples are not sorted or have no class."""
     tasks = sorted((task for run in runs for task in run.tasks), key=lambda task: task.indices[:1])
     indices = [index for task in tasks for index in task.indices]

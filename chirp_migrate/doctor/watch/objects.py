@@ -24,10 +24,10 @@ from chirpid_patch.randomness.random_states import generator_state
 
 __all__ = [
     "attributes_with_paths",
-    "bytes_of_tensors",
     "container_lengths",
+    "count_tensor_bytes",
+    "dataset_and_inner_datasets",
     "generator_states",
-    "inner_datasets",
     "is_library_class",
     "large_containers",
     "open_files",
@@ -66,7 +66,7 @@ def attributes_with_paths(root: Any, root_name: str = "dataset") -> Iterator[tup
         level = below
 
 
-def inner_datasets(dataset: Any) -> list[Any]:
+def dataset_and_inner_datasets(dataset: Any) -> list[Any]:
     """Return the dataset and every dataset that it wraps, outermost first."""
     return [value for _, value in attributes_with_paths(dataset) if isinstance(value, torch.utils.data.Dataset)] or [
         dataset
@@ -142,7 +142,7 @@ def _object_bytes(value: Any) -> int:
     return sys.getsizeof(value) + sum(map(sys.getsizeof, inner))
 
 
-def bytes_of_tensors(dataset: Any) -> int:
+def count_tensor_bytes(dataset: Any) -> int:
     """Return the bytes of the tensors, arrays and pandas tables in a dataset.
 
     Every entry of a container counts as many bytes as the first entry.

@@ -22,9 +22,13 @@ import torch
 
 from chirp_migrate.doctor.recording import UnpicklablePart
 from chirp_migrate.doctor.watch.places import LineFinder
-from chirp_migrate.verify.equivalence.picklability import as_if_starting_a_process, check_picklable, is_plain_data
+from chirp_migrate.verify.equivalence.picklability import (
+    allow_process_start_pickling,
+    check_picklable,
+    is_always_picklable,
+)
 
-__all__ = ["pickled_bytes", "unpicklable_parts"]
+__all__ = ["count_pickled_bytes", "unpicklable_parts"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _PARTS = ("dataset", "collate_fn", "worker_init_fn")
@@ -47,10 +51,10 @@ def unpicklable_parts(loader: Any, places: LineFinder) -> Iterator[UnpicklablePa
             yield _first_failure(part, name, error, places)
 
 
-def pickled_bytes(loader: Any) -> int:
+def count_pickled_bytes(loader: Any) -> int:
     """Return the number of bytes that are pickled when a worker starts, without tensors, which workers share."""
     counter = _ByteCounter()
-    with as_if_starting_a_process():
+    with allow_process_start_pickling():
         for name in _PARTS:
             counter.dump(getattr(loader, name, None))
     return counter.arrays + counter.pickled
@@ -70,7 +74,7 @@ class _ByteCounter(ForkingPickler):
 
     def persistent_id(self, value: Any) -> Any:
         """Return an id for arrays and tensors, so that the pickle does not contain their data."""
-        if not is_plain_data(value):
+        if not is_always_picklable(value):
             return None
         self.arrays += 0 if isinstance(value, torch.Tensor) else value.nbytes
         return id(value)
@@ -79,7 +83,7 @@ class _ByteCounter(ForkingPickler):
 def _first_failure(part: Any, name: str, error: Exception, places: LineFinder) -> UnpicklablePart:
     tracer = _TracingPickler()
     try:
-        with as_if_starting_a_process():
+        with allow_process_start_pickling():
             tracer.dump(part)
     except Exception as again:
         error = again
@@ -110,7 +114,7 @@ class _TracingPickler(pickle._Pickler):
 
     def persistent_id(self, value: Any) -> Any:
         """Return an id for arrays and tensors, which are large and can always be pickled."""
-        return id(value) if is_plain_data(value) else None
+        return id(value) if is_always_picklable(value) else None
 
 
 def _path_step(above: list[Any], child: Any) -> str:

@@ -20,7 +20,7 @@ import psutil
 from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils import worker
 
-from chirp_migrate.doctor.recording import BatchRecord, FetcherRun
+from chirp_migrate.doctor.recording import BatchRecord, FetcherPassRecord
 from chirp_migrate.doctor.watch.objects import (
     container_lengths,
     generator_states,
@@ -30,7 +30,7 @@ from chirp_migrate.doctor.watch.objects import (
 from chirp_migrate.doctor.watch.results import FunctionResultRecorder
 from chirp_migrate.doctor.watch.samples import describe_batch
 
-__all__ = ["RecordReceiver", "RecordingWorkerLoop", "passes_with_new_workers", "read_fetcher_runs", "record_fetchers"]
+__all__ = ["RecordReceiver", "RecordingWorkerLoop", "passes_with_new_workers", "read_fetcher_passes", "record_fetchers"]
 
 _TASKS_WITH_GENERATORS = 2
 _MOST_TASKS = 400
@@ -49,7 +49,7 @@ class _End(msgspec.Struct, tag="end"):
     """Line of a file: the iterable dataset has no more samples."""
 
 
-class _RunLine(FetcherRun, tag="run"):
+class _RunLine(FetcherPassRecord, tag="run"):
     pass
 
 
@@ -67,7 +67,7 @@ class RecordReceiver(NamedTuple):
         every: which samples to hash; see :func:`.describe_batch`.
     """
 
-    run: FetcherRun
+    run: FetcherPassRecord
     write: Callable[[Any], None]
     every: int
 
@@ -174,7 +174,7 @@ class RecordingWorkerLoop:
             if info is None or info.dataset is not dataset:  # a loader inside the dataset created the fetcher
                 return None
             epoch = next(epochs)
-            run = FetcherRun(info.id, self._started_in, epoch)
+            run = FetcherPassRecord(info.id, self._started_in, epoch)
             return RecordReceiver(run, lambda what: _append(path, what), self._every[epoch > 0])
 
         with record_fetchers(sink):
@@ -211,9 +211,9 @@ def passes_with_new_workers(folder: Path) -> list[int]:
     return sorted({int(path.name.partition("-")[0]) for path in folder.glob("*.jsonl")})
 
 
-def read_fetcher_runs(folder: Path) -> list[FetcherRun]:
+def read_fetcher_passes(folder: Path) -> list[FetcherPassRecord]:
     """Read the recordings of all worker processes from their files, and remove the files."""
-    runs: list[FetcherRun] = []
+    runs: list[FetcherPassRecord] = []
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
             try:
@@ -221,7 +221,7 @@ def read_fetcher_runs(folder: Path) -> list[FetcherRun]:
             except msgspec.DecodeError:  # the worker process ended while it wrote
                 break
             match record:
-                case FetcherRun():
+                case FetcherPassRecord():
                     runs.append(record)
                 case BatchRecord():
                     runs[-1].tasks.append(record)
@@ -234,7 +234,7 @@ def read_fetcher_runs(folder: Path) -> list[FetcherRun]:
 def _append(path: Path, record: Any) -> None:
     values = msgspec.to_builtins(record)
     if not isinstance(record, _End):
-        values["type"] = "run" if isinstance(record, FetcherRun) else "task"
+        values["type"] = "run" if isinstance(record, FetcherPassRecord) else "task"
     with path.open("ab") as file:
         file.write(msgspec.json.encode(values) + b"\n")
 

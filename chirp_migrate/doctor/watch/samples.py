@@ -13,7 +13,7 @@ from chirp_migrate.doctor.recording import BatchRecord, ValueSums
 from chirp_migrate.training.watch.samples import leaves_by_position
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash
 
-__all__ = ["bytes_of_doubles", "bytes_to_move", "describe_batch", "is_pinned", "noncontiguous_tensors"]
+__all__ = ["cpu_bytes_by_position", "describe_batch", "float64_bytes_by_position", "is_pinned", "noncontiguous_tensors"]
 
 _MOST_COLUMNS = 256
 _LEAST_MOVED = 1 << 20
@@ -74,7 +74,7 @@ def _moments(tensor: torch.Tensor) -> ValueSums | None:
     return ValueSums(count, values.sum(others).tolist(), [norm * norm for norm in norms.tolist()], lows, highs)
 
 
-def bytes_of_doubles(batch: Any) -> dict[str, int]:
+def float64_bytes_by_position(batch: Any) -> dict[str, int]:
     """Return a dictionary: position in the batch → bytes, for each float64 tensor."""
     return {
         place: leaf.nbytes
@@ -83,7 +83,7 @@ def bytes_of_doubles(batch: Any) -> dict[str, int]:
     }
 
 
-def bytes_to_move(batch: Any) -> dict[str, int]:
+def cpu_bytes_by_position(batch: Any) -> dict[str, int]:
     """Return a dictionary: position in the batch → bytes, for each tensor of 1 MiB or more in CPU memory."""
     return {place: leaf.nbytes for place, leaf in _large_cpu_tensors(batch).items()}
 

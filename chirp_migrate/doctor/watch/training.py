@@ -31,45 +31,45 @@ from chirp_migrate.doctor.recording import (
     IN_TRAINING_PROCESS,
     BatchRecord,
     CodeLine,
-    FetcherRun,
+    FetcherPassRecord,
     LoaderInfo,
     LoaderPass,
     NormalizationCall,
     Recording,
 )
 from chirp_migrate.doctor.watch.objects import (
-    bytes_of_tensors,
-    inner_datasets,
+    count_tensor_bytes,
+    dataset_and_inner_datasets,
     large_containers,
     open_files,
     read_plain_attributes,
 )
-from chirp_migrate.doctor.watch.pickling import pickled_bytes, unpicklable_parts
+from chirp_migrate.doctor.watch.pickling import count_pickled_bytes, unpicklable_parts
 from chirp_migrate.doctor.watch.places import LineFinder
 from chirp_migrate.doctor.watch.reading import (
     RecordingWorkerLoop,
     RecordReceiver,
     passes_with_new_workers,
-    read_fetcher_runs,
+    read_fetcher_passes,
     record_fetchers,
 )
 from chirp_migrate.doctor.watch.results import functions_by_code
 from chirp_migrate.doctor.watch.samples import (
-    bytes_of_doubles,
-    bytes_to_move,
+    cpu_bytes_by_position,
     describe_batch,
+    float64_bytes_by_position,
     is_pinned,
     noncontiguous_tensors,
 )
 from chirp_migrate.training.watch.epoch_detector import EpochDetector, call_before_backward
-from chirp_migrate.training.watch.interception import Interception, PassingIterator
-from chirp_migrate.training.watch.lightning import validate_after
+from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
+from chirp_migrate.training.watch.lightning import limit_lightning_validation
 from chirp_migrate.training.watch.samples import leaves_by_position
 from chirpid_patch.loader_speed.measure import shut_down_workers
-from chirpid_patch.loading.batch_timer import batch_samples
+from chirpid_patch.loading.batch_timer import count_batch_samples
 from chirpid_patch.loading.worker_start import start_method
 from chirpid_patch.machine.cpus import usable_cpus
-from chirpid_patch.randomness.random_states import restored_generators
+from chirpid_patch.randomness.random_states import restore_generators_after
 from chirpid_patch.torch_private import MultiProcessingIterator
 
 __all__ = ["record_training"]
@@ -119,7 +119,7 @@ def record_training(
         recording.seconds = time.perf_counter() - began
         loaders = watch.end_workers()
         recording.worker_starts = passes_with_new_workers(folder)
-        recording.runs += read_fetcher_runs(folder)
+        recording.runs += read_fetcher_passes(folder)
     return loaders
 
 
@@ -171,7 +171,7 @@ class _TrainingWatch(Interception):
         if self._pacing.begins_epoch(loader) and self._pacing.is_over(_EPOCHS) and not self._pacing.evaluates:
             self._end()
         self._end_if_late()
-        with restored_generators():
+        with restore_generators_after():
             info = self._loader_info(loader)
         is_third = torch.is_grad_enabled() and self._count_training_passes(info.place) >= _EPOCHS
         if not self._pacing.later and is_third:  # the training builds a new dataset for each epoch
@@ -193,7 +193,7 @@ class _TrainingWatch(Interception):
                 self._end_if_late()
             has_gradients = torch.is_grad_enabled()
             if len(one.sizes) >= _LEAST_BATCHES and asked - began > pass_s:
-                if is_last or not has_gradients or not validate_after(len(one.sizes) + 1):
+                if is_last or not has_gradients or not limit_lightning_validation(len(one.sizes) + 1):
                     self._recording.is_shortened = True
                     raise StopIteration
                 is_last = True
@@ -209,10 +209,10 @@ class _TrainingWatch(Interception):
                 record(batch)
             one.seconds = time.perf_counter() - began
             one.waits_s.append(time.perf_counter() - asked)
-            one.sizes.append(batch_samples(batch))
+            one.sizes.append(count_batch_samples(batch))
             one.has_gradients.append(has_gradients)
             if len(one.sizes) == 1:
-                one.doubles, one.moved = bytes_of_doubles(batch), bytes_to_move(batch)
+                one.doubles, one.moved = float64_bytes_by_position(batch), cpu_bytes_by_position(batch)
                 one.is_pinned, one.strided = is_pinned(batch), noncontiguous_tensors(batch)
             if info.num_workers:
                 one.handles.append(_count_file_descriptors(self._process))
@@ -237,11 +237,11 @@ class _TrainingWatch(Interception):
             self._beginning = self._loading = None
         if not (self._is_fetched or isinstance(iterator, MultiProcessingIterator)):
             record = self._make_recorder(loader, one)
-        return PassingIterator(self, loader, iterator, around)
+        return LoaderIteratorWrapper(self, loader, iterator, around)
 
     def _make_recorder(self, loader: Any, one: LoaderPass) -> Callable[[Any], None]:
         """Return a function that records batches, for a loader that does not use PyTorch's fetcher objects."""
-        run, every = FetcherRun(IN_TRAINING_PROCESS, one.number, 0), self._every
+        run, every = FetcherPassRecord(IN_TRAINING_PROCESS, one.number, 0), self._every
         self._recording.runs.append(run)
 
         def record(batch: Any) -> None:
@@ -262,7 +262,7 @@ class _TrainingWatch(Interception):
             drawn.append(advance())
             return drawn[-1]
 
-        return PassingIterator(self._samplers, sampler, start(), around)
+        return LoaderIteratorWrapper(self._samplers, sampler, start(), around)
 
     def _end_if_late(self) -> None:
         if time.perf_counter() > self._until:
@@ -284,11 +284,11 @@ class _TrainingWatch(Interception):
         if self._beginning is None:
             return None
         self._is_fetched = True
-        run = FetcherRun(IN_TRAINING_PROCESS, self._beginning.number, 0)
+        run = FetcherPassRecord(IN_TRAINING_PROCESS, self._beginning.number, 0)
 
         def write(record: Any) -> None:
             match record:
-                case FetcherRun():
+                case FetcherPassRecord():
                     self._recording.runs.append(record)
                 case BatchRecord():
                     run.tasks.append(record)
@@ -307,7 +307,7 @@ class _TrainingWatch(Interception):
             place=self._place(loader),
             dataset=type(dataset).__name__,
             dataset_place=self._places.line_of_definition(type(dataset)),
-            dataset_ids=[_index_of(one, self._datasets) for one in inner_datasets(dataset)],
+            dataset_ids=[_index_of(one, self._datasets) for one in dataset_and_inner_datasets(dataset)],
             is_stream=isinstance(dataset, IterableDataset),
             samples=_dataset_length(dataset),
             batch_size=loader.batch_size,
@@ -318,7 +318,7 @@ class _TrainingWatch(Interception):
             sampler=type(sampler).__name__,
             is_random_order=isinstance(sampler, (RandomSampler, SubsetRandomSampler)),
             is_distributed=isinstance(sampler, DistributedSampler) and bool(sampler.shuffle),
-            held_bytes=bytes_of_tensors(dataset),
+            held_bytes=count_tensor_bytes(dataset),
             objects=large_containers(dataset),
             functions={
                 one.__qualname__: self._places.line_of_definition(one) for one in functions_by_code(dataset).values()
@@ -329,7 +329,7 @@ class _TrainingWatch(Interception):
             if info.start_method != "fork" and not info.unpicklable:
                 info.unguarded = self._places.line_of_unguarded_main()
                 with suppress(Exception):  # __getstate__ of the user's class may work only once
-                    info.sent_bytes = pickled_bytes(loader)
+                    info.sent_bytes = count_pickled_bytes(loader)
         self._loaders.append(loader)
         self._recording.loaders.append(info)
         return info

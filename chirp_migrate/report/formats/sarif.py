@@ -16,7 +16,7 @@ from chirp_migrate import __version__
 from chirp_migrate.engine.checking import CheckReport
 from chirp_migrate.plans.plan import Finding, FindingStatus, SkippedFile, sha256
 from chirp_migrate.plans.plan_document import ReplacementEntry
-from chirp_migrate.review.fixes import line_fixes
+from chirp_migrate.review.fixes import line_replacements_by_hunk
 from chirp_migrate.review.places import FileRegion, FindingPlaces
 from chirp_migrate.rules import Rule
 from chirp_migrate.syntax.import_style import ImportStyle
@@ -135,7 +135,7 @@ class _Run:
         found: dict[tuple[str, int | None], _Json] = {}
         style = ImportStyle(self._check.plan.root, self._check.plan.is_vendored)
         for file in self._check.plan.files:
-            for number, replacements in line_fixes(file, style).items():
+            for number, replacements in line_replacements_by_hunk(file, style).items():
                 change = {
                     "artifactLocation": self._location(file.path),
                     "replacements": [*map(_replacement, replacements)],

@@ -126,7 +126,7 @@ def plots_of_measurements(report: VerifyReport) -> list[Plot]:
         Plot(
             "worker-counts",
             "Loading at several worker counts",
-            f"Samples/s of the migrated data without training, by worker processes of PyTorch's loader.{own}",
+            f"Samples/s of the migrated datasets without training, for each number of PyTorch's worker processes.{own}",
             *_draw_curves(
                 rates, "worker processes", "{:g}".format, "{:,.0f}", ticks=sorted({count for count, _ in plain})
             ),

@@ -26,13 +26,13 @@ from chirp_migrate.report.page.code import (
 )
 from chirp_migrate.report.verdict_rows import (
     EntryTimes,
-    detectable_change,
+    detectable_probability_change,
     entry_times,
     measured_metrics,
     tone_of_verdict,
     total_times,
 )
-from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, finding_outcomes, loader_outcomes
+from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, finding_count_rows, loader_count_rows
 from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.stats.ratios import Ratio
@@ -247,7 +247,7 @@ def _same_training(found: VerifyReport) -> list[str]:
     if not found.differences and exact:
         lines.append(f"{pluralize(exact, 'entry point')}: no difference found.")
     for label, p in found.smallest_adjusted_p.items() if not found.differences else ():
-        share = detectable_change(found, label)
+        share = detectable_probability_change(found, label)
         could = "" if share is None else f"; a probability that changed by {share:.2f} would be noticed 9 times in 10"
         lines.append(f"{label}: compared by distribution, no difference found (smallest adjusted p {p:.2g}{could}).")
     limits = [one for one in (found.described.compared, found.described.unseen) if one]
@@ -257,7 +257,7 @@ def _same_training(found: VerifyReport) -> list[str]:
 def _ledger_parts(ledger: LoaderLedger, planned: bool) -> list[dict[str, Any]]:
     """Return the number of loaders of each outcome, with the position of its part in a bar of 100 units."""
     parts, position = [], 0.0
-    for status, name, number in loader_outcomes(ledger, planned=planned):
+    for status, name, number in loader_count_rows(ledger, planned=planned):
         width = 100 * number / ledger.found if ledger.found else 0.0
         place = {"x": f"{position:.3f}", "width": f"{width:.3f}"}
         parts.append({"kind": _SWATCHES[status], "number": number, "name": name, **place})
@@ -268,7 +268,7 @@ def _ledger_parts(ledger: LoaderLedger, planned: bool) -> list[dict[str, Any]]:
 def _statuses_with_texts(ledger: LoaderLedger) -> list[tuple[FindingStatus, str]]:
     """Return (status, text) for each status of the findings of this report."""
     together = Counter(status for counts in ledger.rules.values() for status in counts if counts[status])
-    return [(status, word) for status, word, _ in finding_outcomes(together)]
+    return [(status, word) for status, word, _ in finding_count_rows(together)]
 
 
 def _group_reports(contents: ReportContents) -> Iterator[tuple[str, list[tuple[str, list[list[FindingDetails]]]]]]:

@@ -13,17 +13,17 @@ from pathlib import Path
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import pluralize
 from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, GainKind, Plan, Safety, SkippedFile
-from chirp_migrate.report.file_lines import move_to_new_lines
+from chirp_migrate.report.file_lines import update_finding_lines
 from chirp_migrate.report.wording import (
     ADVICE,
     NOTES,
     SUPPRESSED,
     UNCHANGED,
-    finding_outcomes,
+    finding_count_rows,
     first_names_and_total,
     group_unchanged_findings,
     ledger_sentences,
-    unchanged_loaders,
+    unchanged_loader_sentences,
 )
 from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.rules import all_rules
@@ -69,12 +69,12 @@ def _message_without_changes(plan: Plan) -> str:
         return "Nothing was rewritten."
     if all(finding.status is FindingStatus.FINE for finding in plan.findings):
         return _NOTHING
-    if gains_nothing(plan):
+    if has_no_loader_gain(plan):
         return _NO_GAIN
     return f"Nothing to rewrite. Found: {_count_by_status(plan.findings)}."
 
 
-def gains_nothing(plan: Plan) -> bool:
+def has_no_loader_gain(plan: Plan) -> bool:
     """Return whether a plan changes no file because no loader would gain from a rewrite."""
     return not plan.files and any(finding.status is FindingStatus.UNCHANGED for finding in plan.findings)
 
@@ -85,7 +85,7 @@ def _count_files(files: Sequence[FilePlan], rewritten: str, created: str) -> str
     return f"{pluralize(len(files) - new, 'file')}{rewritten}, {new}{created}: +{added} -{removed} lines."
 
 
-def show_planned(plan: Plan, screen: Screen) -> None:
+def show_planned_changes(plan: Plan, screen: Screen) -> None:
     """Print the changes of a plan that is not applied."""
     if screen.quiet:
         _show_quiet_output(plan, (), screen)
@@ -98,7 +98,7 @@ def show_planned(plan: Plan, screen: Screen) -> None:
     show_loader_counts(plan, (), screen, planned=True)
 
 
-def show_applied(
+def show_applied_changes(
     plan: Plan, result: CommitResult, path: Path, screen: Screen, next_commands: Sequence[str] = ()
 ) -> None:
     """Print the changes of a run of ``apply``, with line numbers after the changes.
@@ -115,7 +115,7 @@ def show_applied(
         _show_quiet_output(plan, left, screen)
         return
     done = result.applied
-    plan = replace(plan, findings=tuple(move_to_new_lines(done, plan.findings)))
+    plan = replace(plan, findings=tuple(update_finding_lines(done, plan.findings)))
     _show_files(done, plan.findings, screen)
     show_unrewritten_findings(plan, left, screen)
     screen.line()
@@ -178,7 +178,7 @@ def show_unrewritten_findings(plan: Plan, unwritten: Sequence[SkippedFile], scre
     curious = {rule.code for rule in all_rules() if rule.verbose_only}
     stopping = {rule.code for rule in all_rules() if rule.stops_workers}
     hidden: list[Finding] = []
-    unchanged = list(unchanged_loaders(plan.findings, None if screen.verbose else 4))
+    unchanged = list(unchanged_loader_sentences(plan.findings, None if screen.verbose else 4))
     if unchanged:
         screen.heading("Unchanged:")
     for sentence in unchanged:
@@ -189,7 +189,7 @@ def show_unrewritten_findings(plan: Plan, unwritten: Sequence[SkippedFile], scre
             f
             for f in seen
             if screen.verbose
-            or (title == ADVICE and gains_nothing(plan))
+            or (title == ADVICE and has_no_loader_gain(plan))
             or not (
                 title == UNCHANGED
                 or (title in (ADVICE, SUPPRESSED) and (f.rule not in stopping or title == SUPPRESSED))
@@ -235,7 +235,9 @@ def _count_by_status(findings: Sequence[Finding]) -> str:
     for finding in findings:
         by_status.setdefault(finding.status, Counter())[finding.rule] += 1
     parts = []
-    for status, word, number in finding_outcomes({status: sum(rules.values()) for status, rules in by_status.items()}):
+    for status, word, number in finding_count_rows(
+        {status: sum(rules.values()) for status, rules in by_status.items()}
+    ):
         rules = by_status[status]
         named = [code if len(rules) == 1 else f"{of} {code}" for code, of in sorted(rules.items())]
         parts.append(f"{number} {word} ({', '.join(named)})")
@@ -282,7 +284,7 @@ def show_loader_counts(
         screen.text(in_tests)
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     others = [
-        f"{code} {', '.join(f'{number} {word}' for _, word, number in finding_outcomes(counts))}"
+        f"{code} {', '.join(f'{number} {word}' for _, word, number in finding_count_rows(counts))}"
         for code, counts in ledger.rules.items()
         if code not in counting
     ]

@@ -16,7 +16,7 @@ from chirp_migrate.console.text import format_time, pluralize, to_one_line
 from chirp_migrate.plans.plan import Finding, Safety
 from chirp_migrate.report.contents import FileDetails, FindingDetails, HunkDetails, RunDetails, group_by_file
 from chirp_migrate.report.hunks import ChangeRow, ChangeSection, side_by_side
-from chirp_migrate.report.wording import HUNK_KINDS, NOTES, finding_outcomes, ledger_sentences
+from chirp_migrate.report.wording import HUNK_KINDS, NOTES, finding_count_rows, ledger_sentences
 from chirp_migrate.rules import all_rules
 
 __all__ = ["show_run"]
@@ -68,7 +68,7 @@ def _show_rules(run: RunDetails, screen: Screen) -> None:
         members = list(of_rule)
         first = members[0].finding
         counts = Counter(member.finding.status for member in members)
-        what = ", ".join(f"{number} {word}" for _, word, number in finding_outcomes(counts))
+        what = ", ".join(f"{number} {word}" for _, word, number in finding_count_rows(counts))
         safety = safeties.get(code, first.safety)  # the safety of a single finding may be "advice"
         screen.item(code, f"{first.name}, {safety.value}: {what}", style="cyan")
         screen.text(next((member.reason for member in members if member.reason), ""), 4 + len(to_one_line(code)), "dim")

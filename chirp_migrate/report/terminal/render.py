@@ -7,7 +7,7 @@ from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.report import problem_summary, show_problem
 from chirp_migrate.report.contents import ReportContents
 from chirp_migrate.report.terminal.changes import show_run
-from chirp_migrate.report.terminal.verdict_lines import show_details, show_verdict_and_reason
+from chirp_migrate.report.terminal.verdict_lines import show_verdict_and_reason, show_verify_details
 from chirp_migrate.report.verdict_rows import measured_metrics
 
 __all__ = ["show_report"]
@@ -67,7 +67,7 @@ def show_report(contents: ReportContents, screen: Screen) -> None:
         screen.item("!", notice, indent=0, style="bold yellow")
     if contents.verdict is not None:
         screen.title("The verdict in figures")
-        show_details(contents.verdict, screen)
+        show_verify_details(contents.verdict, screen)
     if contents.doctor is not None and not screen.quiet:
         screen.title("Loading problems that doctor found")
         for problem in contents.doctor.problems:

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import as_sentence, format_percent, format_value, pluralize
-from chirp_migrate.report.terminal.verdict_lines import show_details, verdict_style
-from chirp_migrate.report.verdict_rows import detectable_change, short_label, total_times
+from chirp_migrate.report.terminal.verdict_lines import show_verify_details, verdict_style
+from chirp_migrate.report.verdict_rows import detectable_probability_change, short_label, total_times
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["show_verify"]
+__all__ = ["show_verify_report"]
 
 _INDENT = 14
 _LINES = {"inconclusive": 3, "own run": 2, "differs": 4, "left out": 2, "the same": 3, "not seen": 4}
 """Dictionary: name of a fact → largest number of lines for the fact. All other facts have one line."""
 
 
-def show_verify(report: VerifyReport, screen: Screen) -> None:
+def show_verify_report(report: VerifyReport, screen: Screen) -> None:
     """Print the verdict and the most important values; with ``-q``, only the verdict; with ``-v``, also all details."""
     style = verdict_style(report.verdict)
     screen.term(f"Verdict: {report.verdict}.", as_sentence(report.reason), indent=0, style=style, hang=2)
@@ -29,7 +29,7 @@ def show_verify(report: VerifyReport, screen: Screen) -> None:
     if screen.verbose:
         if report.simulated is not None:
             screen.text(report.simulated.what)
-        show_details(report, screen)
+        show_verify_details(report, screen)
 
 
 def _key_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
@@ -99,7 +99,7 @@ def _inconclusive_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
         yield "inconclusive", ", ".join(map(short_label, inconclusive))
     work = report.workload
     if work is not None and (work.failing or work.no_room):
-        fail = f"{len(work.failing)} also fail before" if work.failing else ""
+        fail = f"{len(work.failing)} also failed before the migration" if work.failing else ""
         room = f"{len(work.no_room)} beyond the budget" if work.no_room else ""
         left_out = ", ".join(map(short_label, [*work.failing, *work.no_room]))
         yield "left out", f"{', '.join(filter(None, (fail, room)))}: {left_out}"
@@ -121,7 +121,7 @@ def _equivalence_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
             else f"{pluralize(len(augmented), 'entry point')} in distribution"
         )
         text = "; ".join(filter(None, (text.rstrip("."), distributed)))
-    shares = [share for label in report.noticed if (share := detectable_change(report, label)) is not None]
+    shares = [share for label in report.noticed if (share := detectable_probability_change(report, label)) is not None]
     if shares:
         text += f" (a probability that changed by {max(shares):.2f} would be noticed 9 times in 10)"
     yield "the same", text

@@ -8,7 +8,7 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import as_sentence, format_time, format_value
 from chirp_migrate.report.verdict_rows import (
     EntryTimes,
-    detectable_change,
+    detectable_probability_change,
     entry_times,
     measured_metrics,
     short_label,
@@ -20,7 +20,7 @@ from chirp_migrate.verify.measures.metric_data import LoaderRate
 from chirp_migrate.verify.spec import LoaderPassTrace
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["show_details", "show_verdict_and_reason", "verdict_style"]
+__all__ = ["show_verdict_and_reason", "show_verify_details", "verdict_style"]
 
 _MEANINGS = {
     "faster": "Training takes at least {threshold} less time than before the migration, and everything that was "
@@ -64,7 +64,7 @@ def show_verdict_and_reason(report: VerifyReport, screen: Screen) -> None:
         screen.text(f"Loading that takes no time would save {share}: no loader can save more.", 2)
 
 
-def show_details(report: VerifyReport, screen: Screen) -> None:
+def show_verify_details(report: VerifyReport, screen: Screen) -> None:
     """Print all details of a verification."""
     _show_metrics(report, screen)
     _show_times(report, screen)
@@ -171,7 +171,7 @@ def _show_differences(verdict: VerifyReport, screen: Screen) -> None:
             [
                 f"{label} (not repeatable)" if label in verdict.unrepeatable else label,
                 f"{p:.2g}",
-                "-" if (share := detectable_change(verdict, label)) is None else f"{share:.2f}",
+                "-" if (share := detectable_probability_change(verdict, label)) is None else f"{share:.2f}",
             ]
             for label, p in verdict.smallest_adjusted_p.items()
         ]

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import psutil
 
-__all__ = ["BUSY_ABOVE", "BackgroundLoadWatch", "cpu_seconds_of_this_process", "why_not_measurable"]
+__all__ = ["BUSY_ABOVE", "BackgroundLoadWatch", "cpu_seconds_of_this_process", "why_load_not_measurable"]
 
 BUSY_ABOVE = 0.10
 """A measurement counts as disturbed if other processes use more than this share of the CPUs.
@@ -56,7 +56,7 @@ class BackgroundLoadWatch:
         began, busy_before, own_before = time.perf_counter(), _busy_s(self._cpus), used_s()
         yield
         busy = _busy_s(self._cpus)
-        if busy is not None and busy_before is not None and why_not_measurable() is None:
+        if busy is not None and busy_before is not None and why_load_not_measurable() is None:
             self._busy_s += busy - busy_before
             self._own_s += used_s() - own_before
             self._available_s += (time.perf_counter() - began) * len(self._cpus)
@@ -68,7 +68,7 @@ class BackgroundLoadWatch:
         return min(1.0, max(0.0, (self._busy_s - self._own_s) / self._available_s))
 
 
-def why_not_measurable() -> str | None:
+def why_load_not_measurable() -> str | None:
     """Return why the CPU use of other processes cannot be measured on this system; None if it can be measured."""
     cpus = _own_cpus()
     if _busy_s(cpus) is None:

@@ -20,7 +20,7 @@ import msgspec
 import psutil
 
 from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
-from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
+from chirp_migrate.console.progress import Progress, ProgressStep, ignore_progress
 from chirp_migrate.console.text import as_sentence
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
@@ -104,7 +104,7 @@ class Child(Generic[_T]):
     role: ChildLabels
     timeout_s: float
     environment: Mapping[str, str] = field(default_factory=dict)
-    progress: Progress = no_progress
+    progress: Progress = ignore_progress
     cpu_s: float = field(default=0.0, init=False)
     found: list[PartialResult] = field(default_factory=list, init=False)
 

@@ -19,9 +19,9 @@ from pathlib import Path, PurePosixPath
 __all__ = [
     "LARGEST_FILE",
     "copy_tree",
+    "restore_files_between_runs",
     "restore_original_files",
     "store_original_files",
-    "undo_writes_in_process",
     "write_originals",
 ]
 
@@ -97,7 +97,7 @@ def restore_original_files(tree: Path) -> None:
         shutil.copytree(pristine, tree, symlinks=True)
 
 
-def undo_writes_in_process(tree: Path) -> None:
+def restore_files_between_runs(tree: Path) -> None:
     """Restore the stored files of a copy between two runs in one process, and keep new folders.
 
     A module may create folders when it is imported. The second run needs these folders, but does not import the module

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, IterableDataset
 
-__all__ = ["Around", "Interception", "MakeIterator", "PassingIterator", "limit_workers"]
+__all__ = ["Around", "Interception", "LoaderIteratorWrapper", "MakeIterator", "limit_workers"]
 
 MakeIterator = Callable[[Any, Callable[[], Iterator[Any]]], Iterator[Any]]
 """Function that replaces ``iter(loader)``. Its arguments are the loader and a function that starts the real iterator.
@@ -76,7 +76,7 @@ class Interception:
         return __iter__
 
 
-class PassingIterator(Iterator[Any]):
+class LoaderIteratorWrapper(Iterator[Any]):
     """A wrapper of a loader's real iterator that calls ``around`` for each batch.
 
     Args:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["validate_after"]
+__all__ = ["limit_lightning_validation"]
 
 _LOOPS = ("lightning.pytorch.loops", "pytorch_lightning.loops")
 
 
-def validate_after(batches: int) -> bool:
+def limit_lightning_validation(batches: int) -> bool:
     """Let Lightning validate after this number of batches of the present epoch.
 
     Lightning validates after a fixed number of batches. If a loader ends earlier, Lightning skips the validation, and

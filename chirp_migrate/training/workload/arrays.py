@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from chirp_migrate.training.errors import InvalidData
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
-__all__ = ["UserArrays", "choose_balanced_samples", "earlier_samples_of_class", "read_arrays", "sizes_for_data"]
+__all__ = [
+    "UserArrays",
+    "choose_balanced_samples",
+    "count_earlier_class_samples",
+    "read_arrays",
+    "sizes_from_data_file",
+]
 
 _FEATURES = ("features", "spectrograms", "X", "x")
 _LABELS = ("labels", "targets", "y")
@@ -78,7 +84,7 @@ def read_arrays(path: Path) -> UserArrays:
     return UserArrays(features, labels, authors)
 
 
-def sizes_for_data(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
+def sizes_from_data_file(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
     """Return ``sizes`` with the sample shape, the number of classes and the number of samples in the file ``path``.
 
     ``sizes.samples`` limits the number of samples.
@@ -94,10 +100,10 @@ def sizes_for_data(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
 
 def choose_balanced_samples(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """Return sorted positions of ``count`` samples: the first samples of each class, equally many for each class."""
-    return np.sort(np.argsort(earlier_samples_of_class(labels), kind="stable")[:count])
+    return np.sort(np.argsort(count_earlier_class_samples(labels), kind="stable")[:count])
 
 
-def earlier_samples_of_class(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def count_earlier_class_samples(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return, for each sample, the number of earlier samples of the same class."""
     earlier = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):

@@ -17,7 +17,7 @@ from chirp_migrate.training.workload.entry_points import (
     documented_arguments,
 )
 
-__all__ = ["call_as_code", "parse_expression", "select_entry_points"]
+__all__ = ["entry_point_source", "parse_expression", "select_entry_points"]
 
 
 def parse_expression(text: str) -> Callable[[str], bool]:
@@ -72,7 +72,7 @@ def select_entry_points(discovery: DiscoveredEntryPoints, expression: str | None
     return replace(discovery, entry_points=entries)
 
 
-def call_as_code(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> str:
+def entry_point_source(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> str:
     """Return the call of an entry point as Python code, or its command line, for ``--list``."""
     if entry.source is TrainingSource.COMMAND:
         return " ".join(entry.command)

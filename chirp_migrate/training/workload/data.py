@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import TensorDataset
 
-from chirp_migrate.training.workload.arrays import choose_balanced_samples, earlier_samples_of_class, read_arrays
+from chirp_migrate.training.workload.arrays import choose_balanced_samples, count_earlier_class_samples, read_arrays
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
 __all__ = ["TrainingData", "make_training_data"]
@@ -87,7 +87,7 @@ def _load_samples(sizes: WorkloadSizes, path: Path) -> TrainingData:
         authors = np.unique(stored.authors[chosen], return_inverse=True)[1].reshape(-1).astype(np.int64)
     if stored.authors is None or authors.max() + 1 < 2 * sizes.folds:
         # There are too few authors for splits by author. So assign the samples of each class to artificial authors.
-        authors = earlier_samples_of_class(labels) % (_AUTHORS_PER_FOLD * sizes.folds)
+        authors = count_earlier_class_samples(labels) % (_AUTHORS_PER_FOLD * sizes.folds)
     return _split(features.reshape(-1, *stored.shape), torch.from_numpy(labels), authors, sizes.folds)
 
 

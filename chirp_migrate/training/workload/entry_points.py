@@ -30,7 +30,7 @@ __all__ = [
     "WorkloadSizes",
     "documented_arguments",
     "find_entry_points",
-    "is_chirpid_shaped",
+    "has_entry_point_modules",
 ]
 
 DEFAULT_WORKLOAD = "chirp_verify.py"
@@ -269,7 +269,7 @@ def documented_arguments(sizes: WorkloadSizes) -> dict[str, Any]:
     }
 
 
-def is_chirpid_shaped(root: Path) -> bool:
+def has_entry_point_modules(root: Path) -> bool:
     """Return whether a project has one of the :data:`TRAINING_MODULES`, in which entry points can be found."""
     return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
 

@@ -20,7 +20,7 @@ from chirp_migrate.training.errors import TaskNotPossible
 from chirp_migrate.training.process.imports import import_object
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
-__all__ = ["candidate_files", "is_function_reference", "make_training_call", "training_call_names"]
+__all__ = ["is_function_reference", "make_training_call", "training_call_names", "workload_file_candidates"]
 
 _LONGEST_NAME = 60
 
@@ -33,7 +33,7 @@ def is_function_reference(text: str) -> bool:
     return _is_file(place) or (bool(place) and all(part.isidentifier() for part in place.split(".")))
 
 
-def candidate_files(reference: str) -> tuple[str, ...]:
+def workload_file_candidates(reference: str) -> tuple[str, ...]:
     """Return the files that may contain the function, relative to the project; the first existing file is used."""
     place = reference.rpartition(":")[0]
     if _is_file(place):

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Api", "Signature", "describe_api", "missing_or_narrowed_names", "public_names"]
+__all__ = ["Api", "Signature", "api_break_sentences", "describe_api", "public_names"]
 
 Signature = list[list[str]]
 """One ``[name, kind, default]`` for each parameter. The text is ``""`` if the parameter has no default."""
@@ -93,7 +93,7 @@ def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]
     return signatures
 
 
-def missing_or_narrowed_names(before: Api, after: Api) -> list[str]:
+def api_break_sentences(before: Api, after: Api) -> list[str]:
     """Return one sentence for each public name that is missing or accepts fewer calls after the migration."""
     problems: list[str] = []
     for module, names in before.items():

@@ -23,10 +23,10 @@ __all__ = [
     "STATISTICS",
     "LoadedSample",
     "VisibleAugmentation",
+    "compare_with_unaugmented",
     "count_equally_augmented_pairs",
     "find_masks",
     "fisher_p_value",
-    "pair_statistics",
     "sample_statistics",
 ]
 
@@ -147,7 +147,7 @@ class LoadedSample:
         return b"" if self.content == self.plain else self.content
 
 
-def pair_statistics(
+def compare_with_unaugmented(
     batch: torch.Tensor, unaugmented: torch.Tensor
 ) -> tuple[list[list[float]], list[VisibleAugmentation]]:
     """Compare a batch with the same batch without augmentation; both have the shape (B, ..., F, T).

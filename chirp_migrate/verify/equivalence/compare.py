@@ -12,12 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from chirp_migrate.stats.ratios import detectable_difference, detectable_shift, holm_adjusted, ks_p_value
-from chirp_migrate.verify.equivalence.api import Api, missing_or_narrowed_names
+from chirp_migrate.verify.equivalence.api import Api, api_break_sentences
 from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, RELATIONS, STATISTICS, fisher_p_value
 from chirp_migrate.verify.equivalence.first_difference import (
-    aspect_that_ignores_seed,
-    compare_passes_of_entry,
     decode_sample_values,
+    find_lost_seed_dependence,
+    first_pass_differences,
 )
 from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
 from chirp_migrate.verify.verify_report import DetectableDifference, TrainingDifference
@@ -97,11 +97,11 @@ def compare_traces(
     for label, old in before.items():
         new = after[label]
         varying = (
-            set() if again is None else {name for name, _ in compare_passes_of_entry(old.traces, again[label].traces)}
+            set() if again is None else {name for name, _ in first_pass_differences(old.traces, again[label].traces)}
         )
         if varying and varying <= _VALUES:
             values = varying != {"losses-differ"}
-            differences = compare_passes_of_entry(
+            differences = first_pass_differences(
                 *([_without_values(trace, values) for trace in of.traces] for of in (old, new))
             )
             tests += _value_tests(label, old.traces, new.traces, values)
@@ -113,12 +113,12 @@ def compare_traces(
             )
             result.notes.append(note)
         else:
-            differences = compare_passes_of_entry(old.traces, new.traces)
+            differences = first_pass_differences(old.traces, new.traces)
             if again is not None and [one.losses for one in old.traces] != [one.losses for one in again[label].traces]:
                 # Losses of augmented samples are not compared. Results that depend on these losses may vary, too.
                 result.unrepeatable.add(label)
         if {name for name, _ in differences} <= {"order-differs"}:
-            aspect = aspect_that_ignores_seed(old.seeds, new.seeds)
+            aspect = find_lost_seed_dependence(old.seeds, new.seeds)
             if aspect is not None:
                 differences.append(("seed-ignored", f"{aspect}: two seeds lead to equal values after, but not before"))
         if not differences:
@@ -152,7 +152,7 @@ def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None
 def compare_api(before: Api, after: Api) -> Equivalence:
     """Compare the public names and signatures of both versions."""
     result = Equivalence()
-    for text in missing_or_narrowed_names(before, after):
+    for text in api_break_sentences(before, after):
         result.add_difference("api-changed", "", text)
     return result
 

@@ -17,11 +17,11 @@ from chirp_migrate.verify.spec import LoaderPassTrace
 __all__ = [
     "OTHER_SEED",
     "NamedDifference",
-    "aspect_that_ignores_seed",
-    "compare_passes_of_entry",
-    "compared_aspects",
     "decode_sample_values",
     "encode_sample_values",
+    "find_lost_seed_dependence",
+    "first_pass_differences",
+    "seed_dependent_aspects",
 ]
 
 NamedDifference = tuple[str, str]
@@ -37,7 +37,7 @@ _LEAST = 8
 _TOLERANCE = 1e-4
 
 
-def compare_passes_of_entry(
+def first_pass_differences(
     before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> list[NamedDifference]:
     """Return the first difference between the training passes of both versions, and the same for validation passes.
@@ -257,7 +257,7 @@ def decode_sample_values(text: str) -> NDArray[np.float64]:
     return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64)
 
 
-def compared_aspects(passes: Sequence[LoaderPassTrace], result: Mapping[str, str]) -> dict[str, str]:
+def seed_dependent_aspects(passes: Sequence[LoaderPassTrace], result: Mapping[str, str]) -> dict[str, str]:
     """Return the aspects of a run that a seed may affect: order, samples, batches, losses and results.
 
     Args:
@@ -278,7 +278,7 @@ def compared_aspects(passes: Sequence[LoaderPassTrace], result: Mapping[str, str
     return {**texts, **{_RESULT + path: text for path, text in result.items()}}
 
 
-def aspect_that_ignores_seed(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
+def find_lost_seed_dependence(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
     """Return an aspect that depends on the seed before the migration, but not after it; None without such an aspect.
 
     A single value of a result, such as an accuracy, may be equal for two seeds by chance. So results count as ignoring

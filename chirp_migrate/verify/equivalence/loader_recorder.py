@@ -13,13 +13,13 @@ from torch.nn.modules.loss import _Loss
 from torch.utils.data import Sampler
 
 from chirp_migrate.training.watch.epoch_detector import call_before_backward
-from chirp_migrate.training.watch.interception import Interception, PassingIterator, limit_workers
+from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper, limit_workers
 from chirp_migrate.verify.equivalence.pass_recorder import PassRecorder
 from chirp_migrate.verify.spec import LoaderPassTrace
 from chirpid_patch.loading.limits import worker_processes
-from chirpid_patch.randomness.random_states import restored_generators
+from chirpid_patch.randomness.random_states import restore_generators_after
 
-__all__ = ["DRAWS", "AtMostTwoWorkers", "LoaderRecorder"]
+__all__ = ["DRAWS", "LoaderRecorder", "WorkerCountLimit"]
 
 DRAWS = 500
 """Number of augmented samples to compare for each entry point.
@@ -126,7 +126,7 @@ class LoaderRecorder(Interception):
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._samplers.cover_new_classes()
         number = self._numbers.setdefault(loader, len(self._numbers))
-        with restored_generators():
+        with restore_generators_after():
             walk = PassRecorder.begin(loader, number, self._names)
         self._walks.append(walk)
 
@@ -143,7 +143,7 @@ class LoaderRecorder(Interception):
             return batch
 
         with self.loading(walk), _limit_workers(loader) if self.few_workers else nullcontext():
-            return PassingIterator(self, loader, start(), around)
+            return LoaderIteratorWrapper(self, loader, start(), around)
 
     def _record_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         walk = self._loading
@@ -157,7 +157,7 @@ class LoaderRecorder(Interception):
             drawn.append(list(given) if isinstance(given, (list, tuple)) else given)
             return given
 
-        return PassingIterator(self._samplers, sampler, start(), around)
+        return LoaderIteratorWrapper(self._samplers, sampler, start(), around)
 
     def _count_backward(self) -> None:
         if self._current is not None:
@@ -175,7 +175,7 @@ class LoaderRecorder(Interception):
         return call
 
 
-class AtMostTwoWorkers(Interception):
+class WorkerCountLimit(Interception):
     """Context manager under which loaders start at most two worker processes; see ``LoaderRecorder.few_workers``."""
 
     def __init__(self) -> None:

@@ -22,9 +22,9 @@ from torch.utils.data import (
 from chirp_migrate.training.watch.samples import leaves_by_position
 from chirp_migrate.verify.equivalence.augmentation_statistics import (
     LoadedSample,
+    compare_with_unaugmented,
     count_equally_augmented_pairs,
     find_masks,
-    pair_statistics,
     sample_statistics,
 )
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash, tensor_hash
@@ -32,7 +32,7 @@ from chirp_migrate.verify.equivalence.first_difference import encode_sample_valu
 from chirp_migrate.verify.equivalence.identity import NestedDataset, dataset_length, describe_dataset, nested_datasets
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.spec import LoaderPassTrace
-from chirpid_patch.randomness.random_states import restored_generators
+from chirpid_patch.randomness.random_states import restore_generators_after
 
 __all__ = ["PassRecorder"]
 
@@ -163,7 +163,7 @@ class PassRecorder:
             self.record.statistics += sample_statistics(image)
         plain = self._unaugmented_batch(samples)
         pairs = [
-            pair_statistics(image, before) for image, before in zip(tensors, plain, strict=False)
+            compare_with_unaugmented(image, before) for image, before in zip(tensors, plain, strict=False)
             if any(image is other for other in images) and image.shape == before.shape
         ]  # fmt: skip
         for statistics, _ in pairs:
@@ -179,7 +179,7 @@ class PassRecorder:
         indices = [sample.index for sample in samples if sample.index is not None]
         if self.plain is None or len(indices) < len(samples):
             return []
-        with restored_generators():
+        with restore_generators_after():
             try:
                 plain = [self.plain.dataset[self.plain.index(index)] for index in indices]
             except (TypeError, IndexError, KeyError):

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["as_if_starting_a_process", "check_picklable", "is_plain_data", "why_not_picklable"]
+__all__ = ["allow_process_start_pickling", "check_picklable", "is_always_picklable", "why_not_picklable"]
 
 _PARTS = ("dataset", "collate_fn", "worker_init_fn")
 
@@ -44,14 +44,14 @@ def check_picklable(value: Any) -> None:
     """
     buffer = io.BytesIO()
     kept: list[Any] = []
-    with as_if_starting_a_process():
+    with allow_process_start_pickling():
         _Pickler(buffer, kept).dump(value)
     buffer.seek(0)
     _Unpickler(buffer, kept).load()
 
 
 @contextmanager
-def as_if_starting_a_process() -> Iterator[None]:
+def allow_process_start_pickling() -> Iterator[None]:
     """Return a context in which locks, queues and connections can be pickled, as at the start of a process."""
     before = context.get_spawning_popen()
     context.set_spawning_popen(_StartingProcess())  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ def as_if_starting_a_process() -> Iterator[None]:
         context.set_spawning_popen(before)
 
 
-def is_plain_data(value: Any) -> bool:
+def is_always_picklable(value: Any) -> bool:
     """Return whether a value is a tensor or array that always pickles."""
     if isinstance(value, torch.Tensor):
         # A tensor with a history of gradients cannot be pickled; the pickler raises the error with the reason.
@@ -77,7 +77,7 @@ class _Pickler(reduction.ForkingPickler):
         self._kept = kept
 
     def persistent_id(self, value: Any) -> int | None:
-        if not is_plain_data(value):
+        if not is_always_picklable(value):
             return None
         self._kept.append(value)
         return len(self._kept) - 1

@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader, default_collate
 
 from chirp_migrate.training.watch.augmentation_cost import time_with_and_without_augmentation
-from chirp_migrate.training.watch.interception import Interception, PassingIterator
+from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
 from chirp_migrate.training.watch.samples import (
     augmented_positions,
     can_read_samples,
@@ -35,7 +35,7 @@ from chirp_migrate.verify.measures.metric_data import (
 )
 from chirp_migrate.verify.measures.worker_safety import Collate, check_workers, measure_loader_rates
 from chirpid_patch import BatchedDataLoader, DataLoaderPerformanceMonitor
-from chirpid_patch.loading.batch_timer import batch_samples
+from chirpid_patch.loading.batch_timer import count_batch_samples
 from chirpid_patch.machine.process_memory import MemoryReading
 
 __all__ = ["TrainingMeasurement", "augmentation_cost", "resident_bytes"]
@@ -191,10 +191,10 @@ class TrainingMeasurement(Interception):
                 raise
             walk.ended_s = self.clock()
             walk.waits_s.append(walk.ended_s - asked)
-            walk.samples += batch_samples(batch)
+            walk.samples += count_batch_samples(batch)
             return batch
 
-        return PassingIterator(self, loader, start(), around)
+        return LoaderIteratorWrapper(self, loader, start(), around)
 
     def clock(self) -> float:
         """Return the seconds since the beginning of the training call, without the time that the measurements took."""
@@ -228,7 +228,7 @@ def augmentation_cost(
     cost = AugmentationCost(nested_class_names(dataset))
     plain = unaugmented_dataset(dataset, collate)
     if plain is None:
-        cost.reason = f"{type(dataset).__name__} has no unaugmented dataset with the same samples"
+        cost.reason = f"{type(dataset).__name__} has no version without augmentation that reads the same samples"
         return cost
     monitor = DataLoaderPerformanceMonitor()
     until = min(until, time.monotonic() + _LONGEST_COST_S)

@@ -11,8 +11,8 @@ from chirp_migrate.training.errors import NoTrainingFound
 from chirp_migrate.training.process.snapshot import copy_tree, store_original_files
 from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, TrainingSource
-from chirp_migrate.training.workload.hook import candidate_files
-from chirp_migrate.verify.options import VerifyOptions, entry_points_for
+from chirp_migrate.training.workload.hook import workload_file_candidates
+from chirp_migrate.verify.options import VerifyOptions, entry_points_from_options
 from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.spec import JobKind, RunSpec
 from chirp_migrate.verify.timing.children import run_child
@@ -35,7 +35,7 @@ def copy_both_versions(
     if too_large:
         notes.append(f"too large, so not copied: {', '.join(too_large)}")
     if options.entry is not None and options.entry.hook:
-        candidates = candidate_files(options.entry.hook)
+        candidates = workload_file_candidates(options.entry.hook)
         own = next((name for name in candidates if (trees["after"] / name).is_file()), None)
         if own is not None and not any((trees["before"] / name).is_file() for name in candidates):
             (trees["before"] / own).parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def find_entry_points_before(
         WorkloadFailed: the workload function failed.
     """
     try:
-        found = entry_points_for(tree, root, options)
+        found = entry_points_from_options(tree, root, options)
     except NoTrainingFound as problem:
         if options.source is not TrainingSource.FOUND:
             raise

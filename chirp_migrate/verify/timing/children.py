@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import torch
 
-from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
+from chirp_migrate.console.progress import Progress, ProgressStep, ignore_progress
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.background_load import BackgroundLoadWatch, cpu_seconds_of_this_process
 from chirp_migrate.training.process.descendants import cpus_of_this_process
@@ -54,7 +54,7 @@ class _OutOfTime(Exception):
     """Raised if the time budget ends while a process trains in its turn."""
 
 
-def make_child(spec: RunSpec, version: str, progress: Progress = no_progress) -> Child[RunResult]:
+def make_child(spec: RunSpec, version: str, progress: Progress = ignore_progress) -> Child[RunResult]:
     """Return a child process that is not yet started; ``version`` (``before`` or ``after``) is for messages."""
     restore_original_files(Path(spec.tree))
     role = ChildLabels(
@@ -95,7 +95,7 @@ class ChildStarter:
         trees: Mapping[str, Path],
         discovery: DiscoveredEntryPoints,
         settings: VerifyOptions,
-        progress: Progress = no_progress,
+        progress: Progress = ignore_progress,
     ) -> None:
         self.progress = progress
         self.spent_s: dict[str, float] = defaultdict(float)

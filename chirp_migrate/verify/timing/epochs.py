@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from chirp_migrate.training.watch.epoch_detector import EpochDetector
-from chirp_migrate.training.watch.interception import Interception, PassingIterator
+from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
 from chirp_migrate.verify.spec import EntryPointTiming
 from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
-from chirpid_patch.loading.batch_timer import batch_samples
+from chirpid_patch.loading.batch_timer import count_batch_samples
 
 __all__ = ["FOR_ALL_S", "LONGEST_VISIT", "EnoughEpochsTimed", "EpochTimer"]
 
@@ -122,11 +122,11 @@ class EpochTimer(Interception):
 
         def around(advance: Callable[[], Any]) -> Any:
             batch = advance()
-            self._taken[0] += batch_samples(batch)
+            self._taken[0] += count_batch_samples(batch)
             self._taken[1] += 1
             return batch
 
-        return PassingIterator(self, loader, start(), around)
+        return LoaderIteratorWrapper(self, loader, start(), around)
 
     def _end_epoch(self) -> None:
         seconds, visit = self._elapsed_seconds(), self._visit

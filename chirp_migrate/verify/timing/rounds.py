@@ -18,7 +18,7 @@ from enum import Enum
 import msgspec
 
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, InterimAnalysis, planned_analyses
-from chirp_migrate.training.process.background_load import BUSY_ABOVE, why_not_measurable
+from chirp_migrate.training.process.background_load import BUSY_ABOVE, why_load_not_measurable
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import EntryPointTiming
 
@@ -145,7 +145,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
             others_median=statistics.median(others) if others else None,
             others_most=max(others, default=None),
             others_limit=BUSY_ABOVE if others else None,
-            not_watched=None if others else why_not_measurable(),
+            not_watched=None if others else why_load_not_measurable(),
         )
 
     def seconds(self, side: str, label: str) -> list[float]:

@@ -4,9 +4,9 @@ During a step on a GPU, the CPUs are free for loading. In a simulation, the time
 the request of the next batch is at least the time of a step. The training sleeps until the step is over. Validation
 batches have no step.
 
-The computation of a real model would use CPUs that are free during a step on a GPU. If ``verify`` finds the model in
-the project, :class:`StandInModel` replaces the model. If the user's own code builds the model, the model stays. The
-report then counts overruns: steps in which the work of the model takes longer than the step.
+A real model that computes on the CPUs would take CPUs from loading. So if ``verify`` finds the model in the project,
+:class:`StandInModel`, a tiny model, replaces the model. If the user's own code builds the model, the model stays.
+The report then counts overruns: steps in which the work of the model takes longer than the step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from chirp_migrate.training.watch.interception import Interception, PassingIterator
+from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
 from chirp_migrate.verify.spec import StepCount
 from chirpid_patch.loading.batch_timer import BatchTimer
 
@@ -97,4 +97,4 @@ class SimulatedSteps(Interception):
                 timer.arrive()
             return batch
 
-        return PassingIterator(self, loader, start(), around)
+        return LoaderIteratorWrapper(self, loader, start(), around)
