@@ -10,13 +10,12 @@ import os
 import pickle
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 __all__ = ["CASES", "Case"]
 
@@ -69,29 +68,24 @@ def _decoded(samples: int = 2048) -> Any:
     return Decoded()
 
 
-class _LoaderReached(BaseException):
-    """Ends code that iterates over a loader. ``except Exception`` does not catch a ``BaseException``."""
+class _FirstBatchReached(BaseException):
+    """Ends code at its first batch. ``except Exception`` does not catch a ``BaseException``."""
 
 
-def _reached_by(call: Callable[[], Any]) -> Any:
-    """Return the first loader over which a call iterates."""
+def _end_at_first_batch(*_: Any) -> None:
+    raise _FirstBatchReached
+
+
+def _loader_of(call: Callable[[], Any]) -> Any:
+    """Return the loader in the frames of a call that ends at its first batch."""
     from torch.utils.data import DataLoader
 
-    from chirpid_patch import BatchedDataLoader
-
-    reached: list[Any] = []
-
-    def end(loader: Any) -> Iterator[Any]:
-        reached.append(loader)
-        raise _LoaderReached
-
-    with (
-        patch.object(DataLoader, "__iter__", end),
-        patch.object(BatchedDataLoader, "__iter__", end),
-        suppress(_LoaderReached),
-    ):
+    try:
         call()
-    return reached[0]
+    except _FirstBatchReached as reached:
+        frames = [frame for frame, _ in traceback.walk_tb(reached.__traceback__)]
+        return next(one for frame in frames for one in frame.f_locals.values() if isinstance(one, DataLoader))
+    raise RuntimeError("the call read no batch")
 
 
 def _opacus_memory() -> Any:
@@ -133,7 +127,8 @@ def _deepctr() -> Any:
     inputs = {one.name: rng.random(4096, dtype=np.float32) for one in columns}
     model = BaseModel(columns, columns)
     model.compile("adam", "binary_crossentropy")
-    return _reached_by(lambda: model.fit(inputs, rng.integers(0, 2, 4096), batch_size=64, verbose=0))
+    model.register_forward_pre_hook(_end_at_first_batch)
+    return _loader_of(lambda: model.fit(inputs, rng.integers(0, 2, 4096), batch_size=64, verbose=0))
 
 
 def _pyod() -> Any:
@@ -142,7 +137,7 @@ def _pyod() -> Any:
 
     rows = np.random.default_rng(0).random((4096, 8), dtype=np.float32)
     model: Any = SimpleNamespace(batch_size=64, device="cpu")
-    return _reached_by(lambda: DIF._deep_representation(model, None, rows))
+    return _loader_of(lambda: DIF._deep_representation(model, _end_at_first_batch, rows))
 
 
 def _torchtuples() -> Any:

@@ -29,7 +29,7 @@ def targets(tallies: Tallies) -> list[tuple[str, Rate, bool]]:
     slower = found["one 10 % slower, 15 twice as fast"].unnamed_rate
     half = found["all 50 % less"].rate(Verdict.FASTER)
     return [
-        ("A/A called faster at most once in 100", same, same.share <= 0.01),
+        ("two equal versions (A/A) are called *faster* at most once in 100", same, same.share <= 0.01),
         ("one of 16 entry points 10 % slower passes unnamed at most twice in 100", slower, slower.share <= 0.02),
         ("a true 50 % found in at least 95 of 100", half, half.share >= 0.95),
     ]

@@ -296,7 +296,10 @@ def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
 
 
 def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
-    """Write the report to the file of ``--json`` and to the journal. If the journal has an error, return a sentence."""
+    """Write the report to the file of ``--json`` and to the journal.
+
+    The result is the reason why the journal cannot be written; None if it was written.
+    """
     output.write(report)
     return store_verdict(root, report)
 

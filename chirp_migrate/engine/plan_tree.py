@@ -166,7 +166,7 @@ def plan_tree(
 
 
 def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """Return the files after removing calls from ``together`` of each hunk that hunks of only one file name."""
+    """Return the files, without the calls in ``together`` of a hunk that no hunk of another file contains."""
     named = Counter(one for file in files for one in frozenset[str]().union(*(hunk.together for hunk in file.hunks)))
     shared = frozenset(one for one, number in named.items() if number > 1)
     return [

@@ -84,9 +84,9 @@ class WorkerSafeAugmenter(Rule):
     reason = (
         "Masks and noise that are drawn sample by sample from the global generators are slow, and depend on which "
         "worker loads which sample. A decorator declares the augmentation, so that loaders apply it to whole "
-        "batches, with the same distribution and with random numbers keyed by sample. A run then repeats with any "
-        "number of workers. Code that calls an object of the class directly, not through a loader, runs the "
-        "original method."
+        "batches, with the same distribution and with random numbers keyed by sample. A run then has the "
+        "same results with any number of workers. Code that calls an object of the class directly, not through a "
+        "loader, runs the original method."
     )
     safety = Safety.SAFE
     trigger = ("time_mask_param", "randn_like")

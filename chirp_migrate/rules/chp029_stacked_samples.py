@@ -64,9 +64,9 @@ class StackedSamples(Rule):
     reason = (
         "`torch.stack([dataset[i][0] for i in indices])` reads the samples one at a time, before it copies all of "
         "them. Projects mostly use it to compute a mean and a deviation. If the samples are rows of tensors in memory, "
-        "the function of the runtime gathers them at once into the same tensor, so every result stays the same to the "
-        "last bit. It reads other datasets sample by sample, as before. `streaming_standardization_stats` needs no "
-        "second copy of the data, but the last digits of its results differ."
+        "the new function gathers them at once into the same tensor, so every result stays the same to the last bit. "
+        "The new function reads other datasets sample by sample, as before. An alternative computes mean and deviation "
+        "without a second copy of the data: `streaming_standardization_stats`, whose last digits differ."
     )
     safety = Safety.SAFE
     trigger = ("stack",)

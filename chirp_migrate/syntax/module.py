@@ -270,7 +270,7 @@ class Module:
     def _spans_by_codegen(self, node: cst.CSTNode) -> Mapping[cst.CSTNode, tuple[int, int]]:
         """Return the spans of all nodes in the statement around ``node``, or in the header of this statement.
 
-        LibCST generates the code of the statement. The positions of the nodes in the generated code give the spans.
+        LibCST generates the code of the statement. The span of a node is its position in this code.
         """
         inside = node
         for around in (node, *self.ancestors(node)):

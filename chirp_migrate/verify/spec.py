@@ -21,7 +21,7 @@ __all__ = [
     "StepCount",
 ]
 
-REPEATED = "results of watched runs that were repeated"
+REPEATED = "results of runs that were watched twice"
 """Name of the message with the results of repeated runs.
 
 The message contains a dictionary: label of the entry point → fingerprint of its result (see :class:`EntryResult`).

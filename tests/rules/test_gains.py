@@ -858,6 +858,20 @@ def test_a_local_variable_may_have_the_name_of_the_class(tmp_path: Path, data: s
     assert (found["gain"]["kind"], found["status"]) == expected
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def make(x, DataLoader=DataLoader):\n    return DataLoader(TensorDataset(x), 64)\n",
+        "class Run:\n    def __init__(self):\n        self.DataLoader = partial(DataLoader, batch_size=64)\n"
+        "    def make(self, x):\n        return self.DataLoader(TensorDataset(x))\n",
+        "make = partial(DataLoader, TensorDataset(torch.zeros(9)))\nloader = make(64, True)\n",
+    ],
+)
+def test_a_stored_class_counts_by_any_name(tmp_path: Path, code: str) -> None:
+    root = write_files(tmp_path / "mine", {"train.py": f"from functools import partial\n{HEAD}{code}"})
+    assert [one["status"] for one in loaders(root)] == ["rewrite"]
+
+
 def test_a_migrated_project_says_the_same_again(tmp_path: Path) -> None:
     body = "a = DataLoader(data, 4)\nb = DataLoader(Pictures([]))\nc = DataLoader(Pictures([]), num_workers=2)\n"
     text = f"{HEAD}from data import Pictures\n\ndata = TensorDataset(torch.zeros(3))\n{body}"

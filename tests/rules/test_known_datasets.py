@@ -470,13 +470,31 @@ def test_tensors_do_not_reach_a_loader_of_what_is_checked_to_be_a_dataset(
     assert (found["gain"]["kind"], found["status"]) == expected
 
 
-def test_a_checked_name_that_is_assigned_again_may_be_a_tensor(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "code",
+    [
+        "        data = torch.stack(list(data))\n        return DataLoader(data, batch_size=4)\n",
+        "        match torch.zeros(9):\n            case data:\n                return DataLoader(data, 4)\n",
+        "        make = lambda: DataLoader(data, batch_size=4)\n    data = torch.zeros(9)\n    return make()\n",
+    ],
+)
+def test_a_checked_name_that_is_assigned_again_may_be_a_tensor(tmp_path: Path, code: str) -> None:
+    text = f"from torch.utils.data import Dataset\n{HEAD}def embed(data):\n    if isinstance(data, Dataset):\n{code}"
+    (found,) = loaders(write_files(tmp_path / "mine", {"train.py": f"{text}\n\nembed(torch.zeros(9))\n"}))
+    assert found["status"] == "rewrite"
+
+
+@pytest.mark.parametrize(
+    "dataset", ["from typing import Sequence as Dataset\n", "class Dataset(Protocol):\n    pass\n"]
+)
+def test_another_class_called_dataset_excludes_nothing(tmp_path: Path, dataset: str) -> None:
     text = (
-        f"from torch.utils.data import Dataset\n{HEAD}def embed(data):\n    if isinstance(data, Dataset):\n"
-        "        data = torch.stack(list(data))\n        return DataLoader(data, batch_size=4)\n"
+        f"from typing import Protocol\nfrom data import Pictures\n{HEAD}{dataset}\n\ndef embed(data):\n"
+        "    if isinstance(data, Dataset):\n        return DataLoader(data, batch_size=4)\n\n\n"
+        "embed(torch.zeros(9))\nembed(Pictures([]))\n"
     )
-    (found,) = loaders(write_files(tmp_path / "mine", {"train.py": text}))
-    assert (found["gain"]["kind"], found["status"]) == BATCHED
+    (found,) = loaders(write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text}))
+    assert found["status"] == "rewrite"
 
 
 @pytest.mark.parametrize("given", ["batch_size=8", "**settings"])

@@ -63,9 +63,11 @@ def test_a_string_of_another_file_keeps_the_import(other: str) -> None:
 
 
 QUOTED = [
-    "def load() -> 'DataLoader':\n    pass\n",
-    "class Own:\r\n    async def load(self, é: 'DataLoader', *given: \"DataLoader\") -> Optional['DataLoader']:\r\n"
+    "class DataLoader:\n    def load() -> 'DataLoader':\n        pass\n",
+    "from own import Loader as DataLoader\r\nclass Own:\r\n"
+    "    async def load(self, é: 'DataLoader', *given: \"DataLoader\") -> Optional['DataLoader']:\r\n"
     "        x: 'DataLoader' = more\r\n",
+    "if TYPE_CHECKING:\n    from own import DataLoader\n"
     "def load(\n    more: Dict[\n        str, 'DataLoader'\n    ],\n) -> 'DataLoader' | None:\n    pass\n",
 ]
 
@@ -91,6 +93,10 @@ def test_a_quoted_type_of_another_file_does_not_keep_the_import(other: str) -> N
 )
 def test_a_string_beside_quoted_types_keeps_the_import(other: str, more: str) -> None:
     assert IMPORT in migrated(others={"other.py": other + more})
+
+
+def test_a_quoted_type_that_its_file_does_not_bind_keeps_the_import() -> None:
+    assert IMPORT in migrated(others={"other.py": "def use(loader: 'DataLoader'):\n    pass\n"})
 
 
 @pytest.mark.parametrize(

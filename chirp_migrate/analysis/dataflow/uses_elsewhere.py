@@ -265,7 +265,7 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
 
     The result is True if a string or a configuration file contains ``module.name``, or if ``getattr`` is called with
     the name. For the name of a class, the result is also True if a string or a setting ends with the name. A quoted
-    type in another file does not count, because it is a name of that file, unless code may look up types elsewhere.
+    type in a file that binds the name does not count, unless code may look up types elsewhere.
     """
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
@@ -289,8 +289,17 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
 
 def _has_match_outside_types(text: str, name: str, pattern: re.Pattern[str]) -> bool:
     """Return whether ``pattern`` matches in a text, except in the quoted type ``"name"`` of an annotation."""
-    types = [source for quoted, source in _quoted_types(text) if quoted == name]
+    types = [source for quoted, source in _quoted_types(text) if quoted == name and _binds(text, name)]
     return len(pattern.findall(text)) > sum(len(pattern.findall(one)) for one in types)
+
+
+def _binds(text: str, name: str) -> bool:
+    """Return whether a file imports ``name``, or defines a class with this name."""
+    return any(
+        (isinstance(node, ast.alias) and name == (node.asname or node.name))
+        or (isinstance(node, ast.ClassDef) and node.name == name)
+        for node in ast.walk(_tree(text))
+    )
 
 
 @lru_cache(maxsize=1024)

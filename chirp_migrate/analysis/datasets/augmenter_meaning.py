@@ -106,7 +106,7 @@ def _equal_expressions(ndim: int) -> _Names:
 
 
 class _MaskGrammar:
-    """Checks the code of a class that masks, for samples with ``ndim`` axes.
+    """Checks the code of a class that masks parts of samples with ``ndim`` axes.
 
     The check traces the code outside the loops in order. The check traces variables with sizes, and conditions on the
     number of axes. The check also traces a first axis that the code adds to samples with two axes and later removes.

@@ -62,6 +62,7 @@ _HOISTED = frozenset({ReportedUnpicklableKind.LAMBDA, ReportedUnpicklableKind.FU
 _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
 #: Names of library functions that may refer to a collate function of PyTorch.
 _MAY_STACK = re.compile(r"(builtins|torch)\..*|(.*\.)?(default_)?(collate|convert)(_fn)?")
+_TORCH_DATASET = re.compile(r"torch\.utils\.data\.(dataset\.)?Dataset")
 #: How many positional arguments of ``DataLoader`` precede ``sampler``.
 _ARGUMENTS_BEFORE_SAMPLER = 3
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -268,16 +269,21 @@ class LoaderGains:
         A file that stores ``DataLoader`` in a variable may build a loader with that variable. The result is the gain of
         such a loader, if its samples can be read in batches.
         """
-        direct = {"DataLoader", *FACTORY_FUNCTIONS, *self._project.aliases("DataLoader")}
-        table = self._project.table(path)
-        imported = {"DataLoader"} if table is None or table.stars else set(table.imports)
-        places = (
-            CreationPlace(path, node)
-            for node in self._loaders.get(path, ())
-            if _called_name(node) not in direct or _called_variable(node, imported)
-        )
-        gains = (self._gain_of_place(one, moves=False) for one in places)
+        places = (CreationPlace(path, node) for node in self._loaders.get(path, ()))
+        gains = (self._gain_of_place(one, moves=False) for one in places if self._may_call_variable(one))
         return next((one for one in gains if one.kind is GainKind.BATCHED), _NO_GAIN_AS_VALUE)
+
+    def _may_call_variable(self, place: CreationPlace) -> bool:
+        """Return whether the call at a place may call a variable, such as ``cls`` or a parameter ``DataLoader``."""
+        if _called_name(place.node) not in {"DataLoader", *FACTORY_FUNCTIONS, *self._project.aliases("DataLoader")}:
+            return True
+        table, called = self._project.table(place.path), getattr(place.node, "func", None)
+        if table is None or table.stars or called is None:
+            return False
+        first = ast.unparse(called).partition(".")[0]
+        functions = [one for one in self._definitions_around(place) if isinstance(one, _FUNCTIONS)]
+        bound = set().union(*map(_parameters, functions), *map(_names_bound, functions))
+        return first not in table.imports or first in table.values or first in bound
 
     def _may_have_workers_near(self, path: str) -> bool:
         """Return whether a file, or a file that it imports, contains a loader with workers or a number of workers."""
@@ -563,12 +569,23 @@ class LoaderGains:
             match node:
                 case ast.If(
                     test=ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=checked), cls]), body=body
-                ) if checked == given.id and _called_name(cls) == "Dataset":
+                ) if checked == given.id and self._is_torch_dataset(place.path, cls):
                     inner = [one for statement in body for one in ast.walk(statement)]
-                    stores = (one for one in inner if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
-                    if place.node in inner and given.id not in {one.id for one in stores}:
-                        return True
+                    if place.node in inner and not any(_may_rebind(one, given.id) for one in inner):
+                        return not self._has_outer_variable(place.path, given.id)
         return False
+
+    def _is_torch_dataset(self, path: str, cls: ast.expr) -> bool:
+        """Return whether an expression is ``Dataset`` of PyTorch, by the imports of the file."""
+        table, (first, *rest) = self._project.table(path), ast.unparse(cls).split(".")
+        sources = table.imports.get(first, set()) if table is not None and not table.defines(first) else set()
+        named = {".".join((one, *rest)) for one in sources}
+        return bool(named) and all(map(_TORCH_DATASET.fullmatch, named))
+
+    def _has_outer_variable(self, path: str, name: str) -> bool:
+        """Return whether a function of the file may assign to ``name`` of an outer scope."""
+        outer = (one for one in ast.walk(self._run.trees[path]) if isinstance(one, ast.Global | ast.Nonlocal))
+        return any(name in one.names for one in outer)
 
     def _annotated_readings(self, place: CreationPlace) -> list[DatasetReading]:
         """Return how a loader reads a dataset that is an annotated parameter, as in ``def load(dataset: Birds)``.
@@ -657,9 +674,12 @@ def _called_name(call: ast.AST) -> str:
     return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 
-def _called_variable(call: ast.AST, imported: set[str]) -> bool:
-    """Return whether a call calls a name that no import binds, such as a local variable ``DataLoader``."""
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id not in imported
+def _may_rebind(node: ast.AST, name: str) -> bool:
+    """Return whether a node may bind ``name`` again, or run its code later (a lambda)."""
+    if isinstance(node, ast.Name):
+        return node.id == name and not isinstance(node.ctx, ast.Load)
+    bound = (getattr(node, key, None) for key in ("name", "asname", "rest"))
+    return isinstance(node, ast.Lambda) or name in bound
 
 
 def _gain_at(kind: GainKind, why: str, place: CreationPlace | None) -> Gain:
@@ -761,9 +781,12 @@ def _has_batches_of_one(loaders: list[LoaderObject]) -> bool:
         return False
     if len(call.args) > _ARGUMENTS_BEFORE_SAMPLER or any(isinstance(one, ast.Starred) for one in call.args):
         return False
-    given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "batch_size")]
+    positional = call.args[1:2]
+    if positional and _called_name(call) not in {"DataLoader", *FACTORY_FUNCTIONS}:
+        return False
+    given = [*positional, *(one.value for one in call.keywords if one.arg == "batch_size")]
     if given:
-        return isinstance(given[0], ast.Constant) and given[0].value == 1
+        return isinstance(given[0], ast.Constant) and type(given[0].value) is int and given[0].value == 1
     return _called_name(call) == "DataLoader" and all("batch_size" not in one.arguments for one in loaders)
 
 

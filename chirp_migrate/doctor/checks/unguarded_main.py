@@ -22,6 +22,6 @@ def check(recording: Recording) -> Iterator[Problem]:
             "The script trains when a worker process imports it, so no worker can start.",
             f"The run failed before any worker of {loader} began. Workers started by {loader.start_method} import the "
             "script, and this line then trains again, because no `if` guards it.",
-            "Put the code that trains under `if __name__ == '__main__':`. Linux starts workers like this with "
-            "Python 3.14 or later, and Windows and macOS always do.",
+            "Put the code that trains under `if __name__ == '__main__':`. Linux does not fork "
+            "workers with Python 3.14 or later, and Windows and macOS never fork them.",
         )

@@ -52,7 +52,7 @@ class EpochTimer(Interception):
     Args:
         turn: function that is called after each epoch, for example to wait for the next turn of this process. The time
             of this call does not count for any epoch.
-        least: smallest number of epochs after the first to time.
+        least: smallest number of epochs to time, without the first epoch.
         cached: zero-cost loading for an additional last epoch; None for no such epoch.
         most: largest number of epochs after the first to time.
     """
