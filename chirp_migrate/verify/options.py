@@ -58,7 +58,7 @@ class VerifyOptions:
         rounds: largest number of rounds. A round times one process for each version.
         budget_s: seconds for the whole verification, from the start of the command.
         threshold_percent: percent of the training time that the migration must save for the verdict "faster".
-        margin_percent: percent by which an entry point must be slower to count as slower.
+        margin_percent: how much longer an entry point must take to count as slower, in percent of its earlier time.
         threads: compute threads of each version; 0 for one thread on each usable CPU that other processes leave free.
         timeout_s: seconds after which a process, or a timed entry point, counts as hung.
         strict: whether the verdict "faster" also requires that the timings show every entry point to be not slower.
@@ -108,7 +108,7 @@ class VerifyOptions:
 
     @property
     def margin(self) -> float:
-        """Return the share of the time by which an entry point must be slower to count as slower."""
+        """Return how much longer an entry point must take to count as slower, as a share of its earlier time."""
         return self.margin_percent / 100
 
     @property

@@ -82,7 +82,7 @@ class Judge:
 
     Args:
         threshold: share of the training time that must be saved for "faster", 0 to 1.
-        margin: share of the time by which an entry point must be slower to count as slower, 0 to 1.
+        margin: how much longer an entry point must take to count as slower, as a share of its earlier time (0 to 1).
         strict: whether "faster" also requires that every entry point is shown to be not slower.
     """
 
