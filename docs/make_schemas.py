@@ -34,6 +34,9 @@ def schema(name: str) -> str:
     found = msgspec.json.schema(DOCUMENTS[name])
     for one in found["$defs"].values():
         one["description"] = cleandoc(one.get("description", ""))  # newer versions of Python have done so already
+        for value in one.get("properties", {}).values():
+            if value.get("default") in ([], {}):
+                del value["default"]  # only some versions of msgspec write the default of a new list or dictionary
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **found}, indent=1) + "\n"
 
 

@@ -110,4 +110,4 @@ def _describe_loss(loader: LoaderCall) -> str:
     if isinstance(size, cst.Integer):
         most = size.evaluated_value - 1
         return "" if most < 1 else "up to 1 sample" if most == 1 else f"up to {most} samples"
-    return "at most as many samples as the batch size minus one"
+    return "up to batch_size - 1 samples"

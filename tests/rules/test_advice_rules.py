@@ -486,8 +486,8 @@ def test_a_module_that_trains_when_it_is_imported_is_found_whoever_imports_it() 
     [
         ("DataLoader(x, batch_size=64, shuffle=False, drop_last=True)", "up to 63 samples at the end"),
         ("tud.DataLoader(x, 2, False, drop_last=True)", "up to 1 sample at the end"),
-        ("DataLoader(val_set, batch_size=n, drop_last=True)", "up to one less than the batch size"),
-        ("DataLoader(val_set, drop_last=True, **options)", "up to one less than the batch size"),
+        ("DataLoader(val_set, batch_size=n, drop_last=True)", "up to batch_size - 1 samples"),
+        ("DataLoader(val_set, drop_last=True, **options)", "up to batch_size - 1 samples"),
         ("valLoader = DataLoader(x, batch_size=8, drop_last=True)", "up to 7 samples"),
         ("val: DataLoader = DataLoader(x, batch_size=8, drop_last=True)", "up to 7 samples"),
         ("DataLoader(Clips(), batch_size=8, shuffle=False, drop_last=True)", "up to 7 samples"),

@@ -209,7 +209,7 @@ def test_augmentation_is_timed_against_the_same_samples_without_it() -> None:
     added, share = seconds_of_augmentation(cost), augmentation_share_of_loading(cost.with_s, cost.without_s)
     assert added is not None and share is not None and share < 1
     within = augmentation_cost(Numbers(random=True), default_collate, 4, batched=False, until=LONG)
-    assert within.reason == "Numbers has no unaugmented dataset with the same samples"
+    assert within.reason == "Numbers has no version without augmentation that reads the same samples"
     assert (
         seconds_of_augmentation(within) is None
         and augmentation_share_of_loading(within.with_s, within.without_s) is None
