@@ -81,7 +81,7 @@ _GENERICS = frozenset(
     }
 )  # fmt: skip
 #: Words of code that may look up quoted types in the names of another module.
-_TYPE_LOOKUPS = ("get_type_hints", "globalns", "update_forward_refs", "model_rebuild", "_types_namespace", "ForwardRef")
+_TYPE_LOOKUPS = ("get_type_hints", "globalns", "update_forward_refs", "model_rebuild", "_types_namespace")
 #: The ends of lines in Python source.
 _NEWLINE = re.compile(r"\r\n?|\n")
 #: Code with which a module may set its own top-level names.
