@@ -6,16 +6,6 @@ from typing import ClassVar
 
 from chirp_migrate.exit_codes import ExitCode
 
-__all__ = [
-    "CheckFailed",
-    "ChirpMigrateError",
-    "CommitFailed",
-    "InterruptedByUser",
-    "JournalDamaged",
-    "UsageProblem",
-    "WriteRefused",
-]
-
 
 class ChirpMigrateError(Exception):
     """Base of all errors for users: the command prints the message, without a traceback.

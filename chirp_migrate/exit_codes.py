@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["ExitCode", "help_epilog"]
-
 
 class ExitCode(IntEnum):
     """Exit codes of all commands. The attribute ``meaning`` of a code is one line of text."""

@@ -28,19 +28,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = [
-    "add_to_install_requires",
-    "add_to_project_dependencies",
-    "add_to_requirements",
-    "add_to_setup_script",
-    "any_file_needs_runtime",
-    "dependency_plan",
-    "folders_outside_package",
-    "has_dependency_file",
-    "imports_runtime",
-    "runtime_requirement",
-]
-
 _DISTRIBUTION = "chirpid-patch"
 _COMMENT = "  # provides chirpid_patch, the migrated data loading"
 #: Pattern of the entry that ``apply`` adds to a list of dependencies. In a requirements file, a comment follows.

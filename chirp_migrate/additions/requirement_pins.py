@@ -31,17 +31,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = [
-    "NEEDED",
-    "PinnedRequirement",
-    "distribution_name",
-    "pinned_requirements",
-    "read_requirements_text",
-    "requirement_files",
-    "unsupported_versions",
-    "version_conflicts",
-]
-
 #: The lowest versions that the runtime supports.
 NEEDED = {"torch": Version("2.6"), "numpy": Version("1.24"), "python": Version("3.10")}
 _TITLES = {"python": "Python"}

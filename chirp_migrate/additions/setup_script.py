@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["append_dependency_entry", "remove_dependency_entry", "setup_call_arguments"]
-
 #: Modules from which a script imports the function ``setup``.
 _SETUPTOOLS = ("setuptools", "distutils.core")
 #: Expressions for all entries of several lists.

@@ -13,8 +13,6 @@ from urllib.request import url2pathname
 from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import FilePlan
 
-__all__ = ["PACKAGE", "vendor_files"]
-
 #: Name of the runtime package, and of the folder in the backend that contains its copy.
 PACKAGE = "chirpid_patch"
 

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["uses_of_removed_numpy_names"]
-
 #: Names that NumPy 1.24 removed, with their replacements. ``bool`` and ``long`` are missing, because NumPy 2.0 added
 #: them again.
 _INSTEAD = {"int": "int", "float": "float", "complex": "complex", "object": "object", "str": "str", "unicode": "str"}

@@ -22,22 +22,6 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.hook import is_function_reference
 
-__all__ = [
-    "COMMAND",
-    "DATA",
-    "EXPRESSION",
-    "MODEL",
-    "REFERENCE",
-    "RESULT",
-    "SCRIPT_ARGUMENT",
-    "SHAPE",
-    "WORKLOAD",
-    "make_settings_callback",
-    "none_given_on_command_line",
-    "parameters_by_setting",
-    "values_from_options_and_settings",
-]
-
 _CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _SHAPE = re.compile(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}")
 

@@ -16,8 +16,6 @@ from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.report.stored_results import store_doctor_report
 from chirp_migrate.training.errors import WorkloadFailed
 
-__all__ = ["doctor"]
-
 
 @click.command(
     cls=CommandWithOptionGroups,

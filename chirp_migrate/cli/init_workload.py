@@ -26,8 +26,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["init_workload", "write_workload"]
-
 _PYPROJECT = "pyproject.toml"
 _SETTINGS = f"""\
 # The training that `chirp-migrate verify` runs. Every key is also an option of `verify`.

@@ -17,27 +17,6 @@ from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import all_rules
 
-__all__ = [
-    "SETTING_PLACES",
-    "CommandWithOptionGroups",
-    "FilePath",
-    "FolderPath",
-    "NonEmptyText",
-    "Number",
-    "WholeNumber",
-    "WholeNumbers",
-    "collect_options",
-    "complete_rule_codes",
-    "ignore_pins_option",
-    "option",
-    "output_options",
-    "path_argument",
-    "plan_file_option",
-    "split_at_commas",
-    "split_selectors",
-    "wait_option",
-]
-
 #: Key in ``click.Context.meta``. The value is a dictionary: name of an option that a setting defines → file and key of
 #: the setting.
 SETTING_PLACES = "chirp_migrate.setting_places"

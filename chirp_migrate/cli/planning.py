@@ -25,8 +25,6 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Plan, PlanOptions
 from chirp_migrate.review.plan_file import PlanFile, load_plan
 
-__all__ = ["PlanRequest", "looking_options", "make_plan", "planning_options", "read_plan_file"]
-
 
 @dataclass(frozen=True)
 class PlanRequest:

@@ -11,8 +11,6 @@ from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import SCHEMA
 from chirp_migrate.rules import Rule, all_rules
 
-__all__ = ["rule_entry", "rules"]
-
 
 @click.command(
     cls=CommandWithOptionGroups,

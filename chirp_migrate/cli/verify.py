@@ -56,8 +56,6 @@ from chirp_migrate.verify.options import DEFAULT_WORKERS, VerifyOptions, resolve
 from chirp_migrate.verify.sides.baseline import find_original_version
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["verify", "verify_options_from_arguments"]
-
 _DEFAULTS = VerifyOptions()
 _SIZES = _DEFAULTS.sizes
 _TRAINED = "Training"

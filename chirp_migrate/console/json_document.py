@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["convert_json", "read_json", "to_json_bytes", "to_json_values"]
-
 _T = TypeVar("_T")
 
 

@@ -19,8 +19,6 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import escape_invisible
 from chirp_migrate.errors import UsageProblem
 
-__all__ = ["STANDARD_OUTPUT", "Output", "check_writable", "write_bytes"]
-
 STANDARD_OUTPUT = Path("-")
 #: Largest number of columns for prose. Longer lines are hard to read.
 _READABLE_WIDTH = 100

@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 import msgspec
 
-__all__ = ["Progress", "ProgressStep", "ignore_progress"]
-
 
 class ProgressStep(msgspec.Struct, frozen=True, tag="step"):
     """The current step of a long operation.

@@ -15,8 +15,6 @@ from rich.cells import cell_len, set_cell_size
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.console.text import escape_invisible
 
-__all__ = ["LiveProgressLine"]
-
 #: Seconds before the line appears, and seconds between two updates of the line.
 _PATIENCE_S, _EVERY_S = 2.0, 0.25
 #: Widths in columns: a terminal of unknown width, the longest line, the shortest text, and the bar.

@@ -21,8 +21,6 @@ from rich.text import Text
 
 from chirp_migrate.console.text import escape_invisible, to_one_line
 
-__all__ = ["LEAST_WIDTH", "Screen", "diff_style", "render_to_text"]
-
 #: Smallest width of the output, in columns. A narrower terminal wraps the lines.
 LEAST_WIDTH = 40
 #: Number of columns of a terminal whose width is not known.

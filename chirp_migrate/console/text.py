@@ -6,19 +6,6 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = [
-    "as_sentence",
-    "escape_for_matplotlib",
-    "escape_invisible",
-    "format_percent",
-    "format_time",
-    "format_value",
-    "pluralize",
-    "shorten_list",
-    "suggest_name",
-    "to_one_line",
-]
-
 #: Number of names that a sentence lists. For further names, the sentence has only a number, as in "and 7 more".
 _NAMED = 12
 

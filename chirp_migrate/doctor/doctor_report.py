@@ -9,8 +9,6 @@ import msgspec
 from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 from chirp_migrate.doctor.recording import CodeLine
 
-__all__ = ["DoctorReport", "Problem", "WatchedEntryPoint", "decode", "encode"]
-
 SCHEMA: Final = 1
 
 

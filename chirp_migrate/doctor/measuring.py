@@ -15,8 +15,6 @@ from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.worker_start import start_method, worker_start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["measure_worker_counts"]
-
 _ROUNDS = 3
 """Number of rounds that must fit into the time. Two rounds are necessary, and the estimated time may be too short."""
 _SLICE_S = 0.2

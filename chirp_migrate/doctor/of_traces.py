@@ -18,8 +18,6 @@ from chirp_migrate.doctor.recording import (
 from chirp_migrate.verify.spec import LoaderPassTrace
 from chirp_migrate.verify.verify_report import LoadingProblem
 
-__all__ = ["find_problems_in_traces"]
-
 
 def find_problems_in_traces(
     traces: Mapping[str, Sequence[LoaderPassTrace]], has_own_data: bool

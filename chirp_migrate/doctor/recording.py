@@ -6,21 +6,6 @@ import math
 
 import msgspec
 
-__all__ = [
-    "IN_TRAINING_PROCESS",
-    "BatchRecord",
-    "CodeLine",
-    "DatasetFunctionCalls",
-    "FetcherPassRecord",
-    "LoaderInfo",
-    "LoaderPass",
-    "NormalizationCall",
-    "Recording",
-    "UnpicklablePart",
-    "ValueSums",
-    "WorkerCountTimings",
-]
-
 IN_TRAINING_PROCESS = -1
 """Worker number that stands for the training process, which reads the samples of loaders without workers."""
 

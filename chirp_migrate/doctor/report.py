@@ -6,8 +6,6 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import as_sentence, pluralize
 from chirp_migrate.doctor.doctor_report import DoctorReport, Problem, WatchedEntryPoint
 
-__all__ = ["problem_summary", "show_doctor_report", "show_problem"]
-
 
 def show_doctor_report(report: DoctorReport, screen: Screen) -> None:
     """Print the report; with -q only the problems, with -v also the numbers of recorded loaders and batches."""

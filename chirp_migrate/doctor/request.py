@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, WorkloadSizes
 
-__all__ = ["MEASURED", "NAMES", "DoctorTask"]
-
 MEASURED = "measured workers of "
 """Prefix of the name of a :class:`.recording.WorkerCountTimings` message; the label of an entry point follows."""
 

@@ -34,8 +34,6 @@ from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, TrainingSource
 from chirp_migrate.training.workload.hook import training_call_names
 
-__all__ = ["AllRecordingsSent", "run"]
-
 _SEED = 435
 _LEAST_S = 2.0
 _LONGEST_MEASUREMENT_S = 30.0

@@ -12,8 +12,6 @@ from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.doctor.doctor_report import DoctorReport, Problem
 from chirp_migrate.review.places import base_of_report_paths
 
-__all__ = ["sarif_bytes"]
-
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _BASE = "%SRCROOT%"
 

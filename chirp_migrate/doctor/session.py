@@ -27,8 +27,6 @@ from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, TrainingSource
 from chirp_migrate.verify.options import VerifyOptions, entry_points_from_options
 
-__all__ = ["run_doctor"]
-
 _ROLE = ChildLabels("The training process", "", "use a longer --time-budget")
 _GRACE_S = 20.0
 """An entry point counts as hung this many seconds after its time has ended."""

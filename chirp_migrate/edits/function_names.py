@@ -13,8 +13,6 @@ from chirp_migrate.edits.movability import enclosing_function_name
 from chirp_migrate.syntax.module import Module, walk_code
 from chirp_migrate.syntax.queries import function_parameters, is_integer, is_name
 
-__all__ = ["function_names_for_lambda"]
-
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 #: Verbs for functions that are passed to a vaguely named argument or variable. A verb describes the usual purpose of
 #: such a function.

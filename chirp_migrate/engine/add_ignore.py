@@ -11,8 +11,6 @@ from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions
 from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import SourceFile
 
-__all__ = ["plan_ignore_comments"]
-
 
 def plan_ignore_comments(plan: Plan, findings: Iterable[Finding]) -> Plan:
     """Return a plan that adds ``# chirp: ignore[CODE]`` above the statement of each finding.

@@ -10,8 +10,6 @@ from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.plans.plan import Finding, FindingStatus, Plan
 from chirp_migrate.rules import all_rules
 
-__all__ = ["CheckReport"]
-
 #: Status of the findings that ``apply`` reports but does not rewrite. With ``--strict``, these findings count as work.
 _OPEN = frozenset({FindingStatus.OPT_IN, FindingStatus.REPORT, FindingStatus.REFUSED})
 

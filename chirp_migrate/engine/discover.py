@@ -16,9 +16,6 @@ from chirp_migrate.plans.plan import SkippedFile
 from chirp_migrate.source.git import ignored_paths
 from chirp_migrate.transaction.journal_schema import JOURNAL_FOLDER
 
-__all__ = ["DiscoveredFiles", "discover_files", "journal_root", "project_root"]
-
-
 #: Size limit for Python files, in bytes. The tool excludes a larger file as generated data.
 LARGEST_FILE_BYTES = 4 * 1024**2
 

@@ -12,8 +12,6 @@ from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import FindingStatus, Plan
 
-__all__ = ["check_nothing_to_rewrite"]
-
 
 def check_nothing_to_rewrite(
     path: Path,

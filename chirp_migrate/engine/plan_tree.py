@@ -33,8 +33,6 @@ from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["Source", "decode_source", "plan_tree"]
-
 Source = SourceFile | NotebookSource
 #: If the rules need more seconds for a file, a line on the terminal names the file.
 _LONG_S = 5.0

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-__all__ = ["CommandResult", "run_check_command"]
-
 _TAIL_LINES = 20
 _TAIL_BYTES = 16_384
 

@@ -32,8 +32,6 @@ from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_printed_code
 
-__all__ = ["FileResult", "applicable_rules", "migrate_file", "rewrite_in_hunks", "rewrite_text"]
-
 #: Highest number of passes over a file. A rewrite may create code that another rule finds in the next pass. If a file
 #: needs more passes, rules undo each other, which is a bug of this program.
 _PASS_LIMIT = 12

@@ -25,8 +25,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Settings", "compile_glob", "describe_setting_place", "read_command_table", "read_settings"]
-
 _FILE = "pyproject.toml"
 _TABLE = "chirp-migrate"
 #: Commands whose options have their own table, such as ``[tool.chirp-migrate.verify]``.

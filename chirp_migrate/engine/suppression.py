@@ -21,8 +21,6 @@ from dataclasses import dataclass, field
 from chirp_migrate.rules import all_rules, codes_matching, unknown_rule_message
 from chirp_migrate.source.text import NEWLINE, SOURCE_LINE
 
-__all__ = ["Suppressions", "UnreadableComments", "add_ignore_comments", "read_suppressions"]
-
 _WORD = "chirp:"
 _COMMENT = re.compile(r"#\s*chirp:\s*ignore(?P<file>-file)?\b\s*(?:\[(?P<rules>[^\]]*)\])?", re.IGNORECASE)
 #: Tokens that are not code.

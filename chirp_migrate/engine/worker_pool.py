@@ -23,8 +23,6 @@ from chirp_migrate.engine.rewrite_file import FileResult, migrate_file
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["collect_garbage_rarely", "migrate_files"]
-
 #: Number of characters of source code for which one more process saves time. The rules need about half a second for so
 #: many characters.
 _WORTH_A_PROCESS = 150_000

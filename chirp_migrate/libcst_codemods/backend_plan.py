@@ -27,8 +27,6 @@ from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import SourceFile
 from chirp_migrate.transaction.journal import has_unfinished_run
 
-__all__ = ["ChangesOfFile", "PlannedChangesProvider", "changes_by_file"]
-
 _OUTSIDE = (
     "the file is outside of repo_root, {root}, so other code that uses the file is unknown: "
     "run LibCST in the folder of the project, or set repo_root in .libcst.codemod.yaml."

@@ -12,8 +12,6 @@ from chirp_migrate.libcst_codemods.backend_plan import ChangesOfFile, PlannedCha
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.text import SourceFile, apply_edits
 
-__all__ = ["MigrateCommand", "PlanApplyingCommand"]
-
 _ALONE = (
     "the rewrite depends on other files of the project, which standard input does not contain: "
     "pass files and folders, or use chirp-migrate."

@@ -10,24 +10,6 @@ from typing import Final, Literal, TypeVar
 
 from msgspec import Struct, structs
 
-__all__ = [
-    "SCHEMA",
-    "Edit",
-    "FilePlan",
-    "Finding",
-    "FindingStatus",
-    "Gain",
-    "GainKind",
-    "Hunk",
-    "Import",
-    "Note",
-    "Plan",
-    "PlanOptions",
-    "Safety",
-    "SkippedFile",
-    "sha256",
-]
-
 #: Version of the format of JSON documents. The version changes if a field is removed or changes its meaning. New fields
 #: do not change the version.
 SCHEMA: Final = 1

@@ -11,18 +11,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from chirp_migrate.plans.plan import SCHEMA, FilePlan, Finding, Note, PlanOptions, SkippedFile, sha256
 
-__all__ = [
-    "KIND",
-    "Decision",
-    "FileEntry",
-    "HunkEntry",
-    "LoaderCounts",
-    "PlanDocument",
-    "PlanJson",
-    "PlannedFileEntry",
-    "ReplacementEntry",
-]
-
 KIND: Final = "chirp-migrate plan"
 
 Decision = Literal["accepted", "refused"]

@@ -17,8 +17,6 @@ from chirp_migrate.report.wording import group_unchanged_findings
 from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["FileDetails", "FindingDetails", "HunkDetails", "ReportContents", "RunDetails", "group_by_file"]
-
 
 @dataclass(frozen=True)
 class FindingDetails:

@@ -28,8 +28,6 @@ from chirp_migrate.source.text import SOURCE_LINE, UnreadableSource
 if TYPE_CHECKING:
     from chirp_migrate.report.words import Word
 
-__all__ = ["FOLLOWS", "FileLines", "update_finding_lines"]
-
 #: Hunk number of changed lines that belong to no hunk.
 FOLLOWS = 0
 #: Number of unchanged lines to show above and below a change.

@@ -14,8 +14,6 @@ from chirp_migrate.review.selection import WHOLE_FILE, Choices
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
 
-__all__ = ["file_details", "finding_details"]
-
 _ODD_IN_LINKS = re.compile(r"[^A-Za-z0-9_./-]+")
 
 

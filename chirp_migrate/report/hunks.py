@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile, zip_longest
 
-__all__ = ["ChangeRow", "ChangeSection", "Pair", "differing_words", "group_changed_rows", "side_by_side"]
-
 #: If at least this share of the shorter of two lines is equal, the differing words are highlighted.
 _ALIKE = 0.3
 _WORD = re.compile(r"\w+|\W")

@@ -10,8 +10,6 @@ from chirp_migrate.report.page.charts import plots_of_measurements, times_plot
 from chirp_migrate.report.page.render import jinja_environment, style_sheet
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["create_plot_folder", "draw_plots"]
-
 _COLUMNS = 60
 
 

@@ -24,8 +24,6 @@ from chirp_migrate.transaction.journal import APPLIED_PLAN, DOCTOR, VERDICT, Jou
 from chirp_migrate.transaction.journal_schema import RunState
 from chirp_migrate.verify.verify_report import VerifyReport, decode
 
-__all__ = ["read_report_contents"]
-
 _Document = TypeVar("_Document", VerifyReport, DoctorReport)
 
 _NOT_WRITTEN = "it was read-only when this run was applied"

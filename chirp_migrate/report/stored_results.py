@@ -14,8 +14,6 @@ from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import DOCTOR, VERDICT, applied_runs, store_document
 from chirp_migrate.verify.verify_report import VerifyReport, encode
 
-__all__ = ["files_changed_since", "hashes_of_written_files", "store_doctor_report", "store_verdict"]
-
 
 def hashes_of_written_files(root: Path) -> dict[str, str | None]:
     """Return a dictionary: path of a file that ``apply`` wrote → SHA-256 of the present file; None if unreadable.

@@ -10,17 +10,6 @@ from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.measures.metric_data import Metric
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = [
-    "EntryTimes",
-    "batch_waits_ms",
-    "detectable_probability_change",
-    "entry_times",
-    "measured_metrics",
-    "short_label",
-    "tone_of_verdict",
-    "total_times",
-]
-
 _SIDES = ("before", "after", "cached")
 _TONES: dict[str, Literal["good", "open"]] = {
     "faster": "good",

@@ -10,21 +10,6 @@ from chirp_migrate.plans.plan import Finding, FindingStatus, Gain, Safety
 from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.rules import all_rules
 
-__all__ = [
-    "ADVICE",
-    "HUNK_KINDS",
-    "NOTES",
-    "SAFETIES",
-    "SUPPRESSED",
-    "UNCHANGED",
-    "finding_count_rows",
-    "first_names_and_total",
-    "group_unchanged_findings",
-    "ledger_sentences",
-    "loader_count_rows",
-    "unchanged_loader_sentences",
-]
-
 _T = TypeVar("_T")
 
 #: Dictionary: reason for writing a file → text for the reason.

@@ -7,8 +7,6 @@ from pygments.token import Comment, Keyword, Name, Number, Operator, String, _To
 
 from chirp_migrate.source.text import NEWLINE
 
-__all__ = ["Word", "tokens_by_line"]
-
 #: A token: its class in the style sheet (``""`` for plain text), and its text.
 Word = tuple[str, str]
 

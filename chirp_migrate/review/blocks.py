@@ -11,8 +11,6 @@ from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.piece_table import line_range_of_edit
 from chirp_migrate.source.text import SOURCE_LINE, apply_edits_in_span
 
-__all__ = ["LineBlock", "SourceLines"]
-
 
 @dataclass(frozen=True)
 class LineBlock:

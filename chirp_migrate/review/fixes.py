@@ -13,8 +13,6 @@ from chirp_migrate.source.text import SourceFile
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module
 
-__all__ = ["line_replacements_by_hunk"]
-
 
 def line_replacements_by_hunk(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[ReplacementEntry, ...]]:
     """Return a dictionary for a rewritten Python file: number of a hunk → replacements of lines.

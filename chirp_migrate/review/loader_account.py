@@ -10,8 +10,6 @@ from chirp_migrate.plans.plan import FindingStatus, Plan, SkippedFile
 from chirp_migrate.plans.plan_document import LoaderCounts
 from chirp_migrate.rules import all_rules
 
-__all__ = ["LoaderLedger"]
-
 #: Short reason of a finding that is not rewritten and has no short reason of its own.
 _OTHER = "other"
 _NOT_WRITTEN = "file-not-written"

@@ -13,8 +13,6 @@ from chirp_migrate.plans.plan import Finding, Plan
 from chirp_migrate.source.notebook_json import code_cells
 from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, UnreadableSource, decode_text
 
-__all__ = ["FileRegion", "FileWithFindings", "FindingPlaces", "base_of_report_paths"]
-
 _WINDOWS_CODEPAGE = re.compile(r"cp(125\d)")
 #: Pattern of encodings whose names in Python and at IANA are equal, apart from a hyphen.
 _SHARED_NAME = re.compile(r"utf-8|iso8859-\d+")

@@ -40,18 +40,6 @@ from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module, UnparsableModule
 from chirp_migrate.transaction.journal_schema import check_relative_path
 
-__all__ = [
-    "ContentLookup",
-    "PlanFile",
-    "keep_earlier_decisions",
-    "load_plan",
-    "plan_document",
-    "read_applied_plan",
-    "read_plan",
-    "read_plan_document",
-    "run_document",
-]
-
 #: A function that returns the old and new bytes of a file. The arguments are the path, the SHA-256 of the old bytes,
 #: and the SHA-256 of the new bytes. If the new bytes are None, the reader computes the new bytes from the edits in the
 #: plan. If no file has these hashes, the whole result is None.

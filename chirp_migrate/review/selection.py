@@ -14,8 +14,6 @@ from chirp_migrate.source.text import UnreadableSource
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module, UnparsableModule
 
-__all__ = ["WHOLE_FILE", "Choices", "HunkChoice", "HunkId", "apply_choices", "decidable_hunk_ids"]
-
 #: Identifies a hunk in a plan: (path of the file, number of the hunk in this file).
 HunkId = tuple[str, int]
 

@@ -16,8 +16,6 @@ from chirp_migrate.source.diff import diff_hunks_of_file, diff_hunks_of_lines
 from chirp_migrate.source.piece_table import group_connected_items
 from chirp_migrate.source.text import SOURCE_LINE, apply_edits
 
-__all__ = ["InvalidEdit", "Review", "ReviewItem", "edits_from_editor", "text_for_editor"]
-
 _MARKER = "#@@ chirp-migrate"
 
 

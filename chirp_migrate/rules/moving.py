@@ -8,8 +8,6 @@ from chirp_migrate.rules.chp006_local_dataset_class import LocalDatasetClass
 from chirp_migrate.rules.chp007_lambda import PicklableFunction
 from chirp_migrate.rules.chp012_local_function import LocalFunction
 
-__all__ = ["is_moved_by_rule"]
-
 
 def is_moved_by_rule(project: Project, place: CreationPlace) -> bool:
     """Return whether a rule moves, or has moved, the lambda, local function or local class at a place."""

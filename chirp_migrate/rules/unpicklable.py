@@ -14,14 +14,6 @@ from chirp_migrate.analysis.objects.pickled import ReportedUnpicklableKind, Unpi
 from chirp_migrate.rules.api import Module, Outline, Project
 from chirp_migrate.rules.base import RuleMatch
 
-__all__ = [
-    "creates_unpicklable",
-    "has_word",
-    "may_create_unpicklable",
-    "unpicklable_matches",
-    "words_in_unpicklable_code",
-]
-
 _WORD = re.compile(r"\w+")
 _OPENING = re.compile(r"[\s(]*")
 

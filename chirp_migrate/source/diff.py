@@ -15,15 +15,6 @@ from chirp_migrate.plans.plan import Edit, FilePlan, Finding, FindingStatus, Pla
 from chirp_migrate.source.matching_lines import group_opcodes_as_hunks, shortest_diff_opcodes
 from chirp_migrate.source.text import SOURCE_LINE
 
-__all__ = [
-    "count_changes",
-    "diff_hunks_of_file",
-    "diff_hunks_of_lines",
-    "file_diff",
-    "unified_diff",
-    "whole_line_edits",
-]
-
 _CONTEXT = 3
 _NO_NEWLINE = "\\ No newline at end of file\n"
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}

@@ -9,8 +9,6 @@ import shutil
 import stat
 from pathlib import Path
 
-__all__ = ["read_file", "remove_if_exists", "replace_file", "sync_folder", "write_new_file"]
-
 #: Error numbers of file systems that cannot flush a folder. The program ignores these errors.
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 

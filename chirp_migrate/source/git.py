@@ -10,8 +10,6 @@ from pathlib import Path
 
 from chirp_migrate.errors import WriteRefused
 
-__all__ = ["ignored_paths", "refuse_uncommitted_changes", "run_git", "uncommitted_paths"]
-
 #: Largest number of paths in one call of git, so that the command line is much shorter than any system's limit.
 _PATHS_A_CALL = 200
 

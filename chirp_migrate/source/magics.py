@@ -17,8 +17,6 @@ from dataclasses import dataclass
 
 from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, UnreadableSource
 
-__all__ = ["CellNotPython", "MaskedCell", "mask_magics", "parse_cell", "possible_variable_names"]
-
 #: Cell magics above Python code. The code runs in the namespace of the notebook. Only with `timeit`, the code runs in
 #: its own function.
 _PYTHON_BODY = frozenset({"time", "timeit", "capture", "prun"})

@@ -6,8 +6,6 @@ import difflib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-__all__ = ["Opcode", "group_opcodes_as_hunks", "shortest_diff_opcodes"]
-
 Opcode = tuple[str, int, int, int, int]
 """An operation of :mod:`difflib`: name, start and end in the lines of the old text, start and end in the new text."""
 

@@ -21,8 +21,6 @@ from chirp_migrate.source.magics import CellNotPython, MaskedCell, mask_magics, 
 from chirp_migrate.source.notebook_json import CodeCell, code_cells
 from chirp_migrate.source.text import NEWLINE, UnreadableSource, apply_edits, decode_text
 
-__all__ = ["NotebookSource", "has_stored_outputs", "remove_stored_outputs"]
-
 #: Matches only the key `outputs`, and no text in a JSON string, where a backslash precedes every quotation mark.
 _OUTPUTS = re.compile(r'(?<!\\)"outputs"\s*:\s*\[\s*[^\s\]]')
 

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from chirp_migrate.source.text import UnreadableSource
 
-__all__ = ["CodeCell", "code_cells"]
-
 _SPACE = re.compile(r"[ \t\r\n]*")
 #: One line of code inside a JSON string, with its escapes.
 _PIECE = re.compile(r"(?:[^\\]|\\[^n])*(?:\\n|\Z)")

@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import edit_sort_key
 
-__all__ = ["FOLLOWS", "Owners", "PieceTable", "group_connected_items", "line_range_of_edit", "rewrites_sharing_lines"]
-
 #: Numbers of the rewrites to which an edit belongs.
 Owners = frozenset[int]
 

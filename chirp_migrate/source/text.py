@@ -15,17 +15,6 @@ from dataclasses import dataclass
 
 from chirp_migrate.plans.plan import Edit
 
-__all__ = [
-    "NEWLINE",
-    "SOURCE_LINE",
-    "SourceFile",
-    "UnreadableSource",
-    "apply_edits",
-    "apply_edits_in_span",
-    "decode_text",
-    "edit_sort_key",
-]
-
 NEWLINE = re.compile(r"\r\n|\r|\n")
 #: One line of source with its newline, as Python counts lines. ``str.splitlines`` also splits at other characters.
 SOURCE_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")

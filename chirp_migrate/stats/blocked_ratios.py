@@ -23,8 +23,6 @@ from statistics import median
 
 from chirp_migrate.stats.ratios import Ratio
 
-__all__ = ["Pair", "total_and_entry_ratios"]
-
 Pair = tuple[float, float]
 """Seconds before and after the migration."""
 

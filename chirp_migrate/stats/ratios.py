@@ -17,17 +17,6 @@ import msgspec
 if TYPE_CHECKING:  # importing NumPy takes a tenth of a second, and reading a document does not need it
     from numpy.typing import ArrayLike
 
-__all__ = [
-    "POWER",
-    "Ratio",
-    "detectable_difference",
-    "detectable_shift",
-    "holm_adjusted",
-    "ks_p_value",
-    "paired_ratio",
-    "student_quantile",
-]
-
 CONFIDENCE = 0.95
 
 _FAR = 500.0  # limit for logarithms, so that `exp` does not overflow

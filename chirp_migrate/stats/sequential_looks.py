@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # importing NumPy takes a tenth of a second, and reading a document does not need it
     from numpy.typing import NDArray
 
-__all__ = ["ERROR", "MIN_ROUNDS", "InterimAnalysis", "last_analysis_error", "planned_analyses"]
-
 ERROR = 0.025
 """Probability that, in any of the interim analyses, the true value is beyond a given end of the interval."""
 

@@ -29,8 +29,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["CodeStyle", "read_ruff_settings"]
-
 _RUFF_FILES = (".ruff.toml", "ruff.toml", "pyproject.toml")
 #: Files with settings of yapf and flake8 in the format of configparser, each with the section of the settings.
 _YAPF = ((".style.yapf", "style"), ("setup.cfg", "yapf"))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["SOURCE", "compiled_class_has_getitem"]
-
 #: Suffix of Cython sources.
 SOURCE = ".pyx"
 _RUNTIME = "chirpid_patch"

@@ -7,8 +7,6 @@ ends at the next place in the text where it could begin again.
 
 from __future__ import annotations
 
-__all__ = ["CALL", "GAP", "LINE", "TO_BASE", "TO_STRING_OF_SETATTR"]
-
 #: A whole comment, to the end of its line. If a part of a comment could match, `n` characters `#` would match in 2**n
 #: ways.
 _COMMENT = r"#[^\r\n]{0,500}(?![^\r\n])"

@@ -22,8 +22,6 @@ from chirp_migrate.syntax.code_style import CodeStyle, read_ruff_settings
 if TYPE_CHECKING:
     import isort
 
-__all__ = ["ImportStyle"]
-
 _SAME_IN_ISORT = (
     "case-sensitive",
     "combine-as-imports",

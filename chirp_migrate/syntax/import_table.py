@@ -9,8 +9,6 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-__all__ = ["ImportTable", "absolute_name", "qualified_member_name"]
-
 
 def absolute_name(name: str, package: str) -> str:
     """Resolve the leading dots of a relative import against the dotted name of a package."""

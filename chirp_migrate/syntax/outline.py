@@ -15,8 +15,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import CODE_FIELDS, UnparsableModule, module_name, package_name, syntax_tree
 
-__all__ = ["Outline", "dotted_name", "last_name", "methods_of_class"]
-
 Node = TypeVar("Node", bound=ast.AST)
 _Asked = ParamSpec("_Asked")
 _T = TypeVar("_T")

@@ -18,8 +18,6 @@ from libcst.helpers import get_full_name_for_node
 
 from chirp_migrate.syntax.import_table import qualified_member_name
 
-__all__ = ["TARGETS", "Binding", "BindingKind", "Scope", "Scopes", "Variable"]
-
 _BUILTINS = frozenset(dir(builtins))
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _SCOPES = (cst.Module, cst.FunctionDef, cst.Lambda, cst.ClassDef, *_COMPREHENSIONS)

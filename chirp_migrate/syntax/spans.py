@@ -19,8 +19,6 @@ from itertools import accumulate
 import libcst as cst
 from libcst._nodes.internal import CodegenState
 
-__all__ = ["Statement", "TextMismatch", "node_spans", "statement_spans"]
-
 _BLANK = re.compile(r"\s+")
 
 #: Statements with an expression before their block.

@@ -7,8 +7,6 @@ from array import array
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-__all__ = ["WordIndex", "words_of"]
-
 _WORD = re.compile(r"\w+")
 #: Replaces each ASCII character outside of words with a blank.
 _BLANKS = {code: " " for code in range(128) if not _WORD.match(chr(code))}

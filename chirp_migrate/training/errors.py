@@ -9,19 +9,6 @@ from chirp_migrate.console.text import escape_invisible
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
-__all__ = [
-    "InvalidData",
-    "NoSuchObject",
-    "NoTrainingFound",
-    "NothingToCompare",
-    "TaskNotPossible",
-    "UserCodeError",
-    "WorkloadFailed",
-    "describe_error",
-    "first_message_line",
-    "wrap_user_code_errors",
-]
-
 
 class NoTrainingFound(ChirpMigrateError):
     """The path is not a project in which ``verify`` finds a training (exit code 2)."""

@@ -25,19 +25,6 @@ from chirp_migrate.source.files import read_file, remove_if_exists, sync_folder,
 from chirp_migrate.transaction.journal import JournalRun
 from chirp_migrate.transaction.journal_schema import FileVersion, RunState
 
-__all__ = [
-    "NOT_A_FILE",
-    "FileChange",
-    "FileChangedMeanwhile",
-    "changes_of_run",
-    "file_hash",
-    "files_edited_by_user",
-    "finish_file_changes",
-    "remove_bytecode",
-    "remove_folders",
-    "write_file_changes",
-]
-
 #: Value that :func:`file_hash` returns for a path that is not a regular file of the project.
 NOT_A_FILE = "not a regular file"
 

@@ -24,8 +24,6 @@ from chirp_migrate.transaction.journal import JournalRun
 from chirp_migrate.transaction.journal_schema import FileVersion, JournalFile, RunState, check_relative_path
 from chirp_migrate.transaction.recovery import os_error_text, recover_and_lock
 
-__all__ = ["CommitResult", "commit_plan"]
-
 
 @dataclass(frozen=True)
 class CommitResult:

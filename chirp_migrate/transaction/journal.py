@@ -35,24 +35,6 @@ from chirp_migrate.transaction.journal_schema import (
     write_record,
 )
 
-__all__ = [
-    "APPLIED_PLAN",
-    "DOCTOR",
-    "VERDICT",
-    "JournalRun",
-    "applied_runs",
-    "has_unfinished_run",
-    "interrupted_folders",
-    "journal_folder",
-    "read_run",
-    "read_runs",
-    "record_new_run",
-    "record_run_state",
-    "remove_leftovers",
-    "remove_record",
-    "store_document",
-]
-
 #: Name of the file with the plan that a run applied (see :func:`chirp_migrate.review.plan_file.plan_document`).
 APPLIED_PLAN = "plan.json"
 

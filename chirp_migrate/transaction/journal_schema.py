@@ -14,19 +14,6 @@ import msgspec
 
 from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 
-__all__ = [
-    "JOURNAL_FOLDER",
-    "SCHEMA",
-    "FileVersion",
-    "JournalFile",
-    "RecordTooNew",
-    "RunRecord",
-    "RunState",
-    "check_relative_path",
-    "read_record",
-    "write_record",
-]
-
 #: Name of the folder, at the root of the project, in which runs are recorded (see ``journal.journal_folder``).
 JOURNAL_FOLDER = ".chirp-migrate"
 

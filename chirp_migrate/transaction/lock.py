@@ -18,8 +18,6 @@ from pathlib import Path
 from chirp_migrate.errors import WriteRefused
 from chirp_migrate.source.files import remove_if_exists
 
-__all__ = ["LOCK_NAME", "hold_lock"]
-
 LOCK_NAME = "lock"
 
 #: Offset of the locked byte. The byte is far behind the text, because Windows lets no other process read locked bytes.

@@ -11,8 +11,6 @@ from pathlib import Path, PurePosixPath
 from chirp_migrate.errors import WriteRefused
 from chirp_migrate.source.git import run_git
 
-__all__ = ["MergeConflict", "three_way_merge"]
-
 #: Largest number of conflicts that ``git merge-file`` counts. A larger exit status means that the merge failed.
 _MOST_CONFLICTS = 127
 _MARKER = b"<<<<<<< "

@@ -21,8 +21,6 @@ from chirp_migrate.transaction.journal import journal_folder
 from chirp_migrate.transaction.journal_schema import RunState
 from chirp_migrate.transaction.lock import hold_lock
 
-__all__ = ["os_error_text", "recover", "recover_and_lock"]
-
 
 def recover(
     root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[ProgressStep], None] = ignore_progress

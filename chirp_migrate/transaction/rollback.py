@@ -28,8 +28,6 @@ from chirp_migrate.transaction.journal_schema import FileVersion, JournalFile, R
 from chirp_migrate.transaction.merging import MergeConflict, three_way_merge
 from chirp_migrate.transaction.recovery import os_error_text, recover_and_lock
 
-__all__ = ["RollbackResult", "later_runs_on_same_files", "nothing_applied_error", "rollback"]
-
 
 @dataclass(frozen=True)
 class RollbackResult:

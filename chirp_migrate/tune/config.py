@@ -21,8 +21,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["TuneConfig", "read_config"]
-
 
 def _yaml(text: str) -> Any:
     return importlib.import_module("yaml").safe_load(text)

@@ -21,8 +21,6 @@ from chirpid_patch import BatchedDataLoader
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.machine.accelerator import pinning_device
 
-__all__ = ["MeasuredDataset", "make_loader", "make_measured_dataset", "make_measured_dataset_from_loader"]
-
 _MATTERING = ("collate_fn", "worker_init_fn", "multiprocessing_context")
 """Arguments of the user's loader that a measured loader gets, in addition to the sampling arguments."""
 

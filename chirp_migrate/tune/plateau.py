@@ -18,8 +18,6 @@ from collections.abc import Sequence
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsComparison, SettingsOutcome
 
-__all__ = ["TOLERANCE", "compare_with_best", "is_pick_conclusive", "mean_rate", "mean_rates", "pick_smallest_best"]
-
 TOLERANCE = 0.05
 """A configuration is tied with the best if its throughput is lower by at most this share."""
 

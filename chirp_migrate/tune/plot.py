@@ -14,8 +14,6 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
 from chirp_migrate.tune.tune_report import CandidateSettings, LoaderReport, SettingsOutcome
 
-__all__ = ["check_can_plot", "draw_plot"]
-
 _SUFFIXES = (".svg", ".png", ".pdf")
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 _MARKERS = ("o", "s", "^", "D")

@@ -24,8 +24,6 @@ from chirp_migrate.verify.measures.targets import (
 )
 from chirpid_patch.loading.limits import WAITING
 
-__all__ = ["add_recommendations"]
-
 _WAITS_LITTLE = 0.05
 _START_SHARE = 0.05
 _WORTH_IT = 1.05

@@ -18,8 +18,6 @@ from chirp_migrate.tune.tune_report import (
     TuneReport,
 )
 
-__all__ = ["show_tune_report"]
-
 
 def show_tune_report(report: TuneReport, screen: Screen) -> None:
     """Print the report: with ``-q`` only the recommendations, with ``-v`` also the rates of every round."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, WorkloadSizes
 from chirp_migrate.tune.config import TuneConfig
 
-__all__ = ["SettingsToMeasure", "TuneTask"]
-
 
 @dataclass(frozen=True)
 class SettingsToMeasure:

@@ -43,8 +43,6 @@ from chirpid_patch.datasets.collate import is_stacking_collate
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["run"]
-
 _FOR_AUGMENTATION = 0.15
 _AUGMENTATION_ROUNDS = 5
 _AUGMENTATION_SLICE_S = 0.2

@@ -14,8 +14,6 @@ from chirpid_patch.loader_speed.profiles import loader_choice_key, read_loader_c
 from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
 from chirpid_patch.machine.accelerator import pinning_device
 
-__all__ = ["factory_arguments", "save_picked_settings"]
-
 _WIDEST = 10.0
 """If the upper end of a rate's interval is more than this many times the lower end, the pick is not saved."""
 

@@ -20,8 +20,6 @@ from chirp_migrate.tune.request import TuneTask
 from chirp_migrate.tune.tune_report import TuneReport
 from chirp_migrate.verify.options import VerifyOptions, entry_points_from_options
 
-__all__ = ["tune_tree"]
-
 _ENTERING_SHARE, _LEAST_ENTERING_S = 1 / 4, 5.0
 """Largest share of the remaining time that one of several entry points may take to load its first batches.
 

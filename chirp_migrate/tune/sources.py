@@ -21,8 +21,6 @@ from chirp_migrate.tune.measured_dataset import (
 )
 from chirp_migrate.tune.tune_report import CandidateSettings
 
-__all__ = ["DEFAULT_BATCH_SIZE", "build_dataset_from_config", "build_dataset_from_reference"]
-
 DEFAULT_BATCH_SIZE = 32
 """Default batch size."""
 

@@ -27,8 +27,6 @@ from chirpid_patch.loader_speed.search import EndlessIndices
 from chirpid_patch.loading.worker_start import start_method, worker_start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["MIN_ROUNDS", "SettingsSweep", "expected_measurement_seconds", "measure_settings", "setting_combinations"]
-
 MIN_ROUNDS = 3
 """Smallest number of rounds in which every candidate is measured."""
 

@@ -11,17 +11,6 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = [
-    "CandidateMeasurement",
-    "CandidateSettings",
-    "LoaderReport",
-    "Recommendation",
-    "SettingsComparison",
-    "SettingsOutcome",
-    "TrainingRun",
-    "TuneReport",
-]
-
 
 @dataclass(frozen=True)
 class CandidateSettings:

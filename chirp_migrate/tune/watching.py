@@ -25,8 +25,6 @@ from chirpid_patch import DataLoaderPerformanceMonitor
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import BatchTimer
 
-__all__ = ["watch_loaders"]
-
 _BATCHES, _LONG_ENOUGH_S = 8, 1.0
 """A loader pass ends after this number of batches, if it has taken this many seconds."""
 

@@ -40,8 +40,6 @@ from chirp_migrate.verify.verify_report import (
 from chirp_migrate.verify.watching import RecordedRuns
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["VerificationResults", "build_failed_report", "build_report", "describe_rounds"]
-
 
 @dataclass
 class VerificationResults:

@@ -22,15 +22,6 @@ from chirp_migrate.training.workload.entry_points import (
 from chirp_migrate.training.workload.hook import workload_file_candidates
 from chirp_migrate.training.workload.script import script_of_command
 
-__all__ = [
-    "DEFAULT_WORKERS",
-    "LEAST_SAMPLES",
-    "MARGIN",
-    "VerifyOptions",
-    "entry_points_from_options",
-    "resolve_options",
-]
-
 DEFAULT_WORKERS = (0, 2, 4, 8, 12)
 """Numbers of worker processes with which ``verify`` reads the migrated datasets by default."""
 

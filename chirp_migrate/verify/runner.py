@@ -44,8 +44,6 @@ from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
 from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, EpochTimer
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
-__all__ = ["run"]
-
 _WORKERS_END_WITHIN_S = 10.0
 _TAIL_LINES = 15
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")

@@ -35,8 +35,6 @@ from chirp_migrate.verify.verdict import Judge, combine_timings
 from chirp_migrate.verify.verify_report import VerifyReport
 from chirp_migrate.verify.watching import record_runs
 
-__all__ = ["run_all_processes", "verify_versions"]
-
 _SIDES_MEASURED = 2  # the versions are measured one after the other
 
 _MEASURING_S = 8.0

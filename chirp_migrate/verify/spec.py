@@ -10,17 +10,6 @@ from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.options import VerifyOptions
 
-__all__ = [
-    "REPEATED",
-    "EntryPointTiming",
-    "EntryResult",
-    "JobKind",
-    "LoaderPassTrace",
-    "RunResult",
-    "RunSpec",
-    "StepCount",
-]
-
 REPEATED = "results of runs that were watched twice"
 """Name of the message with the results of repeated runs.
 

@@ -14,8 +14,6 @@ from chirp_migrate.stats.sequential_looks import ERROR, InterimAnalysis, last_an
 from chirp_migrate.verify.options import MARGIN
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 
-__all__ = ["CombinedTiming", "Decision", "Judge", "Verdict", "combine_timings", "judge_rounds"]
-
 _NAMED = 4
 
 _NARROW = 0.05

@@ -20,22 +20,6 @@ from chirp_migrate.verify.measures.targets import TargetVerdict
 from chirp_migrate.verify.spec import LoaderPassTrace, StepCount
 from chirp_migrate.verify.timing.rounds import Rounds
 
-__all__ = [
-    "SCHEMA",
-    "DetectableDifference",
-    "EntryVerdict",
-    "LoadingProblem",
-    "OwnRunTimes",
-    "ReportedMetrics",
-    "RunDescription",
-    "SimulatedDevice",
-    "TrainingDifference",
-    "VerifyReport",
-    "Workload",
-    "decode",
-    "encode",
-]
-
 SCHEMA: Final = 1
 
 Seconds = dict[str, dict[str, list[float]]]

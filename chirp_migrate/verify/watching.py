@@ -24,8 +24,6 @@ from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.spec import EntryResult, RunResult
 from chirp_migrate.verify.timing.children import ChildStarter
 
-__all__ = ["RecordedRuns", "record_runs"]
-
 _MOST_DEATHS = 3
 """Largest number of entry points that may crash or hang in one version; after one more, ``verify`` stops."""
 _LOOK_S = 0.02

@@ -11,8 +11,6 @@ from chirp_migrate.syntax.module import UnparsableModule
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["find_class_mutation", "find_class_used_as_value"]
-
 _CLASS_OF = re.compile(r"\btype\b|\b__class__\b|\b__func__\b")
 _CLASS_WORDS = ("type", "__class__", "__func__")
 #: Functions that print a class or read an attribute of it.

@@ -22,8 +22,6 @@ from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import last_name
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["FunctionUseKind", "find_class_mutation_on_lines", "find_function_uses", "object_of_class_expression"]
-
 
 class FunctionUseKind(Enum):
     """A kind of use of a function, other than a call."""

@@ -10,8 +10,6 @@ from functools import lru_cache
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["CODE", "DETAILS", "find_read_of_function_attribute"]
-
 #: Attributes by which code can distinguish one function from another function.
 CODE = frozenset(f"__{name}__" for name in ("name", "qualname", "code", "defaults", "closure"))
 #: Attributes of a function that the object in its place does not have.

@@ -12,8 +12,6 @@ from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["find_mps_device", "find_transfer_argument_inspection", "why_to_may_lack_non_blocking"]
-
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
 _GIVEN = "the project replaces the method `{}` of an object, and the replacement perhaps takes no `non_blocking`"

@@ -54,8 +54,6 @@ from chirp_migrate.plans.plan import (
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project, is_test_file
 
-__all__ = ["LoaderGains", "loader_gains"]
-
 #: Kinds of objects that a rewrite can make picklable. The rewrite moves the definition to the top level of a module.
 _HOISTED = frozenset({ReportedUnpicklableKind.LAMBDA, ReportedUnpicklableKind.FUNCTION, ReportedUnpicklableKind.CLASS})
 #: Functions that collate a batch exactly as ``chirpid_patch`` does.

@@ -37,8 +37,6 @@ from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["DatasetReading", "SampleReadingMode", "dataset_reading_of_instance", "possible_dataset_readings"]
-
 _DEPTH = 8
 _TORCH = "torch.utils.data."
 _SHIPPED = "chirpid_patch."

@@ -12,8 +12,6 @@ from chirp_migrate.analysis.loaders.loader_values import LoaderValue
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import called_method_name, keyword_arguments
 
-__all__ = ["has_device_dataset", "is_on_device"]
-
 _DEPTH = 4
 #: Methods of tensors, and functions, whose results are on the CPU.
 _TO_CPU = ("cpu", "numpy", "tolist", "from_numpy")

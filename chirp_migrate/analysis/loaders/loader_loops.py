@@ -12,8 +12,6 @@ from chirp_migrate.analysis.loaders.loader_values import WRAPPER, LoaderExpressi
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["iterated_loaders", "loader_loops"]
-
 _DEPTH_LIMIT = 8
 
 

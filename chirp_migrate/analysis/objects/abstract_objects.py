@@ -13,27 +13,6 @@ from itertools import chain
 
 from chirp_migrate.analysis.known_names import DATASET, ITERABLE_DATASET
 
-__all__ = [
-    "UNKNOWN",
-    "AbstractObject",
-    "AbstractScope",
-    "BoundMethod",
-    "ClassObject",
-    "Constant",
-    "Container",
-    "CreationPlace",
-    "FunctionObject",
-    "ImportedName",
-    "Instance",
-    "LibraryName",
-    "LoaderObject",
-    "ModuleObject",
-    "UnpicklableKind",
-    "UnpicklableLibraryObject",
-    "Value",
-    "unite_values",
-]
-
 #: Largest number of objects in a value. Further objects are dropped.
 _MOST = 24
 #: Largest number of classes in the method resolution order of a class.

@@ -14,14 +14,6 @@ from chirp_migrate.analysis.objects.running import AbstractRun
 from chirp_migrate.syntax.gaps import GAP
 from chirp_migrate.syntax.project import Project
 
-__all__ = [
-    "GIVES_WORKERS",
-    "WorkerStartAtImport",
-    "find_worker_starts_at_import",
-    "may_start_workers_at_import",
-    "modules_with_loaders",
-]
-
 #: An argument that sets the number of a loader's workers.
 GIVES_WORKERS = re.compile(rf"\b(num|max)_workers{GAP}=(?!=)")
 

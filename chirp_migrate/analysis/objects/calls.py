@@ -37,8 +37,6 @@ from chirp_migrate.analysis.objects.values import (
     loaders_in,
 )
 
-__all__ = ["TracedCalls"]
-
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 #: Depth of calls to follow, and how often one function may occur in such a chain of calls.
 _DEPTH = 9

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 
 from chirp_migrate.analysis.objects.abstract_objects import Cells, Value, unite_values
 
-__all__ = ["ALONE", "STEPS", "StepLimitReached", "VariableStore"]
-
 #: Largest number of expressions and statements in an abstract run: of a module (``STEPS``), and of a function that no
 #: code calls (``ALONE``).
 STEPS = 20_000

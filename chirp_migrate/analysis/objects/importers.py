@@ -8,8 +8,6 @@ from pathlib import PurePosixPath
 
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["files_with_importers", "module_name_without_package"]
-
 #: Largest number of imports in a chain from a module to a file that imports it indirectly.
 _DEPTH = 4
 

@@ -11,21 +11,6 @@ from functools import lru_cache
 
 from chirp_migrate.analysis.objects.abstract_objects import AbstractObject, Instance, UnpicklableKind
 
-__all__ = [
-    "KEEPS",
-    "MAKES_ROWS",
-    "MODULES",
-    "PASSES_ON",
-    "PLAIN_CALLABLE",
-    "STAYS_ROWS",
-    "TRANSPARENT",
-    "LibraryCallResult",
-    "is_numeric_array",
-    "unpicklable_kind_of_class",
-    "unpicklable_part_of",
-    "unpicklable_result_of_call",
-]
-
 #: Classes and functions whose result refers to all their arguments.
 KEEPS = re.compile(
     r"functools\.partial(method)?|itertools\.\w+|builtins\.(map|filter|zip|enumerate|reversed|slice|bound_method)"

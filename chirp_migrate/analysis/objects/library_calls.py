@@ -50,8 +50,6 @@ from chirp_migrate.analysis.objects.values import (
 )
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["LibraryCalls"]
-
 _DICTS = frozenset({"dict", "defaultdict", "OrderedDict", "Counter"})
 #: Methods of accelerate's ``Accelerator`` that build new loaders from loaders.
 _PREPARE = ("prepare", "prepare_data_loader")

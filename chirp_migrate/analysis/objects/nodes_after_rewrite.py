@@ -7,8 +7,6 @@ from functools import lru_cache
 
 from chirp_migrate.syntax.module import syntax_tree
 
-__all__ = ["NodesAfterRewrite", "line_and_column"]
-
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 #: Nodes with equal numbers have the same structure.
 _Numbers = dict[ast.AST, int]

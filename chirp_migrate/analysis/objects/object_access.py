@@ -30,8 +30,6 @@ from chirp_migrate.analysis.objects.library_calls import LibraryCalls
 from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, SuperResult, single_possible_key
 from chirp_migrate.syntax.module import package_name
 
-__all__ = ["ObjectAccess"]
-
 #: Attributes of objects of libraries, each with the position of the constructor's argument that the attribute stores.
 _PLACES = {"dataset": 0, "datasets": 0, "transforms": 0, "indices": 1, "func": 0}
 

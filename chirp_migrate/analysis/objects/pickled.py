@@ -42,8 +42,6 @@ from chirp_migrate.analysis.objects.values import Arguments
 from chirp_migrate.syntax.module import Module, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["ReportedUnpicklableKind", "UnpicklableObject", "UnpicklableObjects", "find_unpicklable_objects"]
-
 #: Largest depth of nested objects to visit.
 _DEPTH = 24
 #: Number of times that the search continues with the files that import the files found so far.

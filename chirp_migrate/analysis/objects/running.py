@@ -52,8 +52,6 @@ from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import UnparsableModule, package_name, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["AbstractRun"]
-
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 #: Types of `try` statements. Python 3.11 added `except*`.
 _TRIES: tuple[type[ast.Try], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))

@@ -23,26 +23,6 @@ from chirp_migrate.analysis.objects.abstract_objects import (
     Value,
 )
 
-__all__ = [
-    "NONE",
-    "NO_ARGUMENTS",
-    "Arguments",
-    "SuperResult",
-    "called_expression",
-    "comparison_result",
-    "copy_object",
-    "enclosing_method",
-    "is_generator_function",
-    "is_main_guard",
-    "loaders_in",
-    "possible_texts",
-    "replace_module_places",
-    "scope_around_comprehensions",
-    "single_possible_key",
-    "texts_ending_with",
-    "truth_value",
-]
-
 NONE: Value = (Constant(None),)
 _NAMED = (ModuleObject, UnpicklableLibraryObject)
 

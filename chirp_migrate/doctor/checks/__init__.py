@@ -31,8 +31,6 @@ from chirp_migrate.doctor.checks import (
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import Recording
 
-__all__ = ["CHECKS", "find_problems"]
-
 Check = Callable[[Recording], Iterator[Problem]]
 
 CHECKS: tuple[Check, ...] = (

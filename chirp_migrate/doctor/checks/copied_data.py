@@ -8,8 +8,6 @@ from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import Recording
 
-__all__ = ["check"]
-
 _MIB = 2**20
 _LEAST_BYTES = 64 * _MIB
 

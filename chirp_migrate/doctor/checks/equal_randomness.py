@@ -8,8 +8,6 @@ from chirp_migrate.console.text import shorten_list
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import FetcherPassRecord, LoaderInfo, LoaderPass, Recording
 
-__all__ = ["check"]
-
 _GLOBAL = {"random", "numpy.random", "torch"}
 
 

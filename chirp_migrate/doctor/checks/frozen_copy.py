@@ -8,8 +8,6 @@ from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import Recording
 
-__all__ = ["check"]
-
 
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare the dataset in the training process with its copies in the workers at the beginning of later epochs."""

@@ -8,8 +8,6 @@ from statistics import fmean
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderPass, Recording
 
-__all__ = ["check"]
-
 _SETTLED = 4
 """Number of batches after which prefetching opens no more file descriptors."""
 _WINDOW = 4

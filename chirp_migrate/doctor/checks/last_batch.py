@@ -8,8 +8,6 @@ from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 
-__all__ = ["check"]
-
 _WHOLE = {"SequentialSampler", "RandomSampler"}
 
 

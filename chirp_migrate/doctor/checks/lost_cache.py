@@ -8,8 +8,6 @@ from itertools import pairwise
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import FetcherPassRecord, Recording
 
-__all__ = ["check"]
-
 _LEAST_ENTRIES = 4
 _LEAST_STEPS = 2
 

@@ -12,8 +12,6 @@ from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import FetcherPassRecord, LoaderInfo, Recording
 from chirp_migrate.stats.ratios import student_quantile
 
-__all__ = ["check"]
-
 _KIB, _MIB = 2**10, 2**20
 _LEAST_RISE = 3 * _MIB
 _LEAST_MEASURED = 4

@@ -8,8 +8,6 @@ from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, Recording
 
-__all__ = ["check"]
-
 _FIXES = {
     "lambda": "Use a function at module level, or functools.partial of such a function.",
     "local function": "Move the function to module level, and bind its captured values with functools.partial.",

@@ -9,8 +9,6 @@ from itertools import pairwise
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import FetcherPassRecord, LoaderInfo, Recording
 
-__all__ = ["check"]
-
 _LEAST_SAMPLES = 8
 _LEAST_SORTED = 16
 _LARGEST_CLASS = 0.7

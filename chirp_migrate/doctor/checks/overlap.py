@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 
-__all__ = ["check"]
-
 _LEAST_SHARED, _LEAST_SHARE = 2, 0.05
 _LEAST_BYTES = 16
 _MOST_REPEATED = 0.1

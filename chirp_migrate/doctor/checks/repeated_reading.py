@@ -8,8 +8,6 @@ from typing import NamedTuple
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import CodeLine, LoaderInfo, LoaderPass, Recording
 
-__all__ = ["check", "find_repeated_slow_reading", "is_in_memory"]
-
 _LEAST_COMPARED = 8
 _LEAST_WAITED, _LEAST_WAIT_S = 0.5, 0.5
 _LEAST_SAMPLE_S = 1e-3

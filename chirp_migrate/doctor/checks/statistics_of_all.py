@@ -8,8 +8,6 @@ from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording, ValueSums
 
-__all__ = ["check"]
-
 _EXACT_MEAN, _EXACT_DEVIATION = 2e-4, 1e-3
 """Largest distance of the mean from 0, and of the standard deviation from 1, in standardized float32 samples."""
 _CLEARLY = 5e-3

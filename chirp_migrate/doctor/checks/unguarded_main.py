@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import Recording
 
-__all__ = ["check"]
-
 
 def check(recording: Recording) -> Iterator[Problem]:
     """Find a run that failed before any worker began, because importing the script would start workers again."""

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 
-__all__ = ["check"]
-
 
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare batches of the same indices in two validation epochs, and check the mode of BatchNorm.

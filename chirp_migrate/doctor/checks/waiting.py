@@ -9,8 +9,6 @@ from chirp_migrate.doctor.checks.repeated_reading import find_repeated_slow_read
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 
-__all__ = ["check", "loaders_needing_workers"]
-
 _LEAST_BATCHES = 20
 _LEAST_SHARE, _LEAST_S = 0.5, 1.0
 _BUSY = 0.8

@@ -22,18 +22,6 @@ import torch
 from chirp_migrate.verify.equivalence.fingerprint import Hash
 from chirpid_patch.randomness.random_states import generator_state
 
-__all__ = [
-    "attributes_with_paths",
-    "container_lengths",
-    "count_tensor_bytes",
-    "dataset_and_inner_datasets",
-    "generator_states",
-    "is_library_class",
-    "large_containers",
-    "open_files",
-    "read_plain_attributes",
-]
-
 _DEEPEST, _MOST_OBJECTS, _MOST_ITEMS = 5, 300, 32
 _LONGEST_TEXT = 80
 _MANY_OBJECTS, _MANY_BYTES, _MOST_VALUES = 10_000, 8 * 2**20, 4_096

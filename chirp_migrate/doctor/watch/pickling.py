@@ -28,8 +28,6 @@ from chirp_migrate.verify.equivalence.picklability import (
     is_always_picklable,
 )
 
-__all__ = ["count_pickled_bytes", "unpicklable_parts"]
-
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _PARTS = ("dataset", "collate_fn", "worker_init_fn")
 _LONGEST_TEXT = 320

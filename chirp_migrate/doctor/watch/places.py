@@ -11,8 +11,6 @@ from typing import Any
 
 from chirp_migrate.doctor.recording import CodeLine
 
-__all__ = ["LineFinder"]
-
 
 class LineFinder:
     """Finds lines of the user's code.

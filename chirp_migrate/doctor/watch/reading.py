@@ -30,8 +30,6 @@ from chirp_migrate.doctor.watch.objects import (
 from chirp_migrate.doctor.watch.results import FunctionResultRecorder
 from chirp_migrate.doctor.watch.samples import describe_batch
 
-__all__ = ["RecordReceiver", "RecordingWorkerLoop", "passes_with_new_workers", "read_fetcher_passes", "record_fetchers"]
-
 _TASKS_WITH_GENERATORS = 2
 _MOST_TASKS = 400
 _EACH_OF_FIRST, _EVERY = 4, 8

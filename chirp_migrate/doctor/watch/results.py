@@ -22,8 +22,6 @@ from chirp_migrate.doctor.watch.objects import attributes_with_paths, is_library
 from chirp_migrate.training.watch.samples import leaves_by_position
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash
 
-__all__ = ["FunctionResultRecorder", "functions_by_code"]
-
 _TOOL = 4
 """Tool id of this module in ``sys.monitoring``. Python reserves other ids for debuggers and profilers."""
 _LEAST_S = 1e-3

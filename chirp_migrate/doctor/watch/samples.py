@@ -13,8 +13,6 @@ from chirp_migrate.doctor.recording import BatchRecord, ValueSums
 from chirp_migrate.training.watch.samples import leaves_by_position
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash
 
-__all__ = ["cpu_bytes_by_position", "describe_batch", "float64_bytes_by_position", "is_pinned", "noncontiguous_tensors"]
-
 _MOST_COLUMNS = 256
 _LEAST_MOVED = 1 << 20
 

@@ -72,8 +72,6 @@ from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.randomness.random_states import restore_generators_after
 from chirpid_patch.torch_private import MultiProcessingIterator
 
-__all__ = ["record_training"]
-
 _EPOCHS = 2
 _LEAST_BATCHES = 8
 _BATCHES_WITH_STATE = 2

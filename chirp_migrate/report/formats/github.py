@@ -9,8 +9,6 @@ from chirp_migrate.plans.plan import Finding
 from chirp_migrate.review.places import FindingPlaces
 from chirp_migrate.rules import all_rules
 
-__all__ = ["workflow_commands"]
-
 
 def workflow_commands(check: CheckReport, *, verbose: bool = False) -> Iterator[str]:
     """Yield a workflow command for each finding, and for each skipped file.

@@ -21,8 +21,6 @@ from chirp_migrate.review.places import FileRegion, FindingPlaces
 from chirp_migrate.rules import Rule
 from chirp_migrate.syntax.import_style import ImportStyle
 
-__all__ = ["sarif"]
-
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _BASE = "%SRCROOT%"
 #: Name of the fingerprint of a finding, with the version of the method that computes the fingerprint.

@@ -17,8 +17,6 @@ from chirp_migrate.report.page.code import escape_invisible
 from chirp_migrate.report.verdict_rows import batch_waits_ms
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["SIDES", "Plot", "plots_of_measurements", "time_bars", "times_plot"]
-
 #: Dictionary: version in the result of ``verify`` → its name on the page.
 SIDES = {"before": "before", "after": "after", "cached": "model only"}
 

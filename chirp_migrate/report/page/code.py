@@ -13,8 +13,6 @@ from markupsafe import Markup
 
 from chirp_migrate.report.hunks import ChangeRow, ChangeSection, differing_words, group_changed_rows, side_by_side
 
-__all__ = ["LARGEST_INDENT", "escape_invisible", "line_numbers_of_section", "section_html", "source_line_html"]
-
 #: Largest indentation of the second and further rows of a long line, in characters.
 LARGEST_INDENT = 40
 

@@ -38,8 +38,6 @@ from chirp_migrate.rules import all_rules
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["jinja_environment", "render_page", "style_sheet"]
-
 #: Characters that would look like ASCII characters in this source file.
 _DASH, _MINUS, _TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 #: Dictionary: outcome of a loader → CSS class for the colour of the outcome.

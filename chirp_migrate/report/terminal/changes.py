@@ -19,8 +19,6 @@ from chirp_migrate.report.hunks import ChangeRow, ChangeSection, side_by_side
 from chirp_migrate.report.wording import HUNK_KINDS, NOTES, finding_count_rows, ledger_sentences
 from chirp_migrate.rules import all_rules
 
-__all__ = ["show_run"]
-
 #: Smallest width of the screen at which the lines before and after a change are next to each other.
 _SIDE_BY_SIDE = 160
 

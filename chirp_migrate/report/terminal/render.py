@@ -10,8 +10,6 @@ from chirp_migrate.report.terminal.changes import show_run
 from chirp_migrate.report.terminal.verdict_lines import show_verdict_and_reason, show_verify_details
 from chirp_migrate.report.verdict_rows import measured_metrics
 
-__all__ = ["show_report"]
-
 #: Dictionary: term of a report → meaning of the term, for new readers.
 _OF_CHANGES = {
     "sample, batch": (

@@ -11,8 +11,6 @@ from chirp_migrate.report.verdict_rows import detectable_probability_change, sho
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["show_verify_report"]
-
 _INDENT = 14
 _LINES = {"inconclusive": 3, "own run": 2, "differs": 4, "left out": 2, "the same": 3, "not seen": 4}
 """Dictionary: name of a fact → largest number of lines for the fact. All other facts have one line."""

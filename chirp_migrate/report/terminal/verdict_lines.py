@@ -20,8 +20,6 @@ from chirp_migrate.verify.measures.metric_data import LoaderRate
 from chirp_migrate.verify.spec import LoaderPassTrace
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["show_verdict_and_reason", "show_verify_details", "verdict_style"]
-
 _MEANINGS = {
     "faster": "Training takes at least {threshold} less time than before the migration, and everything that was "
     "compared is the same.",

@@ -14,8 +14,6 @@ from contextlib import contextmanager
 
 import psutil
 
-__all__ = ["BUSY_ABOVE", "BackgroundLoadWatch", "cpu_seconds_of_this_process", "why_load_not_measurable"]
-
 BUSY_ABOVE = 0.10
 """A measurement counts as disturbed if other processes use more than this share of the CPUs.
 

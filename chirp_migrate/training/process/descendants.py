@@ -14,15 +14,6 @@ from contextlib import contextmanager, suppress
 
 import psutil
 
-__all__ = [
-    "MARKER",
-    "cpus_of_this_process",
-    "kill_processes",
-    "resume_processes",
-    "run_on_one_cpu",
-    "suspend_with_descendants",
-]
-
 MARKER = "CHIRP_MIGRATE_RUN"
 """Environment variable that all processes of a run inherit. Each run sets another value."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 
-__all__ = ["describe_exit"]
-
 
 def describe_exit(status: int) -> str:
     """Describe an exit status: an exit code, or the negative number of the signal that ended the process."""

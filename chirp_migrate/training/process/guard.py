@@ -19,8 +19,6 @@ from pathlib import Path
 from chirp_migrate.training.process.descendants import kill_processes
 from chirp_migrate.training.process.imports import PACKAGE_ROOT
 
-__all__ = ["guard_processes", "temporary_folder"]
-
 _NOTHING_LEFT = b"."
 #: Seconds for which the guard repeats the removal of a folder, because other processes may still write to it.
 _REMOVAL_S = 30.0

@@ -15,16 +15,6 @@ from typing import Any
 from chirp_migrate.console.text import suggest_name
 from chirp_migrate.training.errors import NoSuchObject, TaskNotPossible
 
-__all__ = [
-    "PACKAGE_ROOT",
-    "advice_on_missing_module",
-    "check_imports",
-    "check_runnable_module",
-    "enter_tree",
-    "import_object",
-    "project_modules",
-]
-
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 """Folder from which Python imports ``chirp_migrate``."""
 

@@ -18,8 +18,6 @@ from chirp_migrate.training.process.background_load import cpu_seconds_of_this_p
 from chirp_migrate.training.process.imports import enter_tree
 from chirp_migrate.training.process.protocol import ChildResult, FailureMessage, Message, ProgressLine, ReadyMessage
 
-__all__ = ["Parent", "serve"]
-
 
 class _Request(Protocol):
     @property

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["sigterm_as_keyboard_interrupt"]
-
 
 @contextmanager
 def sigterm_as_keyboard_interrupt() -> Iterator[None]:

@@ -10,8 +10,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["describe_environment", "describe_machine", "machine_summary"]
-
 _CPU_INFO = Path("/proc/cpuinfo")
 _PACKAGES = (
     "accelerate", "albumentations", "chirp-migrate", "chirpid-patch", "h5py", "librosa", "lightning", "numpy",

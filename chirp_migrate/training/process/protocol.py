@@ -8,8 +8,6 @@ import msgspec
 
 from chirp_migrate.console.progress import ProgressStep
 
-__all__ = ["ChildResult", "FailureMessage", "Message", "PartialResult", "ProgressLine", "ReadyMessage"]
-
 
 class ReadyMessage(msgspec.Struct, tag="ready", frozen=True):
     """Message: the child waits for its next turn.

@@ -43,8 +43,6 @@ from chirp_migrate.training.process.protocol import (
     ReadyMessage,
 )
 
-__all__ = ["Child", "ChildLabels", "workload_failure"]
-
 _KEPT_BYTES = 64 * 1024
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
 _OUTPUT_ENDS_WITHIN_S = 5.0

@@ -16,15 +16,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-__all__ = [
-    "LARGEST_FILE",
-    "copy_tree",
-    "restore_files_between_runs",
-    "restore_original_files",
-    "store_original_files",
-    "write_originals",
-]
-
 _PRISTINE = ".pristine"
 """Suffix of a second folder next to a copy, with the files of the copy before any training ran."""
 

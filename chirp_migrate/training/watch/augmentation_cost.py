@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["augmentation_share_of_loading", "time_with_and_without_augmentation"]
-
 
 def time_with_and_without_augmentation(
     augmented: Any, plain: Any, batch_s: Callable[[Any], float], rounds: int, until: float

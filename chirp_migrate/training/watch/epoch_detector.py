@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["EpochDetector", "call_before_backward"]
-
 _BEFORE_TRAINING = 2
 """Largest number of passes over the training loader before training, for example to compute the mean of samples."""
 

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, IterableDataset
 
-__all__ = ["Around", "Interception", "LoaderIteratorWrapper", "MakeIterator", "limit_workers"]
-
 MakeIterator = Callable[[Any, Callable[[], Iterator[Any]]], Iterator[Any]]
 """Function that replaces ``iter(loader)``. Its arguments are the loader and a function that starts the real iterator.
 """

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["limit_lightning_validation"]
-
 _LOOPS = ("lightning.pytorch.loops", "pytorch_lightning.loops")
 
 

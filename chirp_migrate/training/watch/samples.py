@@ -12,17 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = [
-    "augmented_positions",
-    "can_read_samples",
-    "differing_positions",
-    "leaf_type",
-    "leaves_by_position",
-    "nested_class_names",
-    "read_samples",
-    "unaugmented_dataset",
-]
-
 _SAMPLES = 3
 _FETCHES = 6
 _LONGEST_S = 2.0

@@ -16,14 +16,6 @@ from numpy.typing import NDArray
 from chirp_migrate.training.errors import InvalidData
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
-__all__ = [
-    "UserArrays",
-    "choose_balanced_samples",
-    "count_earlier_class_samples",
-    "read_arrays",
-    "sizes_from_data_file",
-]
-
 _FEATURES = ("features", "spectrograms", "X", "x")
 _LABELS = ("labels", "targets", "y")
 _AUTHORS = ("authors", "groups")

@@ -17,8 +17,6 @@ from chirp_migrate.training.workload.hook import make_training_call
 from chirp_migrate.training.workload.script import prepare_script
 from chirp_migrate.training.workload.shell import run_command
 
-__all__ = ["data_for_entry_points", "load_model", "prepare_call", "seed_everything"]
-
 
 def seed_everything(seed: int) -> None:
     """Seed the global random generators of Python, NumPy and PyTorch."""

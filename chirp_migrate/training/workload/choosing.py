@@ -17,8 +17,6 @@ from chirp_migrate.training.workload.entry_points import (
     documented_arguments,
 )
 
-__all__ = ["entry_point_source", "parse_expression", "select_entry_points"]
-
 
 def parse_expression(text: str) -> Callable[[str], bool]:
     """Convert an expression such as ``k_fold and not backup`` to a function that returns whether a name matches.

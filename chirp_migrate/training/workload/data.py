@@ -13,8 +13,6 @@ from torch.utils.data import TensorDataset
 from chirp_migrate.training.workload.arrays import choose_balanced_samples, count_earlier_class_samples, read_arrays
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
-__all__ = ["TrainingData", "make_training_data"]
-
 _AUTHORS_PER_FOLD = 4
 _VALIDATION_SHARE = 0.2
 

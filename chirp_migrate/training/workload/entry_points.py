@@ -19,20 +19,6 @@ from chirp_migrate.console.text import pluralize
 from chirp_migrate.training.errors import NoTrainingFound
 from chirp_migrate.training.process.imports import project_modules
 
-__all__ = [
-    "DATA_PARAMETERS",
-    "DEFAULT_WORKLOAD",
-    "TRAINING_MODULES",
-    "DiscoveredEntryPoints",
-    "EntryPoint",
-    "OwnRun",
-    "TrainingSource",
-    "WorkloadSizes",
-    "documented_arguments",
-    "find_entry_points",
-    "has_entry_point_modules",
-]
-
 DEFAULT_WORKLOAD = "chirp_verify.py"
 """Name of a file in the project whose function ``workload`` is the workload function, if the file exists."""
 

@@ -20,8 +20,6 @@ from chirp_migrate.training.errors import TaskNotPossible
 from chirp_migrate.training.process.imports import import_object
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
-__all__ = ["is_function_reference", "make_training_call", "training_call_names", "workload_file_candidates"]
-
 _LONGEST_NAME = 60
 
 

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 
 from chirp_migrate.training.process.imports import check_runnable_module
 
-__all__ = ["Script", "prepare_script", "script_of_command"]
-
 _PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)*)?(\.exe)?", re.IGNORECASE)
 _FLAGS = frozenset({"-u", "-B", "-O", "-OO", "-s", "-E", "-I", "-q", "-v"})
 

@@ -15,8 +15,6 @@ from chirp_migrate.training.process.exit_status import describe_exit
 from chirp_migrate.training.process.imports import PACKAGE_ROOT
 from chirp_migrate.training.workload.entry_points import EntryPoint, WorkloadSizes
 
-__all__ = ["PLACEHOLDERS", "run_command"]
-
 PLACEHOLDERS = ("python", "samples", "epochs", "batch_size", "folds", "classes", "seed", "data")
 """Placeholders in a command, such as ``{epochs}``: the path of this Python interpreter, and the sizes."""
 

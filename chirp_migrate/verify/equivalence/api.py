@@ -11,8 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Api", "Signature", "api_break_sentences", "describe_api", "public_names"]
-
 Signature = list[list[str]]
 """One ``[name, kind, default]`` for each parameter. The text is ``""`` if the parameter has no default."""
 

@@ -17,19 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = [
-    "PAIRED",
-    "RELATIONS",
-    "STATISTICS",
-    "LoadedSample",
-    "VisibleAugmentation",
-    "compare_with_unaugmented",
-    "count_equally_augmented_pairs",
-    "find_masks",
-    "fisher_p_value",
-    "sample_statistics",
-]
-
 STATISTICS = (
     "mean",
     "standard deviation",

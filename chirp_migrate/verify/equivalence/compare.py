@@ -22,8 +22,6 @@ from chirp_migrate.verify.equivalence.first_difference import (
 from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
 from chirp_migrate.verify.verify_report import DetectableDifference, TrainingDifference
 
-__all__ = ["ALPHA", "Equivalence", "compare_api", "compare_results", "compare_traces"]
-
 ALPHA = 0.001
 _VALUES = {"losses-differ", "values-differ", "statistics-differ", "samples-differ"}
 

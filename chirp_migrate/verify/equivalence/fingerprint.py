@@ -9,8 +9,6 @@ import numpy as np
 import torch
 import xxhash
 
-__all__ = ["Hash", "add_tensor_to_hash", "leaf_fingerprints", "tensor_hash"]
-
 _MAX_DEPTH = 12
 
 

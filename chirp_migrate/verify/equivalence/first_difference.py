@@ -14,16 +14,6 @@ from numpy.typing import NDArray
 from chirp_migrate.verify.equivalence.fingerprint import Hash
 from chirp_migrate.verify.spec import LoaderPassTrace
 
-__all__ = [
-    "OTHER_SEED",
-    "NamedDifference",
-    "decode_sample_values",
-    "encode_sample_values",
-    "find_lost_seed_dependence",
-    "first_pass_differences",
-    "seed_dependent_aspects",
-]
-
 NamedDifference = tuple[str, str]
 """A tuple: name of a difference, such as ``losses-differ``, and its description."""
 

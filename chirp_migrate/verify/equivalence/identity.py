@@ -12,8 +12,6 @@ from torch.utils.data import Dataset
 
 from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 
-__all__ = ["NestedDataset", "dataset_length", "describe_dataset", "nested_datasets"]
-
 _DEEPEST = 12
 
 

@@ -19,8 +19,6 @@ from chirp_migrate.verify.spec import LoaderPassTrace
 from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.randomness.random_states import restore_generators_after
 
-__all__ = ["DRAWS", "LoaderRecorder", "WorkerCountLimit"]
-
 DRAWS = 500
 """Number of augmented samples to compare for each entry point.
 

@@ -34,8 +34,6 @@ from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.spec import LoaderPassTrace
 from chirpid_patch.randomness.random_states import restore_generators_after
 
-__all__ = ["PassRecorder"]
-
 _FETCHES = 6
 _FETCHED_SAMPLES = 3
 

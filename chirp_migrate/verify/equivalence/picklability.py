@@ -19,8 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["allow_process_start_pickling", "check_picklable", "is_always_picklable", "why_not_picklable"]
-
 _PARTS = ("dataset", "collate_fn", "worker_init_fn")
 
 

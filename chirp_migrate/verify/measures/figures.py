@@ -23,16 +23,6 @@ from chirp_migrate.verify.measures.metric_data import (
 )
 from chirp_migrate.verify.spec import EntryPointTiming
 
-__all__ = [
-    "MEASURES",
-    "epoch_seconds",
-    "memory_growth_per_epoch",
-    "metrics_of_measured_run",
-    "metrics_of_timed_rounds",
-    "metrics_table",
-    "seconds_of_augmentation",
-]
-
 MIB = 2**20
 
 

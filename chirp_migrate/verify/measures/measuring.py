@@ -38,8 +38,6 @@ from chirpid_patch import BatchedDataLoader, DataLoaderPerformanceMonitor
 from chirpid_patch.loading.batch_timer import count_batch_samples
 from chirpid_patch.machine.process_memory import MemoryReading
 
-__all__ = ["TrainingMeasurement", "augmentation_cost", "resident_bytes"]
-
 _INTERVAL_S = 0.1
 _FOR_RATES = 0.35
 """Share of ``extra_s`` that is reserved for the last measurement: loading without training."""

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = [
-    "AugmentationCost",
-    "EntryMeasures",
-    "LoaderRate",
-    "MemoryGrowth",
-    "Metric",
-    "PassTiming",
-    "UsageReading",
-    "VersionMeasures",
-    "WorkerCheck",
-]
-
 
 @dataclass(frozen=True)
 class Metric:

@@ -11,19 +11,6 @@ from dataclasses import dataclass
 from chirp_migrate.console.text import pluralize
 from chirp_migrate.verify.measures.metric_data import VersionMeasures
 
-__all__ = [
-    "AUGMENTATION_PERCENT",
-    "AUGMENTATION_WARNING",
-    "BATCH",
-    "BATCHES_PER_S",
-    "GPU_PERCENT",
-    "MET",
-    "NOT_MEASURABLE",
-    "NOT_MET",
-    "TargetVerdict",
-    "judge_targets",
-]
-
 MET, NOT_MET, NOT_MEASURABLE = "met", "not met", "not measurable here"
 
 BATCHES_PER_S, BATCH = 10.0, 32

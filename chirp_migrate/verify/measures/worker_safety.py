@@ -29,8 +29,6 @@ from chirp_migrate.training.watch.samples import (
 from chirp_migrate.verify.measures.metric_data import LoaderRate, WorkerCheck
 from chirpid_patch import DataLoaderPerformanceMonitor
 
-__all__ = ["check_workers", "measure_loader_rates"]
-
 _BATCHES_PER_WORKER = 2
 _BATCH = 4
 _RATE_BATCHES = 8

@@ -15,8 +15,6 @@ from chirp_migrate.training.errors import NothingToCompare, NoTrainingFound
 from chirp_migrate.training.process.snapshot import LARGEST_FILE, copy_tree, write_originals
 from chirp_migrate.transaction.journal import applied_runs
 
-__all__ = ["OriginalVersion", "find_original_version"]
-
 _EXECUTABLE, _LINK = "100755", "120000"
 
 

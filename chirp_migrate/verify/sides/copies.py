@@ -17,8 +17,6 @@ from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.spec import JobKind, RunSpec
 from chirp_migrate.verify.timing.children import run_child
 
-__all__ = ["copy_both_versions", "find_entry_points_before"]
-
 
 def copy_both_versions(
     root: Path, before: OriginalVersion, options: VerifyOptions, scratch: Path

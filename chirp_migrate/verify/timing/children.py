@@ -38,8 +38,6 @@ from chirp_migrate.verify.spec import REPEATED, EntryPointTiming, JobKind, RunRe
 from chirp_migrate.verify.timing.rounds import TimedRound
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["ChildStarter", "make_child", "run_child"]
-
 _SIDES = ("before", "after")
 _WATCH_SHARE, _LEAST_WATCH_S = 1 / 4, 30.0
 """Largest share of the time budget for the recorded run of an entry point. A run may always take 30 seconds."""

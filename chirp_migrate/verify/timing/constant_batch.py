@@ -16,8 +16,6 @@ from torch import Tensor
 from chirp_migrate.training.watch.interception import Interception
 from chirpid_patch.device.moving import map_parts
 
-__all__ = ["RepeatedBatchLoading"]
-
 
 class RepeatedBatchLoading(Interception):
     """Context manager under which loaders repeat one batch, in the number and with the sizes of their real batches.

@@ -21,8 +21,6 @@ from chirp_migrate.verify.spec import EntryPointTiming
 from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
 from chirpid_patch.loading.batch_timer import count_batch_samples
 
-__all__ = ["FOR_ALL_S", "LONGEST_VISIT", "EnoughEpochsTimed", "EpochTimer"]
-
 LONGEST_VISIT = 6
 """Largest number of epochs after the first to time in one round. Fewer epochs are timed if epochs are long."""
 

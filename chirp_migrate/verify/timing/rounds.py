@@ -22,8 +22,6 @@ from chirp_migrate.training.process.background_load import BUSY_ABOVE, why_load_
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import EntryPointTiming
 
-__all__ = ["SIDES", "Rounds", "StopReason", "TimedRound", "own_run_seconds", "run_rounds"]
-
 SIDES = ("before", "after", "cached")
 """Names of timings: the version before the migration, the migrated version, and the migrated version with zero-cost
 loading."""

@@ -22,8 +22,6 @@ from chirp_migrate.training.watch.interception import Interception, LoaderIterat
 from chirp_migrate.verify.spec import StepCount
 from chirpid_patch.loading.batch_timer import BatchTimer
 
-__all__ = ["SimulatedSteps", "StandInModel"]
-
 _VALUES_READ = 64
 
 
