@@ -141,7 +141,7 @@ def test_the_ends_of_the_interval_are_what_decides() -> None:
 
 
 def test_what_a_look_has_shown_is_not_taken_back_by_a_later_one() -> None:
-    found = judge(timing(0.6), timing(0.9), timing(1.0, spread=0.3), share=0.2)
+    found = judge(timing(0.6), timing(0.9), timing(1.0, spread=0.3), share=0.2, strict=True)
     wide = timing(1.02, spread=0.3)
     open_now = found.run_interim_analysis(
         timing(0.6), {"entry0": wide, "entry1": wide}, [InterimAnalysis(6, 0.2), InterimAnalysis(8, 0.05)]
@@ -169,7 +169,7 @@ BOTH = {"entry0", "entry1"}
     [
         ({"value": 0.5}, [0.5], set(), set()),
         ({"value": 0.7, "spread": 0.3}, [0.5, 0.5], BOTH, BOTH),  # is it 20 %?
-        ({"value": 0.5}, [0.4, 1.05], {"entry1"}, {"entry1"}),  # is one of them slower?
+        ({"value": 0.5}, [0.4, 1.05], set(), {"entry1"}),  # is one of them slower?
         ({"value": 0.6}, [0.4, 1.4], set(), set()),  # one is
         ({"value": 0.95}, [0.95], set(), set()),  # not 20 %, though zero-cost loading could
         ({"value": 0.95, "zero_cost_ratio": 0.8, "zero_cost_spread": 0.1}, [0.95, 0.95], BOTH, BOTH),  # could it?
