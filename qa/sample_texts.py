@@ -3,8 +3,8 @@
     python qa/sample_texts.py --seed 7 --count 50
 
 The goal: a reader who knows PyTorch, and not this project, understands 98 % of the texts at first reading, and guesses
-from 57 of 60 names what they refer to. Below a sentence of a docstring or a page stands the sentence before it, because
-readers meet them in that order.
+from 57 of 60 names what they refer to. Below a sentence of a docstring or a page stands what readers see before it: the
+class or function, or the heading, and the previous sentence.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 import ast
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,6 +24,8 @@ EXCLUDED = (ROOT / "chirp_migrate/additions/scaffold/templates", ROOT / "chirpid
 _CODE_BLOCK = re.compile(r"^ *```.*?^ *```$|<!--.*?-->", re.MULTILINE | re.DOTALL)
 _INDENTED_CODE = re.compile(r"\n\n(?: {4}.*\n?)+")
 _SENTENCE_END = re.compile(r"(?<=[.:?])\s+(?=[A-Z*`])|\n\s*\n|\n(?= *[*|#-]| {0,4}[\w*]+(?: \(.+\))?: )")
+_HEADING = re.compile(r"^(#+ .*)$", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 _WORD = re.compile(r"(?<![\w{])[A-Za-z][a-z]+(?![\w}])")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -37,9 +39,9 @@ def main() -> None:
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in modules()}
     generator = random.Random(options.seed)
     for title, found in (
-        ("Docstrings", sentences(text for tree in trees.values() for text in docstrings(tree))),
+        ("Docstrings", (text for path, tree in trees.items() for text in docstrings(path, tree))),
         ("Messages", (text for tree in trees.values() for _, text in messages(tree) if _is_prose(text))),
-        ("Pages", sentences(_CODE_BLOCK.sub("", path.read_text(encoding="utf-8")) for path in pages())),
+        ("Pages", (text for path in pages() for text in sections(path))),
         ("Names", (f"{path.relative_to(ROOT)}: {name}" for path, tree in trees.items() for name in names(tree))),
     ):
         print(f"\n{title}\n")
@@ -58,11 +60,22 @@ def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def docstrings(tree: ast.Module) -> Iterator[str]:
-    """Yield the docstrings of a module without their code."""
+def docstrings(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Yield the sentences of the docstrings of a module, with the class or function that they describe."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, *_FUNCTIONS)):
-            yield _INDENTED_CODE.sub("", ast.get_docstring(node) or "")
+            text = _INDENTED_CODE.sub("", ast.get_docstring(node) or "")
+            yield from sentences(text, path.name if isinstance(node, ast.Module) else _heading(node))
+
+
+def sections(path: Path) -> Iterator[str]:
+    """Yield the sentences of a page, with the heading of their section."""
+    heading = path.name
+    for part in _HEADING.split(_CODE_BLOCK.sub("", path.read_text(encoding="utf-8"))):
+        if part.startswith("#"):
+            heading = f"{path.name}: {part.lstrip('# ').strip()}"
+        else:
+            yield from sentences(part, heading)
 
 
 def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -77,20 +90,23 @@ def names(tree: ast.Module) -> Iterator[str]:
     """Yield the public classes and functions of a module; functions have their parameters."""
     for node in tree.body:
         if isinstance(node, (ast.ClassDef, *_FUNCTIONS)) and not node.name.startswith("_"):
-            yield f"class {node.name}" if isinstance(node, ast.ClassDef) else f"{node.name}({_parameters(node.args)})"
+            yield _heading(node)
 
 
-def sentences(texts: Iterable[str]) -> Iterator[str]:
-    """Yield sentences of four words or more, on one line each, followed by a line with the sentence before it."""
-    for text in texts:
-        lines = [" ".join(part.split()) for part in _SENTENCE_END.split(text)]
-        for before, line in zip(["", *lines], lines, strict=False):
-            if _is_prose(line):
-                yield f"{line}\n     (after: {before})" if before else line
+def sentences(text: str, heading: str) -> Iterator[str]:
+    """Yield sentences of four words or more, on one line each, followed by the heading and the previous sentence."""
+    lines = [" ".join(part.split()) for part in _SENTENCE_END.split(text)]
+    for before, line in zip(["", *lines], lines, strict=False):
+        if _is_prose(line):
+            yield f"{line}\n     (in {heading}{', after: ' if before else ''}{before})"
 
 
 def _is_prose(text: str) -> bool:
-    return len(_WORD.findall(text)) > 3
+    return len(_WORD.findall(_PLACEHOLDER.sub("", text))) > 3
+
+
+def _heading(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    return f"class {node.name}" if isinstance(node, ast.ClassDef) else f"{node.name}({_parameters(node.args)})"
 
 
 def _parameters(arguments: ast.arguments) -> str:

@@ -6,10 +6,11 @@ import ast
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 from support import ROOT
 
-from qa.sample_texts import docstrings, messages, names, sentences
+from qa.sample_texts import docstrings, messages, names, sections
 
 MODULE = ast.parse("""\
 "First sentence of the module.  Second sentence of it, on\\ntwo lines.\\n\\n    python code is left out here\\n"
@@ -37,10 +38,20 @@ def test_the_script_prints_the_requested_number_of_each_kind_and_repeats_with_th
     assert [re.findall(r"^ *(\d+)\. \S", kind, re.MULTILINE) for kind in kinds if kind] == [list("12345")] * 4
 
 
-def test_docstrings_are_split_into_sentences_that_follow_each_other_without_code() -> None:
-    assert list(sentences(docstrings(MODULE))) == [
-        "First sentence of the module.",
-        "Second sentence of it, on two lines.\n     (after: First sentence of the module.)",
+def test_docstrings_are_split_into_sentences_with_their_heading_and_without_code() -> None:
+    assert list(docstrings(Path("pkg/data.py"), MODULE)) == [
+        "First sentence of the module.\n     (in data.py)",
+        "Second sentence of it, on two lines.\n     (in data.py, after: First sentence of the module.)",
+    ]
+
+
+def test_sentences_of_a_page_have_the_heading_of_their_section(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text(
+        "Some words before the heading.\n\n## Speed\n\nSome words below the heading.\n", encoding="utf-8"
+    )
+    assert list(sections(tmp_path / "page.md")) == [
+        "Some words before the heading.\n     (in page.md)",
+        "Some words below the heading.\n     (in page.md: Speed)",
     ]
 
 
