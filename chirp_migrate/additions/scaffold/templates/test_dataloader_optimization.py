@@ -2,14 +2,15 @@
 
 Run from the backend's root:
 
-    pytest tests/                                      # all pytest tests/test_dataloader_optimization.py -s    # print
-    the measured times
+    pytest tests/                                      # all
+    pytest tests/test_dataloader_optimization.py -s    # print the measured times
 
 The tests make their own synthetic spectrograms. They print the speed, but no test depends on it, so they also pass on a
 busy machine. Notebooks are executed in their folder and are not saved. Files that their cells write stay.
 
-Environment variables: CHIRPID_SKIP_NOTEBOOKS=1      do not execute notebooks CHIRPID_NOTEBOOK_TIMEOUT=600  seconds that
-a cell of a notebook may take; if it takes longer, the test is skipped
+Environment variables:
+    CHIRPID_SKIP_NOTEBOOKS=1      do not execute notebooks
+    CHIRPID_NOTEBOOK_TIMEOUT=600  seconds that a cell of a notebook may take; if it takes longer, the test is skipped
 """
 
 import gc
