@@ -199,8 +199,9 @@ class Judge:
         """Return the labels of the entry points that more rounds should time.
 
         The result is empty if an entry point is shown to be slower. The result has all entry points while the verdict
-        on the total time is open, or the interval of the total time is wide. After that, the result is empty. With
-        ``strict``, the result then has all inconclusive entry points.
+        on the total time is open, or the interval of the total time is wide. After that, the result has the
+        inconclusive entry points that seem to be slower by more than the margin. With ``strict``, the result then has
+        all inconclusive entry points.
         """
         if False in self._shown.values():
             return frozenset()
@@ -208,7 +209,9 @@ class Judge:
             return frozenset(self.entries)
         if self._total.ratio.high - self._total.ratio.low > 2 * _NARROW:
             return frozenset(self.entries)
-        return frozenset(self.inconclusive() if self._strict else ())
+        return frozenset(
+            label for label in self.inconclusive() if self._strict or self.entries[label].ratio.value > self._slower
+        )
 
     def _is_verdict_final(self, timing: CombinedTiming) -> bool:
         """Return whether the total time has a final verdict other than "faster".

@@ -169,7 +169,8 @@ BOTH = {"entry0", "entry1"}
     [
         ({"value": 0.5}, [0.5], set(), set()),
         ({"value": 0.7, "spread": 0.3}, [0.5, 0.5], BOTH, BOTH),  # is it 20 %?
-        ({"value": 0.5}, [0.4, 1.05], set(), {"entry1"}),  # is one of them slower?
+        ({"value": 0.5}, [0.4, 1.06], {"entry1"}, {"entry1"}),  # is one of them slower?
+        ({"value": 0.5}, [0.4, (1.04, 0.15)], set(), {"entry1"}),  # may be slower, but seems to be within the margin
         ({"value": 0.6}, [0.4, 1.4], set(), set()),  # one is
         ({"value": 0.95}, [0.95], set(), set()),  # not 20 %, though zero-cost loading could
         ({"value": 0.95, "zero_cost_ratio": 0.8, "zero_cost_spread": 0.1}, [0.95, 0.95], BOTH, BOTH),  # could it?
