@@ -202,7 +202,6 @@ class MovedFunction:
     def check_indistinguishable(
         self,
         uses: Iterable[cst.CSTNode],
-        called: Collection[str],
         *,
         replaced: bool = False,
         by_partial: bool = False,
@@ -211,7 +210,6 @@ class MovedFunction:
 
         Args:
             uses: the definition of the function, and the code that reads its name.
-            called: names of the function.
             replaced: whether an existing function or object replaces the function, so that no code moves.
             by_partial: whether the replacement is a ``partial`` even if the function captures nothing.
 

@@ -11,9 +11,7 @@ from chirp_migrate.analysis.known_names import (
     FACTORY,
     FACTORY_FUNCTIONS,
     FACTORY_METHOD,
-    LOADER,
     NN_MODULE,
-    PROGRESS,
     TORCH_DATASET,
     TORCH_LOADER,
     bases_may_match,
@@ -27,12 +25,11 @@ from chirp_migrate.edits.call_arguments import CallEdit
 from chirp_migrate.edits.imports import runtime_import
 from chirp_migrate.plans.plan import Edit, Gain, GainKind, Safety
 from chirp_migrate.rules.base import SEE_IT, Rule, RuleMatch, join_texts, quote_sources
-from chirp_migrate.syntax.gaps import CALL, GAP, LINE, TO_STRING_OF_SETATTR
-from chirp_migrate.syntax.module import Module, find_nodes, walk_code
+from chirp_migrate.syntax.gaps import CALL, GAP, LINE
+from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.outline import Outline, last_name, methods_of_class
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
-    NameRole,
     bound_target,
     call_argument,
     called_method_name,
@@ -47,9 +44,7 @@ from chirp_migrate.syntax.queries import (
     is_self_attribute,
     keyword_arguments,
     methods_of,
-    name_role,
     nodes_in_scope,
-    normalized_source,
     one_line_source,
 )
 
@@ -62,19 +57,15 @@ __all__ = [
     "FACTORY_METHOD",
     "GAP",
     "LINE",
-    "LOADER",
     "NN_MODULE",
-    "PROGRESS",
     "SEE_IT",
     "TORCH_DATASET",
     "TORCH_LOADER",
-    "TO_STRING_OF_SETATTR",
     "CallEdit",
     "Edit",
     "Gain",
     "GainKind",
     "Module",
-    "NameRole",
     "Outline",
     "Project",
     "Rule",
@@ -103,12 +94,9 @@ __all__ = [
     "may_name_dataset",
     "methods_of",
     "methods_of_class",
-    "name_role",
     "nodes_in_scope",
-    "normalized_source",
     "one_line_source",
     "quote_sources",
     "resolves_to",
     "runtime_import",
-    "walk_code",
 ]

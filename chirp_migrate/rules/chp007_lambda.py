@@ -192,10 +192,9 @@ def _propose_function(
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
     moved.check()
     named = _assigned_names(module, node)
-    called = {wish, *named}
     shipped = replacement_for_lambda(module, project, node)
     reads = [use for name in named for use in variable_reads(module, name, scope)]
-    moved.check_indistinguishable([node, *reads], called, replaced=shipped is not None)
+    moved.check_indistinguishable([node, *reads], replaced=shipped is not None)
     if shipped is None and _is_assigned_once(module, project, node):
         return _define_in_place(module, project, node)
     left_over = move.remove_repeated_imports(module, span, moved.imports)
@@ -206,7 +205,7 @@ def _propose_function(
         return RuleMatch(span[0], message, edits, frozenset({runtime_import(shipped.name)}), gain=gain)
     bound = _find_called_function(module, project, node, moved)
     if bound is not None:
-        moved.check_indistinguishable([node, *reads], called, by_partial=True)
+        moved.check_indistinguishable([node, *reads], by_partial=True)
         value, imports = moved.partial_of(*bound, around=_columns_of_other_code(module, project, span))
         message = f"lambda cannot be pickled for workers: `{bound[0]}` with bound values"
         edits = move.merge_overlapping_removals([move.replace_expression(module, node, value), *left_over])
@@ -317,7 +316,7 @@ def _convert_to_function(module: Module, project: Project, node: cst.Lambda) -> 
     reads = [use for name in named for use in variable_reads(module, name, module.scopes.module)]
     try:
         moved.check()
-        moved.check_indistinguishable([node, *reads], named)
+        moved.check_indistinguishable([node, *reads])
     except NotMovable:
         return None
     return _define_in_place(module, project, node)

@@ -189,7 +189,7 @@ def _move_function(
     moved.check()
     movability.check_annotations(module, node, moved.place)
     moved.check_callers(uses)
-    moved.check_indistinguishable(uses, {title, purpose})
+    moved.check_indistinguishable(uses)
     goes = _is_only_definition(module, node, uses) and not moved.is_changed
     if moved.is_recursive and not goes:
         raise NotMovable("it calls itself by a name that is local to the function")

@@ -122,10 +122,7 @@ def _check_loop(
                 if path is not None and _copies_to_accelerator(module, call, method):
                     problem = _why_unsafe(module, project, call, path, collated) or batch.why_written_after(call, path)
                     statements.setdefault(innermost_statement(module, call), []).append((call, problem))
-    if statements and (
-        all(has_device_dataset(loader) for _, loader in loaders)
-        or loader_gains(project).has_data_on_device(module, loop)
-    ):
+    if statements and all(has_device_dataset(loader) for _, loader in loaders):
         return
     for statement, transfers in statements.items():
         offset, shown = module.span(transfers[0][0])[0], module.source(transfers[0][0]).strip()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chirp_migrate.analysis.devices.device_moves import may_move_to_device
-from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.device_data import has_device_dataset
 from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
 from chirp_migrate.analysis.loops.sync_points import device_loops
@@ -42,11 +41,7 @@ class DeviceResident(Rule):
         """Report loops that copy parts of each batch to one device, unless the data is on a device already."""
         for there in device_loops(module, project):
             devices = list(dict.fromkeys(quote_sources(module, device) for device in there.moves.values()))
-            if (
-                len(devices) == 1
-                and not all(_has_device(one) or has_device_dataset(one) for one in there.loaders)
-                and not loader_gains(project).has_data_on_device(module, there.loop)
-            ):
+            if len(devices) == 1 and not all(_has_device(one) or has_device_dataset(one) for one in there.loaders):
                 first, *others = sorted(there.moves, key=lambda move: module.span(move)[0])
                 copies = "copies" if not others else "copy"
                 sources = join_texts([quote_sources(module, one) for one in (first, *others)])

@@ -30,7 +30,7 @@ def may_replace_module_names(text: str) -> bool:
     return _MAY_REPLACE.search(text) is not None
 
 
-def replaced_module_names(text: str, is_read: Callable[[str], bool] = lambda name: True) -> Iterator[tuple[str, str]]:
+def replaced_module_names(text: str, is_read: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
     """Yield each name that a file may replace in a module, as pair (last part of the module's name, name).
 
     The function recognises ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``,

@@ -1036,7 +1036,11 @@ def test_copies_of_what_may_not_be_pinned_stay_as_they_are(tmp_path: Path, pinni
     ],
 )
 def test_samples_that_are_on_the_device_need_no_copies(tmp_path: Path, dataset: str, is_there: bool) -> None:
-    after = migrated_transfer(tmp_path, pinning="", dataset=dataset)
+    loop = "    for x, y in loader:\n        x = x.to(device)\n        model(x).backward()\n"
+    train = TRAIN[TRAIN.index("def train") :].replace("    run_epoch(model, loader, device)\n", loop)
+    write_files(tmp_path, {"train.py": HEAD + train.format(dataset=dataset, pinning="")})
+    assert run("apply", tmp_path).exit_code == 0
+    after = (tmp_path / "train.py").read_text()
     assert "OptimalDataLoaderFactory" in after and ("non_blocking=True" not in after) is is_there
     assert (not loaders(tmp_path, rule="CHP024")) is is_there
     assert run("apply", "--all-loaders", tmp_path).exit_code == 0

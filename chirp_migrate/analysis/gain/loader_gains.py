@@ -23,7 +23,6 @@ from chirp_migrate.analysis.gain.reading import (
     possible_dataset_readings,
 )
 from chirp_migrate.analysis.known_names import FACTORY_FUNCTIONS
-from chirp_migrate.analysis.loaders.device_data import is_on_device
 from chirp_migrate.analysis.objects.abstract_objects import (
     AbstractObject,
     BoundMethod,
@@ -320,11 +319,6 @@ class LoaderGains:
         )
         return tuple(dict.fromkeys(places))
 
-    def has_data_on_device(self, module: Module, loop: cst.For) -> bool:
-        """Return whether all loaders of a loop read tensors that code has already moved to a device."""
-        loaders = self._loaders_of(module, loop)
-        return bool(loaders) and all(map(self._is_on_device, loaders))
-
     def _loaders_of(self, module: Module, loop: cst.For) -> list[LoaderObject]:
         """Return the loaders that a loop iterates over."""
         now = dict(
@@ -332,17 +326,6 @@ class LoaderGains:
         )
         value = self._run.loops.get(CreationPlace(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
         return _relevant_loaders(module.path, _loaders_in(value))
-
-    def _is_on_device(self, loader: LoaderObject) -> bool:
-        """Return whether the dataset of a loader consists of tensors that code has moved to a device."""
-        return all(one.in_memory and any(map(self._creates_device_data, one.made)) for one in self._readings(loader))
-
-    def _creates_device_data(self, place: CreationPlace) -> bool:
-        """Return whether the call at a place creates a dataset from tensors that code has moved to a device."""
-        module = self._project.module(place.path)
-        offset = module.offset(getattr(place.node, "lineno", 1), getattr(place.node, "col_offset", 0))
-        calls = (one for one in module.find(cst.Call) if module.span(one)[0] == offset)
-        return any(is_on_device(module, one) for one in calls)
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
         """Return the loops over loaders of ``call`` whose batches are pinned only after the migration.

@@ -24,10 +24,10 @@ def has_device_dataset(loader: LoaderValue) -> bool:
         for module, call in loader.calls
         if not any(one.star for one in call.args) and "dataset" in (places := argument_positions(call))
     ]
-    return 0 < len(loader.calls) == len(datasets) and all(is_on_device(*one) for one in datasets)
+    return 0 < len(loader.calls) == len(datasets) and all(_is_on_device(*one) for one in datasets)
 
 
-def is_on_device(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
+def _is_on_device(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
     """Return whether code moves the value of an expression, or a value from which it is computed, to a device.
 
     The analysis follows the values of variables inside their function or class.
@@ -42,14 +42,14 @@ def is_on_device(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) 
             if device is not None and device_value(module, device).may_be():
                 return True
             owner = [function.value] if isinstance(function, cst.Attribute) else []
-            return any(is_on_device(module, one, depth) for one in (*owner, *(one.value for one in arguments)))
+            return any(_is_on_device(module, one, depth) for one in (*owner, *(one.value for one in arguments)))
         case cst.Name() | cst.Attribute() if depth:
             values = [one.value for one in assigned_values(module, node)]
             if isinstance(node, cst.Name):  # a loop over the loader may assign its batch to the same name
                 values = [one for one in values if module.span(one)[0] < module.span(node)[0]]
-            return any(is_on_device(module, one, depth - 1) for one in values)
+            return any(_is_on_device(module, one, depth - 1) for one in values)
         case cst.Tuple(elements=elements) | cst.List(elements=elements):
-            return any(is_on_device(module, one.value, depth) for one in elements)
+            return any(_is_on_device(module, one.value, depth) for one in elements)
         case cst.Subscript(value=value):
-            return is_on_device(module, value, depth)
+            return _is_on_device(module, value, depth)
     return False

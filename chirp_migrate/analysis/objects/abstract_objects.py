@@ -281,21 +281,6 @@ class UnpicklableKind(Enum):
     MODULE = ("a module", "cannot be pickled", "import it where it is used")
     HANDLER = ("an object that pickle does not support", "cannot be pickled", "create it on first use in the worker")
 
-    @property
-    def what(self) -> str:
-        """Return the description of the object for messages, with an article."""
-        return self.value[0]
-
-    @property
-    def effect_in_workers(self) -> str:
-        """Return the effect of the object in workers."""
-        return self.value[1]
-
-    @property
-    def remedy(self) -> str:
-        """Return the advice for the object."""
-        return self.value[2]
-
 
 @dataclass(eq=False)
 class UnpicklableLibraryObject(AbstractObject):

@@ -50,6 +50,7 @@ from chirp_migrate.analysis.objects.values import (
 )
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import UnparsableModule, package_name, syntax_tree
+from chirp_migrate.syntax.outline import parameter_defaults
 from chirp_migrate.syntax.project import Project
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -346,8 +347,6 @@ class AbstractRun(TracedCalls):
     def _member_of_module(self, path: str, rest: str) -> Value:
         parts = rest.split(".") if rest else []
         value: Value = (ModuleObject(path, is_own=True),)
-        if parts and (compiled := self._compiled_module(path, parts[0])):
-            value, parts = compiled, parts[1:]
         for part in parts:
             value = unite_values(*(self._attribute(thing, part) for thing in value))
         return value
@@ -430,13 +429,7 @@ class AbstractRun(TracedCalls):
                     self._remove(element, scope)
 
     def _function(self, node: _Function | ast.Lambda, scope: AbstractScope) -> Value:
-        arguments = node.args
-        positional = [*arguments.posonlyargs, *arguments.args]
-        pairs = [
-            *zip(reversed(positional), reversed(arguments.defaults), strict=False),
-            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-        ]
-        defaults = {one.arg: self._value(value, scope) for one, value in pairs if value is not None}
+        defaults = {name: self._value(value, scope) for name, value in parameter_defaults(node.args)}
         found = FunctionObject(CreationPlace(scope.path, node), scope, defaults)
         if not isinstance(node, ast.Lambda):
             found.scope = scope.elsewhere.get(node.name, scope) if scope.kind == "function" else scope
