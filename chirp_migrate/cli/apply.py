@@ -19,7 +19,6 @@ from chirp_migrate.cli.options import (
     option,
     output_options,
     plan_file_option,
-    wait_option,
 )
 from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options, read_plan_file
 from chirp_migrate.console.json_document import to_json_bytes
@@ -79,7 +78,6 @@ from chirp_migrate.transaction.rollback import rollback
 )  # fmt: skip
 @option("--allow-dirty", is_flag=True, group="Safety", help="Allow uncommitted changes in the work tree.")
 @ignore_pins_option
-@wait_option
 @output_options("the findings")
 def apply(
     request: PlanRequest,
@@ -88,7 +86,6 @@ def apply(
     command: str | None,
     allow_dirty: bool,
     ignore_pins: bool,
-    wait_s: float,
     output: Output,
 ) -> None:
     """Rewrite the project at PATH to worker-safe datasets and the loader factory.
@@ -104,7 +101,7 @@ def apply(
     path = request.path
     with explain_interruption_errors(path):
         if path.exists():
-            _recover_from_interruption(path, output, may_write=not show_diff, wait_s=wait_s)
+            _recover_from_interruption(path, output, may_write=not show_diff)
         if plan_file is None:
             plan, edited = make_plan(request, output), frozenset[str]()
         else:
@@ -117,7 +114,7 @@ def apply(
             sys.exit(ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK)
         if not ignore_pins:
             check_version_pins(plan)
-        result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
+        result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty)
         if command is not None and result.run:
             _run_user_check(command, plan.root, project, result, output)
         plan = plan.seen_from(project)
@@ -188,7 +185,7 @@ def _applied_runs(root: Path | None) -> frozenset[str]:
 
 
 def apply_plan(
-    request: PlanRequest, plan: Plan, output: Output, *, edited: frozenset[str], allow_dirty: bool, wait_s: float = 0.0
+    request: PlanRequest, plan: Plan, output: Output, *, edited: frozenset[str], allow_dirty: bool
 ) -> CommitResult:
     """Check a plan for the last time, write its files, and record the run in the journal of the project.
 
@@ -210,9 +207,7 @@ def apply_plan(
         if not plan.files:
             return CommitResult((), (), "")
         progress(ProgressStep("locking the journal"))
-        return commit_plan(
-            recorded, wait_s=wait_s, on_step=progress, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))}
-        )
+        return commit_plan(recorded, on_step=progress, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))})
 
 
 def check_version_pins(plan: Plan) -> None:
@@ -292,7 +287,7 @@ def _run_user_check(command: str, folder: Path, project: Path, result: CommitRes
         raise
 
 
-def _recover_from_interruption(path: Path, output: Output, *, may_write: bool, wait_s: float) -> None:
+def _recover_from_interruption(path: Path, output: Output, *, may_write: bool) -> None:
     root = journal_root(path)
     if not may_write:
         if has_unfinished_run(root):
@@ -301,6 +296,6 @@ def _recover_from_interruption(path: Path, output: Output, *, may_write: bool, w
             )
         return
     with output.progress("reading the journal") as step:
-        found = recover(root, wait_s=wait_s, on_step=step)
+        found = recover(root, on_step=step)
     if found is not None:
         click.echo(found, err=True)

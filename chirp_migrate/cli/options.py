@@ -232,12 +232,6 @@ ignore_pins_option = option(
     help="Ignore pinned versions that chirpid_patch does not support.",
 )  # fmt: skip
 
-#: Adds the option ``wait_s``: seconds to wait for another run of ``chirp-migrate`` to end.
-wait_option = option(
-    "--wait", "wait_s", type=Number(0), default=0, metavar="SECONDS", group="Safety",
-    help="Wait up to SECONDS for another run on PATH to finish.",
-)  # fmt: skip
-
 
 def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Decorated], _Decorated]:
     """Return a decorator that adds the option ``plan_file``, the path of a plan file, with the help text ``what``."""

@@ -24,7 +24,6 @@ from chirp_migrate.cli.options import (
     option,
     output_options,
     plan_file_option,
-    wait_option,
 )
 from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options, read_plan_file
 from chirp_migrate.console.json_document import to_json_bytes
@@ -80,15 +79,12 @@ _SHOWN_LINES = 40
 @plan_file_option("The plan to review, and where decisions are kept; created if missing.", default=DEFAULT_FILE)
 @option("--allow-dirty", is_flag=True, help="Allow uncommitted changes in the work tree.")
 @ignore_pins_option
-@wait_option
 @output_options(
     "how many hunks were accepted and refused",
     "Print the questions without diffs.",
     "Print whole diffs, and explain each rule.",
 )
-def review(
-    request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins: bool, wait_s: float, output: Output
-) -> None:
+def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins: bool, output: Output) -> None:
     """Accept, refuse or edit the changes to the project at PATH hunk by hunk.
 
     `review` saves every answer to the plan file at once, so that you can quit and continue later, or pass the file on.
@@ -144,7 +140,7 @@ def review(
     if not ignore_pins:
         check_version_pins(selected)
     with explain_interruption_errors(path):
-        result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
+        result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty)
     # -q and -v apply to the output of the review, and not to the output of the apply.
     plain = replace(output, quiet=False, verbose=False).screen()
     applied.show_applied_changes(selected.seen_from(journal_root(path)), result, path, plain, next_commands(path))

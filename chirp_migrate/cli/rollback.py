@@ -13,7 +13,6 @@ from chirp_migrate.cli.options import (
     option,
     output_options,
     path_argument,
-    wait_option,
 )
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.text import format_time
@@ -58,7 +57,6 @@ _UNFINISHED = {
 @option("--back-to", "first", type=WholeNumber(1), metavar="N", help="Undo run N and all later runs.")
 @option("--merge", is_flag=True, help="Keep edits made since the run, such as a formatter's (git's three-way merge).")
 @option("--force", is_flag=True, help="Restore files edited since the run; these edits are lost.")
-@wait_option
 @output_options(
     "the restored and removed files, or the list of runs,",
     "Print the conclusion alone.",
@@ -71,7 +69,6 @@ def rollback(
     first: int | None,
     merge: bool,
     force: bool,
-    wait_s: float,
     output: Output,
 ) -> None:
     """Undo the last `apply` at PATH, or an earlier one: restore every byte and mode bit, and remove added files.
@@ -95,7 +92,7 @@ def rollback(
             screen.text(text, len(line) - len(text), hang=6 if text == line else 0)
         return
     with output.progress("locking the journal") as step:
-        interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
+        interrupted = recover(root, force=force, on_step=step)
         if interrupted is not None:
             # Recovery has undone or finished the interrupted run. Undo a further run only if an option names the
             # further run. If the option names the interrupted run, nothing is left to undo.
@@ -104,7 +101,7 @@ def rollback(
             first = None if first is None else next((number for number in standing if number >= first), None)
         results: Sequence[RollbackResult] = ()
         if interrupted is None or only is not None or first is not None:
-            results = roll_back(root, run=only, back_to=first, force=force, merge=merge, wait_s=wait_s, on_step=step)
+            results = roll_back(root, run=only, back_to=first, force=force, merge=merge, on_step=step)
     found = {
         "interrupted": interrupted,
         "restored": [name for result in results for name in result.restored],

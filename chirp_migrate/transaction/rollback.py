@@ -53,7 +53,6 @@ def rollback(
     back_to: int | None = None,
     force: bool = False,
     merge: bool = False,
-    wait_s: float = 0.0,
     on_step: Callable[[ProgressStep], None] = ignore_progress,
 ) -> tuple[RollbackResult, ...]:
     """Undo the last applied run in ``root``, or several runs, beginning with the newest run.
@@ -69,7 +68,6 @@ def rollback(
         back_to: number of the oldest run to undo, in place of ``run``. All later runs are also undone.
         force: whether to also restore files that were edited after the run. If True, these edits are lost.
         merge: whether to keep edits that were made after the run, with git's three-way merge.
-        wait_s: seconds to wait for another running chirp-migrate.
         on_step: called after every step. If the call raises an error, the rollback of the run stops and is undone.
 
     Returns:
@@ -84,7 +82,7 @@ def rollback(
     root = root.resolve()
     if not os.path.lexists(journal_folder(root)):
         raise nothing_applied_error(root)
-    with recover_and_lock(root, force=force, wait_s=wait_s, on_step=on_step):
+    with recover_and_lock(root, force=force, on_step=on_step):
         runs = journal.applied_runs(root)
         if not runs:
             raise nothing_applied_error(root)

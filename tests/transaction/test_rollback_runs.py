@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,6 @@ from chirp_migrate.errors import CommitFailed, JournalDamaged, UsageProblem, Wri
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import applied_runs
-from chirp_migrate.transaction.lock import hold_lock
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
 
@@ -225,17 +222,3 @@ def test_an_interrupted_run_is_listed_and_undone_before_a_run_that_is_named(
     assert names(tree) == standing
     rollback(tree, back_to=1)
     assert snapshot(tree) == states[0]
-
-
-@pytest.mark.slow
-def test_the_command_waits_for_the_lock_as_long_as_it_is_told(tree: Path) -> None:
-    original = three_runs(tree)[0]
-    command = [sys.executable, "-m", "chirp_migrate", "rollback", "--back-to", "1", "--wait", "60", str(tree)]
-    with hold_lock(tree / ".chirp-migrate"):
-        held = run("rollback", "--wait", "0.1", tree)
-        assert held.exit_code == 3 and str(os.getpid()) in held.stderr and "waited 0.1 s" in held.stderr
-        waiting = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        with pytest.raises(subprocess.TimeoutExpired):
-            waiting.wait(0.5)
-    assert "Undone" in waiting.communicate(timeout=60)[0] and waiting.returncode == 0
-    assert snapshot(tree) == original
