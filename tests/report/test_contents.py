@@ -227,7 +227,7 @@ def test_a_verdict_is_kept_with_the_last_run_and_says_what_changed_since(tmp_pat
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], 4)\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
     assert any("Run 2" in one and "verify" in one for one in read_report_contents(root).notices)
-    assert run("rollback", root, "--back-to", "1", "--force", "-q").exit_code in (0, 2)
+    assert run("rollback", root, "--run", "1", "--force", "-q").exit_code in (0, 2)
 
 
 def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: Path) -> None:
