@@ -18,7 +18,6 @@ from chirp_migrate.additions.dependency import (
     imports_runtime,
     runtime_requirement,
 )
-from chirp_migrate.additions.requirement_pins import unsupported_versions
 from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
 from chirp_migrate.additions.vendor import PACKAGE, vendor_files
 from chirp_migrate.console.progress import Progress, ignore_progress
@@ -101,7 +100,7 @@ def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePl
     if added and project != root:
         where = " and ".join(os.path.relpath(project / one.path, root) for one in added)
         added, note = [], f"The changed files import chirpid_patch: add {wanted} to {where}."
-    return added, [*unsupported_versions(root, top), *([] if note is None else [note])]
+    return added, [] if note is None else [note]
 
 
 def _plan_vendoring(root: Path) -> list[FilePlan]:
