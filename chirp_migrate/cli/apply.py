@@ -25,7 +25,6 @@ from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.console.screen import diff_style, render_to_text
-from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.idempotence import check_nothing_to_rewrite
 from chirp_migrate.engine.post_apply_check import run_check_command
 from chirp_migrate.engine.settings import read_command_table
@@ -99,39 +98,37 @@ def apply(
     if show_diff and command is not None:
         raise UsageProblem("--diff writes nothing that --check-with could check: use only one of them.")
     path = request.path
-    with explain_interruption_errors(path):
-        if path.exists():
-            _recover_from_interruption(path, output, may_write=not show_diff)
+    with explain_interruption_errors(request):
+        _recover_from_interruption(request, output, may_write=not show_diff)
         if plan_file is None:
             plan, edited = make_plan(request, output), frozenset[str]()
         else:
             plan, edited = accepted_part_of_plan(read_plan_file(plan_file, request), path, plan_file)
-        project = journal_root(path)
         if show_diff:
-            _show_diff(plan.seen_from(project), output)
-            if not ignore_pins and (problem := _pin_problem(plan)):
+            _show_diff(plan.seen_from(request.journal), output)
+            if not ignore_pins and (problem := _pin_problem(plan, request.journal)):
                 output.print_line(f"apply will refuse this: {problem}")
             sys.exit(ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK)
         if not ignore_pins:
-            check_version_pins(plan)
+            check_version_pins(plan, request.journal)
         result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty)
         if command is not None and result.run:
-            _run_user_check(command, plan.root, project, result, output)
-        plan = plan.seen_from(project)
+            _run_user_check(command, plan.root, request.journal, result, output)
+        plan = plan.seen_from(request.journal)
         output.write(run_document(plan, result.skipped))
-        applied.show_applied_changes(plan, result, path, output.screen(prose=False), next_commands(path))
+        applied.show_applied_changes(plan, result, path, output.screen(prose=False), next_commands(request))
     sys.exit(ExitCode.WORK_REMAINS if plan.skipped or result.skipped else ExitCode.OK)
 
 
-def next_commands(path: Path) -> list[str]:
-    """Return lines for the user with the commands to run after ``apply`` at ``path``."""
+def next_commands(request: PlanRequest) -> list[str]:
+    """Return lines for the user with the commands to run after ``apply``."""
     from chirp_migrate.training.errors import NoTrainingFound  # imported here, because only this function needs it
     from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, find_entry_points
 
-    folder = path if path.is_dir() else path.parent
+    folder = request.path if request.path.is_dir() else request.path.parent
     place = quote(str(folder))
     shown = f"chirp-migrate report {place}"
-    if (journal_root(path) / ".git").exists():
+    if (request.journal / ".git").exists():
         shown = "git diff" if place == "." else f"git -C {place} diff"
     verify = f"chirp-migrate verify {place}"
     try:
@@ -147,13 +144,13 @@ def next_commands(path: Path) -> list[str]:
 
 
 @contextmanager
-def explain_interruption_errors(path: Path) -> Iterator[None]:
+def explain_interruption_errors(request: PlanRequest) -> Iterator[None]:
     """Replace the errors of a refused or interrupted run in a ``with`` block by errors that explain more.
 
     If the run is refused because another process applied a run during the block, the new message names the other run.
     After Ctrl-C, the new message describes the state of the project.
     """
-    root = journal_root(path) if path.exists() else None
+    root, place = request.journal, quote(str(request.path))
     before = _applied_runs(root)
     try:
         yield
@@ -168,18 +165,18 @@ def explain_interruption_errors(path: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         runs = sorted(_applied_runs(root) - before)
         if runs:
-            said = f"run {', '.join(runs)} is applied; `chirp-migrate rollback {quote(str(path))}` undoes it."
-        elif root is not None and has_unfinished_run(root):
-            said = f"the run was not undone; `chirp-migrate rollback {quote(str(path))}` undoes it."
+            said = f"run {', '.join(runs)} is applied; `chirp-migrate rollback {place}` undoes it."
+        elif has_unfinished_run(root):
+            said = f"the run was not undone; `chirp-migrate rollback {place}` undoes it."
         else:
             said = "nothing was written, or all changes were undone: all files are as before."
         raise InterruptedByUser(f"interrupted: {said}") from None
 
 
-def _applied_runs(root: Path | None) -> frozenset[str]:
+def _applied_runs(root: Path) -> frozenset[str]:
     """Return the names of the applied runs; an empty set if the journal cannot be read, for example during a run."""
     try:
-        return frozenset(run.name for run in applied_runs(root)) if root is not None else frozenset()
+        return frozenset(run.name for run in applied_runs(root))
     except JournalDamaged:
         return frozenset()
 
@@ -196,7 +193,7 @@ def apply_plan(
         WriteRefused: there are uncommitted changes, or a rule would rewrite the new files again.
         CommitFailed: a file cannot be written.
     """
-    recorded = plan.seen_from(journal_root(request.path))
+    recorded = plan.seen_from(request.journal)
     with output.progress("checking for uncommitted changes") as progress:
         if not allow_dirty:
             refuse_uncommitted_changes(recorded.root, [file.path for file in recorded.files if file.before is not None])
@@ -210,21 +207,21 @@ def apply_plan(
         return commit_plan(recorded, on_step=progress, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))})
 
 
-def check_version_pins(plan: Plan) -> None:
+def check_version_pins(plan: Plan, journal: Path) -> None:
     """Check that the project and the runtime can be installed together. Plans that need no runtime are not checked.
 
     Raises:
         WriteRefused: the project pins versions that the runtime does not support.
     """
-    if problem := _pin_problem(plan):
+    if problem := _pin_problem(plan, journal):
         raise WriteRefused(
             f"{problem} Nothing was changed. Change the pins, or apply the migration with --ignore-pins."
         )
 
 
-def _pin_problem(plan: Plan) -> str:
+def _pin_problem(plan: Plan, journal: Path) -> str:
     """Return a message with the version pins that contradict the runtime; "" without such pins."""
-    pins = version_conflicts(plan.root, journal_root(plan.root)) if any_file_needs_runtime(plan.files) else []
+    pins = version_conflicts(plan.root, journal) if any_file_needs_runtime(plan.files) else []
     return (
         f"{'; '.join(pins)}: the project could not be installed together with the runtime of the migrated files."
         * bool(pins)
@@ -287,15 +284,13 @@ def _run_user_check(command: str, folder: Path, project: Path, result: CommitRes
         raise
 
 
-def _recover_from_interruption(path: Path, output: Output, *, may_write: bool) -> None:
-    root = journal_root(path)
+def _recover_from_interruption(request: PlanRequest, output: Output, *, may_write: bool) -> None:
     if not may_write:
-        if has_unfinished_run(root):
-            raise WriteRefused(
-                f"an earlier run was interrupted here: run `chirp-migrate rollback {quote(str(path))}` first."
-            )
+        if has_unfinished_run(request.journal):
+            place = quote(str(request.path))
+            raise WriteRefused(f"an earlier run was interrupted here: run `chirp-migrate rollback {place}` first.")
         return
     with output.progress("reading the journal") as step:
-        found = recover(root, on_step=step)
+        found = recover(request.journal, on_step=step)
     if found is not None:
         click.echo(found, err=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -194,21 +193,28 @@ def complete_rule_codes(ctx: click.Context, parameter: click.Parameter, incomple
 
 
 def collect_options(
-    name: str, options_class: type[Any], *options: Callable[[Any], Any]
+    name: str, make: Callable[..., Any], *options: Callable[[Any], Any]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that passes the values of several options to a command as one argument.
 
     Args:
         name: name of the argument.
-        options_class: dataclass of the argument, with a field for each option.
+        make: function that gets the values of the options as keyword arguments, and returns the argument.
         options: the decorators that add the options.
     """
+
+    def optioned() -> None:
+        """Collect the parameters of the options."""
+
+    for one in options:
+        one(optioned)
+    names = {parameter.name for parameter in optioned.__click_params__}  # type: ignore[attr-defined]
 
     def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def gathering(**given: Any) -> Any:
-            own = {field.name: given.pop(field.name) for field in fields(options_class) if field.name in given}
-            return command(**given, **{name: options_class(**own)})
+            own = {option: given.pop(option) for option in names & given.keys()}
+            return command(**given, **{name: make(**own)})
 
         for one in reversed(options):
             gathering = one(gathering)

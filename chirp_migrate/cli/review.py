@@ -30,7 +30,7 @@ from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import pluralize
-from chirp_migrate.engine.discover import journal_root, project_root
+from chirp_migrate.engine.discover import project_root
 from chirp_migrate.errors import UsageProblem, WriteRefused
 from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import FindingStatus, Plan, Safety
@@ -138,12 +138,12 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
     if not ignore_pins:
-        check_version_pins(selected)
-    with explain_interruption_errors(path):
+        check_version_pins(selected, request.journal)
+    with explain_interruption_errors(request):
         result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty)
     # -q and -v apply to the output of the review, and not to the output of the apply.
     plain = replace(output, quiet=False, verbose=False).screen()
-    applied.show_applied_changes(selected.seen_from(journal_root(path)), result, path, plain, next_commands(path))
+    applied.show_applied_changes(selected.seen_from(request.journal), result, path, plain, next_commands(request))
     if refused:
         screen.line(f"To suppress the refused hunks in `check`: chirp-migrate check --add-ignore {quote(str(path))}")
     sys.exit(ExitCode.WORK_REMAINS if result.skipped else ExitCode.OK)

@@ -348,10 +348,11 @@ def _resolve_request(path: Path, asked: Mapping[str, Any]) -> tuple[Path, Verify
     if not path.is_dir():
         raise NoTrainingFound(f"{path} is not a folder: pass the root folder of the migrated project.")
     root = path.resolve()
-    interrupted = recover(journal_root(root))
+    project = journal_root(root)
+    interrupted = recover(project)
     if interrupted is not None:
         click.echo(f"chirp-migrate: {interrupted}", err=True)
-    options, project = resolve_options(root, asked), journal_root(root)
+    options = resolve_options(root, asked)
     if options.source is TrainingSource.FOUND and not (root / "utils").is_dir() and (project / "utils").is_dir():
         raise NoTrainingFound(f"{root} is a folder of {project}: run `chirp-migrate verify {quote(str(project))}`.")
     return root, options

@@ -35,8 +35,6 @@ def plan_migration(
     path: Path,
     *,
     settings: Settings | None = None,
-    scaffold: bool | None = None,
-    vendor: bool = False,
     jobs: int | None = None,
     progress: Progress = ignore_progress,
 ) -> Plan:
@@ -44,19 +42,18 @@ def plan_migration(
 
     Args:
         path: folder of the backend, or one Python file (which gets no scaffold and no dependency).
-        settings: files to check and rules to run; None means all files and rules (see
-            :func:`~chirp_migrate.engine.settings.read_settings`).
-        scaffold: also add the factory and monitor modules, the benchmarking notebook and the tests. ``None`` adds these
-            files if ``utils/`` contains the modules of a training backend, and a rewritten file imports the runtime.
-        vendor: copy the runtime into the backend instead of adding a dependency. If no file imports the runtime, the
-            plan neither copies the runtime nor adds a dependency.
+        settings: files to check, rules to run and files to add; None means all files and rules (see
+            :func:`~chirp_migrate.engine.settings.read_settings`). If no file imports the runtime, the plan neither
+            copies the runtime nor adds a dependency.
         jobs: number of processes that run the rules; ``None`` chooses the number by the amount of code.
         progress: called for every file.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: ``path`` does not exist or has no Python file.
     """
-    plan = plan_tree(path, settings=settings, jobs=jobs, progress=progress, vendor=vendor)
+    settings = settings or Settings()
+    scaffold, vendor = settings.scaffold, settings.vendor
+    plan = plan_tree(path, settings=settings, jobs=jobs, progress=progress)
     root = plan.root
     files = list(plan.files)
     notes = list(plan.notes)
@@ -108,9 +105,8 @@ def _plan_vendoring(root: Path) -> list[FilePlan]:
     return [*vendor_files(root), *dependency_removal(root)]
 
 
-def _imports_runtime(plan: Plan, settings: Settings | None) -> bool:
+def _imports_runtime(plan: Plan, settings: Settings) -> bool:
     """Return whether a file of the project already imports the runtime, because an earlier run migrated the project."""
-    settings = settings or Settings()
     found = discover_files(
         plan.root, notebooks=settings.notebooks is not False, reason_to_exclude=settings.why_left_out
     )

@@ -99,15 +99,12 @@ class Settings:
         *,
         select: Sequence[str] = (),
         ignore: Sequence[str] = (),
-        unsafe: bool | None = None,
-        notebooks: bool | None = None,
-        tests: bool | None = None,
-        scaffold: bool | None = None,
-        vendor: bool | None = None,
-        all_loaders: bool | None = None,
         exclude: Sequence[str] = (),
+        **flags: bool | None,
     ) -> Settings:
         """Return these settings, changed by the options of the command line. An option that is None changes nothing.
+
+        ``flags`` are values of attributes of the settings, such as ``unsafe``.
 
         The option ``select`` replaces both ``select`` and ``ignore`` of the settings. Without ``select``, the option
         ``ignore`` removes further rules. The option ``exclude`` excludes further files.
@@ -129,17 +126,8 @@ class Settings:
             codes = frozenset(rule.code for rule in self.rules).difference(*map(codes_matching, ignore))
         if codes is not None and not codes:
             raise UsageProblem("no rule is left to run: select one that is not ignored.")
-        return replace(
-            self,
-            codes=codes,
-            unsafe=self.unsafe if unsafe is None else unsafe,
-            notebooks=self.notebooks if notebooks is None else notebooks,
-            tests=self.tests if tests is None else tests,
-            scaffold=self.scaffold if scaffold is None else scaffold,
-            vendor=self.vendor if vendor is None else vendor,
-            all_loaders=self.all_loaders if all_loaders is None else all_loaders,
-            excluded=(*self.excluded, *exclude),
-        )
+        given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
+        return replace(self, codes=codes, excluded=(*self.excluded, *exclude), **given)
 
 
 def read_settings(path: Path) -> Settings:

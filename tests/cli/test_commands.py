@@ -321,7 +321,7 @@ def test_files_are_added_to_a_training_backend_or_where_they_are_asked_for(
 ) -> None:
     if training_modules:
         (backend / "utils" / "training_engine.py").touch()
-    plan = plan_migration(backend, scaffold=scaffold)
+    plan = plan_migration(backend, settings=Settings(scaffold=scaffold))
     assert ("utils/dataloader_factory.py" in [file.path for file in plan.files]) is added
     assert "requirements.txt" in [file.path for file in plan.files]
 
@@ -333,7 +333,7 @@ def test_nothing_is_asked_for_that_nothing_imports(backend: Path, vendor: bool) 
         "from torch.utils.data import DataLoader\n\n\ndef train(model, data, device):\n"
         "    for x, y in DataLoader(data, pin_memory=True):\n        model(x.to(device), y.to(device))\n"
     )
-    plan = plan_migration(backend, settings=Settings(codes=frozenset({"CHP013"})), vendor=vendor)
+    plan = plan_migration(backend, settings=Settings(codes=frozenset({"CHP013"}), vendor=vendor))
     assert [file.path for file in plan.files] == ["utils/train.py"]
 
 
