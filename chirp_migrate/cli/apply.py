@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +30,6 @@ from chirp_migrate.console.output import Output
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.console.screen import diff_style, render_to_text
 from chirp_migrate.engine.idempotence import check_nothing_to_rewrite
-from chirp_migrate.engine.post_apply_check import run_check_command
 from chirp_migrate.engine.settings import read_command_table
 from chirp_migrate.errors import (
     CheckFailed,
@@ -47,6 +50,9 @@ from chirp_migrate.transaction.commit import CommitResult, commit_plan
 from chirp_migrate.transaction.journal import APPLIED_PLAN, applied_runs, has_unfinished_run
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
+
+_TAIL_LINES = 20
+_TAIL_BYTES = 16_384
 
 
 @click.command(
@@ -98,7 +104,7 @@ def apply(
     if show_diff and command is not None:
         raise UsageProblem("--diff writes nothing that --check-with could check: use only one of them.")
     path = request.path
-    with explain_interruption_errors(request):
+    with explain_interruption(request):
         _recover_from_interruption(request, output, may_write=not show_diff)
         if plan_file is None:
             plan, edited = make_plan(request, output), frozenset[str]()
@@ -144,24 +150,12 @@ def next_commands(request: PlanRequest) -> list[str]:
 
 
 @contextmanager
-def explain_interruption_errors(request: PlanRequest) -> Iterator[None]:
-    """Replace the errors of a refused or interrupted run in a ``with`` block by errors that explain more.
-
-    If the run is refused because another process applied a run during the block, the new message names the other run.
-    After Ctrl-C, the new message describes the state of the project.
-    """
+def explain_interruption(request: PlanRequest) -> Iterator[None]:
+    """After Ctrl-C in a ``with`` block, raise an error that describes the state of the project."""
     root, place = request.journal, quote(str(request.path))
     before = _applied_runs(root)
     try:
         yield
-    except WriteRefused as refusal:
-        meanwhile = _applied_runs(root) - before
-        if not meanwhile:
-            raise
-        raise WriteRefused(
-            f"another run ({', '.join(sorted(meanwhile))}) was applied here meanwhile, so this run wrote nothing: run "
-            "apply again if work remains."
-        ) from refusal
     except KeyboardInterrupt:
         runs = sorted(_applied_runs(root) - before)
         if runs:
@@ -268,11 +262,11 @@ def _run_user_check(command: str, folder: Path, project: Path, result: CommitRes
     """Run the user's command in ``folder``. If the command fails, undo the run, whose journal is in ``project``."""
     try:
         with output.progress(f"running: {command}"):
-            check = run_check_command(command, folder)
-        if check.status:
-            if check.tail:
-                click.echo(f"The last lines of `{command}`:\n{check.tail}", err=True)
-            how = f"exit code {check.status}" if check.status > 0 else f"signal {-check.status}"
+            status, last_lines = _run_command(command, folder)
+        if status:
+            if last_lines:
+                click.echo(f"The last lines of `{command}`:\n{last_lines}", err=True)
+            how = f"exit code {status}" if status > 0 else f"signal {-status}"
             raise CheckFailed(f"`{command}` ended with {how}: everything was rolled back, all files are as before.")
     except BaseException as failure:
         try:
@@ -282,6 +276,37 @@ def _run_user_check(command: str, folder: Path, project: Path, result: CommitRes
             why = f"`{command}` failed, and the rewrite cannot be rolled back now: {error}"
             raise CheckFailed(why) from failure
         raise
+
+
+def _run_command(command: str, folder: Path) -> tuple[int, str]:
+    """Run ``command`` with the shell in ``folder``, and return its exit status and the last lines that it printed.
+
+    A negative status is the number of the signal that ended the command. If the wait is interrupted, the processes of
+    the command are killed.
+    """
+    from chirp_migrate.training.process.descendants import MARKER, kill_processes  # most runs need no psutil
+
+    mark = secrets.token_hex()
+    with tempfile.TemporaryFile() as printed:
+        child = subprocess.Popen(
+            command,
+            shell=True,
+            cwd=folder,
+            env={**os.environ, MARKER: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = child.wait()
+        except BaseException:
+            kill_processes(mark, child.pid, include_living=True)
+            child.wait()
+            raise
+        printed.seek(max(0, printed.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        lines = printed.read().decode("utf-8", errors="replace").splitlines()
+    return status, "\n".join(lines[-_TAIL_LINES:])
 
 
 def _recover_from_interruption(request: PlanRequest, output: Output, *, may_write: bool) -> None:

@@ -15,7 +15,7 @@ from chirp_migrate.cli.apply import (
     accepted_part_of_plan,
     apply_plan,
     check_version_pins,
-    explain_interruption_errors,
+    explain_interruption,
     next_commands,
 )
 from chirp_migrate.cli.options import (
@@ -139,7 +139,7 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
     if not ignore_pins:
         check_version_pins(selected, request.journal)
-    with explain_interruption_errors(request):
+    with explain_interruption(request):
         result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty)
     # -q and -v apply to the output of the review, and not to the output of the apply.
     plain = replace(output, quiet=False, verbose=False).screen()
