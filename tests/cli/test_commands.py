@@ -345,7 +345,8 @@ def test_nothing_is_asked_for_that_nothing_imports(backend: Path, vendor: bool) 
         (["chek"], "there is no command 'chek'; did you mean check?"),
         (["plan", "-j", "x"], "'x' is not a valid whole number"),
         (["plan", "--select", ""], "it is empty"),
-        (["plan", "--exclude", "!a"], "--exclude: '!a' contains ! or […], which these patterns do not support"),
+        (["plan", "--exclude", "a["], "--exclude: 'a[' is not a valid pattern of .gitignore"),
+        (["plan", "--exclude", "!"], "--exclude: '!' is not a valid pattern of .gitignore"),
         (["verify", "--plot", "requirements.txt"], "'requirements.txt' is a file: pass a folder"),
     ],
 )
@@ -358,7 +359,9 @@ def test_a_wrong_command_line_is_one_sentence(backend: Path, arguments: list[str
     ("content", "said"),
     [
         ("[tool.chirp-migrate]\nunsafe = true\n".encode("utf-16"), "is not UTF-8"),
-        (b"[tool.chirp-migrate]\nexclude = ['[']\n", "exclude is wrong: '[' contains ! or […]"),
+        (b"[tool.chirp-migrate.per-file-ignores]\n'!a' = ['CHP001']\n", "'!a' begins with !"),
+        (b"[tool.chirp-migrate]\nexclude = ['[z-a]']\n", "exclude is wrong: '[z-a]' is not"),
+        (b"[tool.chirp-migrate]\nexclude = ['[']\n", "exclude is wrong: '[' is not a valid pattern of .gitignore"),
         (b"[tool.chirp-migrate.verify]\nsamples = '3'\n", "samples: '3' is a text, not a whole number"),
     ],
 )
