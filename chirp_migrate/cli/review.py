@@ -26,7 +26,7 @@ from chirp_migrate.cli.options import (
     plan_file_option,
 )
 from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options, read_plan_file
-from chirp_migrate.console.json_document import to_json_bytes
+from chirp_migrate.console.json_document import read_document, to_json_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import pluralize
@@ -42,7 +42,6 @@ from chirp_migrate.review.plan_file import (
     keep_earlier_decisions,
     plan_document,
     read_plan,
-    read_plan_document,
 )
 from chirp_migrate.review.walk import InvalidEdit, Review, ReviewItem, edits_from_editor, text_for_editor
 from chirp_migrate.rules import all_rules
@@ -172,7 +171,7 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
         except OSError as error:
             raise UsageProblem(f"{plan_file} cannot be read ({error.strerror}): choose another --plan.") from None
         with contextlib.suppress(ValueError):  # a file that is not a plan has no decisions
-            old = read_plan_document(data)
+            old = read_document(data, PlanDocument)
         root = project_root(request.path)
         rewritten = [file.path for file in old.files if file.sha256_before is not None] if old is not None else []
         if rewritten and not any((root / path).exists() for path in rewritten):

@@ -12,8 +12,6 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
-
 #: Name of the folder, at the root of the project, in which runs are recorded (see ``journal.journal_folder``).
 JOURNAL_FOLDER = ".chirp-migrate"
 
@@ -23,14 +21,6 @@ SCHEMA: Final = 1
 _NOT_THE_BACKENDS = frozenset({".git", JOURNAL_FOLDER})
 _Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 _Mode = Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
-
-
-class RecordTooNew(ValueError):
-    """Error: a newer chirp-migrate wrote ``journal.json``. ``tool`` is its version, or "unknown version"."""
-
-    def __init__(self, schema: int, tool: object) -> None:
-        super().__init__(f"its schema is {schema}, and this version of chirp-migrate reads {SCHEMA}")
-        self.tool = tool if isinstance(tool, str) else "unknown version"
 
 
 class RunState(str, Enum):
@@ -148,25 +138,6 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
             check_relative_path(path)
         if len({file.path for file in self.files}) != len(self.files):
             raise ValueError("it names a file twice")
-
-
-def write_record(record: RunRecord) -> bytes:
-    """Return the record as the bytes of ``journal.json``."""
-    return to_json_bytes(record)
-
-
-def read_record(content: bytes) -> RunRecord:
-    """Return the record in the bytes of ``journal.json``.
-
-    Raises:
-        RecordTooNew: a newer version wrote the record.
-        ValueError: the bytes are not a valid record, or contain a path that a run must not change.
-    """
-    found = read_json(content)
-    schema = found.get("schema")
-    if type(schema) is int and schema > SCHEMA:
-        raise RecordTooNew(schema, found.get("tool"))
-    return convert_json(found, RunRecord)
 
 
 def check_relative_path(path: str) -> str:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from support import snapshot
 from transaction_tools import migration, plan_of, rewrites, write_tree
 
+from chirp_migrate.console.json_document import read_document, to_json_bytes
 from chirp_migrate.errors import JournalDamaged, WriteRefused
 from chirp_migrate.plans.plan import FilePlan, sha256
 from chirp_migrate.transaction import journal
@@ -26,8 +27,6 @@ from chirp_migrate.transaction.journal_schema import (
     JournalFile,
     RunRecord,
     RunState,
-    read_record,
-    write_record,
 )
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
@@ -55,7 +54,7 @@ def test_a_record_is_read_as_it_was_written(
     state: RunState, files: tuple[JournalFile, ...], folders: tuple[str, ...]
 ) -> None:
     record = RunRecord(tool="0.1.0", state=state, created="2026-01-02T03:04:05Z", folders=folders, files=files)
-    assert read_record(write_record(record)) == record
+    assert read_document(to_json_bytes(record), RunRecord) == record
 
 
 @pytest.mark.parametrize(
@@ -68,11 +67,11 @@ def test_a_record_is_read_as_it_was_written(
     ],
 )
 def test_what_is_damaged_is_named_by_its_place(change: dict[str, Any], reason: str) -> None:
-    record = write_record(
+    record = to_json_bytes(
         RunRecord(tool="0.1.0", state=RunState.APPLIED, created="2026-01-02T03:04:05Z", folders=(), files=())
     )
     with pytest.raises(ValueError, match=reason):
-        read_record(json.dumps({**json.loads(record), **change}).encode())
+        read_document(json.dumps({**json.loads(record), **change}).encode(), RunRecord)
 
 
 def test_the_journal_tells_what_was_done(tree: Path) -> None:
@@ -305,7 +304,7 @@ def test_kept_bytes_that_are_not_what_they_were_stop_the_rollback_before_it_chan
 def test_a_journal_cut_short_or_overwritten_is_refused_or_read_whole(data: st.DataObject) -> None:
     file = JournalFile.of("a.py", FileVersion(sha256(b"1"), 0o644), sha256(b"2"))
     when = "2026-01-02T03:04:05Z"
-    whole = write_record(
+    whole = to_json_bytes(
         RunRecord(tool="1", state=RunState.APPLIED, created=when, folders=("notebooks",), files=(file,))
     )
     start = data.draw(st.integers(0, len(whole)))
@@ -313,7 +312,7 @@ def test_a_journal_cut_short_or_overwritten_is_refused_or_read_whole(data: st.Da
     if broken.rstrip() == whole.rstrip():
         return
     with pytest.raises(ValueError):
-        read_record(broken)
+        read_document(broken, RunRecord)
 
 
 @given(
@@ -323,6 +322,6 @@ def test_a_journal_cut_short_or_overwritten_is_refused_or_read_whole(data: st.Da
 )
 def test_any_json_in_place_of_a_record_is_refused(content: object) -> None:
     with pytest.raises(ValueError):
-        read_record(json.dumps(content).encode())
+        read_document(json.dumps(content).encode(), RunRecord)
     with pytest.raises(ValueError):
-        read_record(json.dumps({"schema": 1, "files": content, "folders": [], "state": content}).encode())
+        read_document(json.dumps({"schema": 1, "files": content, "folders": [], "state": content}).encode(), RunRecord)
