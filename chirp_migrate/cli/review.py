@@ -254,8 +254,8 @@ def _show_item(session: Review, item: ReviewItem, screen: Screen) -> None:
             f"{one.file.path}:{one.findings[0].place}" if one.findings else one.file.path for one in others
         )
         screen.line(f"decided together with: {places}", "dim")
-    for module, clause in sorted(item.hunk.imports) if item.hunk is not None else ():
-        screen.line(f"adds: from {module} import {clause}", "dim")
+    for line in item.hunk.import_lines if item.hunk is not None else ():
+        screen.line(f"adds: {line}", "dim")
     if screen.verbose:
         _explain_rules(item, screen)
 

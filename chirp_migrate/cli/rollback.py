@@ -125,7 +125,7 @@ def _run_as_json(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, objec
         "created": run.created,
         "tool": run.record.tool,
         "state": run.state.value,
-        "files": [{"path": file.path, "action": file.action} for file in run.files],
+        "files": [{"path": file.path, "created": file.before is None} for file in run.files],
         "undo_first": [int(name) for name in later_runs_on_same_files(run, runs)],
     }
 

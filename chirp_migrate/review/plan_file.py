@@ -195,7 +195,7 @@ def _hunk_entry(hunk: Hunk, lines: SourceLines, choice: HunkChoice | None) -> Hu
         number=hunk.number,
         lines=[(block.first, block.end - 1) for block in lines.blocks(hunk.edits)],
         edits=_replacements(hunk.edits, lines),
-        imports=[f"from {module} import {clause}" for module, clause in sorted(hunk.imports)],
+        imports=hunk.import_lines,
         decision=_decision(choice),
         edited=None if choice is None or choice.edits is None else _replacements(choice.edits, lines),
         together=sorted(hunk.together),

@@ -53,8 +53,8 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     Attributes:
         path: posix path relative to the root, with links resolved.
-        action: ``create`` if the run created the file, else ``rewrite``.
-        mode: permission bits before the run; during a rollback with ``--merge``, the bits to set.
+        mode: permission bits before the run; during a rollback with ``--merge``, the bits to set. None if the run
+            created the file.
         sha256_before: SHA-256 of the bytes before the run; during a rollback with ``--merge``, SHA-256 of the merged
             bytes. None if the run created the file.
         sha256_after: SHA-256 of the bytes that the run wrote.
@@ -63,7 +63,6 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """
 
     path: str
-    action: Literal["rewrite", "create"]
     mode: _Mode | None
     sha256_before: _Hash | None
     sha256_after: _Hash
@@ -82,7 +81,6 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         """
         return cls(
             path=path,
-            action="create" if before is None else "rewrite",
             mode=None if before is None else before.mode,
             sha256_before=None if before is None else before.sha256,
             sha256_after=after,
@@ -92,10 +90,8 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def __post_init__(self) -> None:
         check_relative_path(self.path)
-        if self.action == "create" and self.sha256_before is not None:
-            raise ValueError(f"{self.path} is a created file, but the journal names its earlier bytes")
-        if self.action == "rewrite" and (self.sha256_before is None or self.mode is None):
-            raise ValueError(f"the earlier content of {self.path} is missing")
+        if (self.sha256_before is None) != (self.mode is None):  # a created file has neither
+            raise ValueError(f"the earlier content or the earlier mode of {self.path} is missing")
         if self.sha256_found is not None and self.mode_found is None:
             raise ValueError(f"the earlier mode of {self.path} is missing")
 
@@ -107,7 +103,7 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     @property
     def after(self) -> FileVersion:
         """Return the version that the run wrote."""
-        return FileVersion(self.sha256_after, None if self.action == "create" else self.mode)
+        return FileVersion(self.sha256_after, self.mode)
 
     @property
     def found(self) -> FileVersion | None:

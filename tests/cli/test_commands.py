@@ -95,8 +95,8 @@ def test_json_lists_files_findings_and_what_was_left(backend: Path, tmp_path: Pa
     assert done.exit_code == 1
     content = json.loads(target.read_text())
     assert content["schema"] == 1
-    files = [(one["path"], one["action"], one["note"]) for one in content["files"]]
-    assert ("utils/train.py", "rewrite", "rewrite") in files
+    files = [(one["path"], one["sha256_before"] is None, one["note"]) for one in content["files"]]
+    assert ("utils/train.py", False, "rewrite") in files
     assert all(len(one["sha256_after"]) == 64 for one in content["files"])
     (finding,) = [one for one in content["findings"] if one["path"] == "utils/train.py"]
     assert (finding["rule"], finding["line"], finding["status"]) == ("CHP001", 3, "rewrite")

@@ -60,7 +60,7 @@ def test_a_record_is_read_as_it_was_written(
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"files": [{"path": "a.py"}]}, r"`action` is missing at `\$\.files\[0\]`"),
+        ({"files": [{"path": "a.py"}]}, r"`mode` is missing at `\$\.files\[0\]`"),
         ({"state": 3}, r"`int` where `str` should be at `\$\.state`"),
         ({"state": "done"}, r"invalid enum value 'done' at `\$\.state`"),
         ({"folders": ["../x"]}, r"the path '\.\./x' leads outside the tree"),
@@ -81,12 +81,12 @@ def test_the_journal_tells_what_was_done(tree: Path) -> None:
     run = applied_runs(tree)[-1]
     assert run.name == "0001"
     (latin,) = (file for file in run.files if file.path == "latin.py")
-    assert (latin.action, latin.mode) == ("rewrite", 0o640)
+    assert latin.before is not None and latin.mode == 0o640
     assert latin.sha256_after == sha256((tree / "latin.py").read_bytes())
     assert run.original("latin.py") == b"# coding: latin-1\nx = '\xe4'\n"
     assert latin.sha256_before == sha256(run.original("latin.py"))
     (added,) = (file for file in run.files if file.path.startswith("notebooks"))
-    assert (added.action, added.mode, added.sha256_before) == ("create", None, None)
+    assert (added.before, added.mode, added.sha256_before) == (None, None, None)
     assert run.folders == ("notebooks", "notebooks/deep")
     for path in ("untouched.py", added.path):
         with pytest.raises(KeyError):
@@ -133,11 +133,10 @@ TAMPERINGS = {
     "mode too large": set_in_file(mode=0o100644),
     "mode below zero": set_in_file(mode=-1),
     "mode as text": set_in_file(mode="rw"),
-    "unknown action": set_in_file(action="delete"),
-    "created from something": set_in_file(action="create"),
+    "rewritten without a mode": set_in_file(mode=None),
     "rewritten from nothing": set_in_file(sha256_before=None),
     "found without a mode": set_in_file(sha256_found="0" * 64),
-    "no action": lambda record: record["files"][0].pop("action"),
+    "no mode": lambda record: record["files"][0].pop("mode"),
     "a file twice": lambda record: record["files"].append(record["files"][0]),
     "folder upwards": lambda record: record["folders"].append("../outside"),
     "unknown state": lambda record: record.update(state="great"),

@@ -137,8 +137,8 @@ def test_the_command_lists_undoes_one_and_goes_back(tree: Path) -> None:
     assert [one["run"] for one in listed] == [1, 2, 3, 4]
     assert [one["undo_first"] for one in listed] == [[4], [], [], []]
     assert listed[1]["files"] == [
-        {"path": "b.py", "action": "rewrite"},
-        {"path": "new/deep/two.py", "action": "create"},
+        {"path": "b.py", "created": False},
+        {"path": "new/deep/two.py", "created": True},
     ]
     assert all(one["state"] == "applied" and one["tool"] and one["created"] for one in listed)
     assert snapshot(tree) == left
