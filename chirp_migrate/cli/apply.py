@@ -18,8 +18,8 @@ from chirp_migrate.additions.dependency import any_file_needs_runtime
 from chirp_migrate.additions.requirement_pins import version_conflicts
 from chirp_migrate.cli.options import (
     CommandWithOptionGroups,
-    NonEmptyText,
     ignore_pins_option,
+    non_empty_text,
     option,
     output_options,
     plan_file_option,
@@ -78,7 +78,7 @@ _TAIL_BYTES = 16_384
 @plan_file_option("Apply exactly this plan (see `plan` and `review`).")
 @option("--diff", "show_diff", is_flag=True, help="Print a unified diff; write nothing.")
 @option(
-    "--check-with", "command", type=NonEmptyText("a command"), metavar="CMD", group="Safety",
+    "--check-with", "command", type=non_empty_text("a command"), metavar="CMD", group="Safety",
     help="Run CMD in the project's folder afterwards; roll everything back if CMD fails.",
 )  # fmt: skip
 @option("--allow-dirty", is_flag=True, group="Safety", help="Allow uncommitted changes in the work tree.")

@@ -37,26 +37,20 @@ _printed = partial(option, group=_LAST_GROUP)
 
 
 class WholeNumber(click.IntRange):
-    """A whole number in a range. The values ``true`` and ``1.0`` in a settings file are errors."""
+    """A whole number in a range."""
 
     name = "whole number"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
-        written: Any = str(value)
-        return super().convert(written, param, ctx)
-
 
 class Number(click.FloatRange):
-    """A finite number in a range. The value ``true`` in a settings file is an error."""
+    """A finite number in a range."""
 
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
-        written: Any = str(value)
-        number = super().convert(written, param, ctx)
-        return number if math.isfinite(number) else self.fail(f"{written!r} is not a finite number.", param, ctx)
+        number = super().convert(value, param, ctx)
+        return number if math.isfinite(number) else self.fail(f"{value!r} is not a finite number.", param, ctx)
 
 
 class WholeNumbers(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
@@ -86,23 +80,37 @@ class WholeNumbers(click.ParamType):  # type: ignore[type-arg]  # generic in new
         return tuple(sorted(set(numbers)))
 
 
-class NonEmptyText(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """A string that is not empty. An empty string mostly comes from an unset shell variable, and is an error.
+class ParsedValue(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+    """A parameter type that calls a function to parse a value.
 
-    Args:
-        what: description of the expected text, for the error message.
+    For an invalid value, the function must raise ``ValueError`` with a message about the required form.
     """
 
-    name = "text"
-
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
+        self.name, self._read = name, read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
-        if not isinstance(value, str) or not value.strip():
-            self.fail(f"it is empty: pass {self._what}.", param, ctx)
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(f"it {error}.", param, ctx)
+
+
+def text_that(fits: Callable[[str], Any], must: str) -> Callable[[Any], str]:
+    """Return a function for :class:`ParsedValue` that accepts the texts for which ``fits`` is true."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not fits(value):
+            raise ValueError(must)
         return value
+
+    return read
+
+
+def non_empty_text(what: str) -> ParsedValue:
+    """Return a type for texts that are not empty. An empty text mostly comes from an unset shell variable."""
+    return ParsedValue("text", text_that(str.strip, f"is empty: pass {what}"))
 
 
 class FilePath(click.Path):

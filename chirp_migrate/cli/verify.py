@@ -28,11 +28,11 @@ from chirp_migrate.cli.command_settings import (
 from chirp_migrate.cli.options import (
     CommandWithOptionGroups,
     FolderPath,
-    NonEmptyText,
     Number,
     WholeNumber,
     WholeNumbers,
     argument,
+    non_empty_text,
     option,
     output_options,
 )
@@ -140,7 +140,7 @@ Examples:
     help="List the entry points and their calls; run nothing.",
 )  # fmt: skip
 @option(
-    "--baseline", type=NonEmptyText("a git revision or a folder"), metavar="REV|FOLDER", group=_DECIDED,
+    "--baseline", type=non_empty_text("a git revision or a folder"), metavar="REV|FOLDER", group=_DECIDED,
     is_setting=True, help="Compare with a git revision or a folder.  [default: before apply]",
 )  # fmt: skip
 @_decided(
