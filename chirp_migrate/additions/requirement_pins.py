@@ -1,10 +1,8 @@
 """Find version pins because of which a project cannot be installed together with the runtime.
 
 The module reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, literals in ``setup.py``,
-and conda's ``environment.yml``. If no file requires one of the packages, the module also reads the metadata of a source
-distribution (``PKG-INFO`` and ``requires.txt``). The runtime needs minimum versions of torch, NumPy and Python. An
-upper bound of the project, such as ``torch<2``, can exclude these versions. If a project also supports an older Python,
-the project and the runtime cannot be installed together on the older Python.
+and conda's ``environment.yml``. The runtime needs minimum versions of torch, NumPy and Python. An upper bound of the
+project, such as ``torch<2``, can exclude these versions.
 """
 
 from __future__ import annotations
@@ -14,13 +12,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from chirp_migrate.additions.setup_script import setup_call_arguments
@@ -40,13 +37,7 @@ _FILES = ("requirements*.txt", "*requirements.txt", "requirements/*.txt")
 _ENVIRONMENTS = ("environment*.yml", "environment*.yaml", "conda*.yml", "conda*.yaml")
 #: Supported versions of Python. Only a requirement that applies to all these versions can contradict the runtime.
 _PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
-#: Minor versions of Python and torch that the runtime does not support.
-_OLDER = {
-    "python": ("2.7", *(f"3.{minor}" for minor in range(10))),
-    "torch": ("0.4", *(f"1.{minor}" for minor in range(14)), *(f"2.{minor}" for minor in range(6))),
-}
 _SPACES = re.compile(r"\s+")
-_WHEEL = re.compile(r"[^/\s]+\.whl")
 _CONDA_SPEC = re.compile(r"(?:[\w./-]+::)?([A-Za-z][\w.-]*)\s*(.*)")
 
 
@@ -74,12 +65,6 @@ class PinnedRequirement:
         """Return whether the bounds exclude every version that the runtime supports, for every version of Python."""
         return not self.is_conditional and any(_excludes(bound, NEEDED[self.name]) for bound in self.bounds)
 
-    @property
-    def is_wider(self) -> bool:
-        """Return whether the bounds also allow an unsupported version of torch or Python."""
-        older = (f"{one}.{patch}" for one in _OLDER.get(self.name, ()) for patch in (0, 99))
-        return bool(self.bounds) and not self.contradicts and any(map(self.bounds.contains, older))
-
 
 def version_conflicts(runtime_folder: Path, project: Path) -> list[str]:
     """Return a message for each pin because of which project and runtime cannot be installed together.
@@ -94,33 +79,6 @@ def version_conflicts(runtime_folder: Path, project: Path) -> list[str]:
         for path, pin in _pins_up_to(runtime_folder, project)
         if pin.contradicts
     ]
-
-
-def unsupported_versions(runtime_folder: Path, project: Path) -> list[str]:
-    """Return a message for torch and for Python if the project allows versions that the runtime does not support.
-
-    Args:
-        runtime_folder: see :func:`version_conflicts`.
-        project: see :func:`version_conflicts`.
-    """
-    ranges: dict[str, dict[str, list[str]]] = {}
-    for path, pin in _pins_up_to(runtime_folder, project):
-        if pin.is_wider:
-            allowed = f"{_TITLES.get(pin.name, pin.name)}{_in_order(pin.bounds)}"
-            ranges.setdefault(pin.name, {}).setdefault(path, []).append(allowed)
-    messages = []
-    for name, files in ranges.items():
-        allowed_by = " and ".join(
-            f"{path} allows {', '.join(dict.fromkeys(versions))}" for path, versions in files.items()
-        )
-        needed = f"{_TITLES.get(name, name)}>={NEEDED[name]}"
-        messages.append(f"{allowed_by}; chirpid-patch needs {needed}, and so will the project.")
-    return messages
-
-
-def _in_order(bounds: SpecifierSet) -> str:
-    """Return bounds as text, the lower bounds first."""
-    return ",".join(sorted(map(str, bounds), key=lambda one: (one[0] != ">", one)))
 
 
 def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, PinnedRequirement]]:
@@ -138,18 +96,6 @@ def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, PinnedRequiremen
 
 def pinned_requirements(root: Path) -> Iterator[PinnedRequirement]:
     """Yield the requirements for torch, NumPy and Python in the files of a folder."""
-    found = list(_pins_of_sources(root))
-    yield from found
-    if (root / "PKG-INFO").is_file():
-        stated = {pin.name for pin in found}
-        metadata = [*_pins_of_metadata(read_requirements_text(root / "PKG-INFO"))]
-        for path in _matching(root, ("*.egg-info/requires.txt",)):
-            metadata += _pins_of_egg(read_requirements_text(path), path.relative_to(root).as_posix())
-        yield from (pin for pin in metadata if pin.name not in stated)
-
-
-def _pins_of_sources(root: Path) -> Iterator[PinnedRequirement]:
-    """Yield the requirements in the files that people write, such as ``pyproject.toml``, without generated metadata."""
     for path in requirement_files(root):
         yield from _pins_of_requirements_file(read_requirements_text(path), path.relative_to(root).as_posix())
     for name, read in (
@@ -204,11 +150,6 @@ def _excludes(bound: Specifier, least: Version) -> bool:
 def _pin_of_requirement(text: str, path: str) -> Iterator[PinnedRequirement]:
     """Yield the pin in one requirement for pip, if the requirement applies to a supported version of Python."""
     line = _without_comment_and_options(text)
-    wheel = _distribution_of_wheel(line)
-    if wheel is not None:
-        name, version = wheel
-        yield from _pin(name, f"=={version.public}", f"{name}=={version}", path)
-        return
     try:
         found = Requirement(line)
     except InvalidRequirement:
@@ -225,29 +166,13 @@ def _pin_of_requirement(text: str, path: str) -> Iterator[PinnedRequirement]:
 
 def distribution_name(requirement: str) -> str:
     """Return the canonical name of the distribution in a requirement; "" if the text is not a requirement."""
-    line = _without_comment_and_options(requirement)
-    wheel = _distribution_of_wheel(line)
-    if wheel is not None:
-        return wheel[0]
-    named = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", line)
+    named = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", _without_comment_and_options(requirement))
     return "" if named is None else canonicalize_name(named[0])
 
 
 def _without_comment_and_options(requirement: str) -> str:
     """Return a requirement on one line, without comment and options."""
     return _SPACES.sub(" ", re.split(r"\s#|\s--", f" {requirement}")[0]).strip()
-
-
-def _distribution_of_wheel(line: str) -> tuple[str, Version] | None:
-    """Return (distribution, version) of the wheel in a requirement, such as a URL of a wheel; None without a wheel."""
-    wheel = _WHEEL.search(line)
-    if wheel is None:
-        return None
-    try:
-        name, version, *_ = parse_wheel_filename(wheel[0].replace("%2B", "+").replace("%2b", "+"))
-    except (InvalidWheelFilename, InvalidVersion):
-        return None
-    return name, version
 
 
 def _pin(name: str, bounds: str, written: str, path: str) -> Iterator[PinnedRequirement]:
@@ -343,30 +268,6 @@ def _pins_of_setup_script(text: str) -> Iterator[PinnedRequirement]:
         for one in listed if isinstance(listed, list | tuple) else ():
             if isinstance(one, str):
                 yield from _pin_of_requirement(one, path)
-
-
-def _pins_of_metadata(text: str) -> Iterator[PinnedRequirement]:
-    """Yield the pins in the ``PKG-INFO`` that setuptools writes into a source distribution."""
-    path, headers = "PKG-INFO", HeaderParser().parsestr(text)
-    for requires in headers.get_all("Requires-Python", []):
-        yield from _pin("python", requires, f"Requires-Python {requires}", path)
-    for one in headers.get_all("Requires-Dist", []):
-        yield from _pin_of_requirement(one, path)
-
-
-def _pins_of_egg(text: str, path: str) -> Iterator[PinnedRequirement]:
-    """Yield the pins in the ``requires.txt`` of a source distribution, without the pins of extras.
-
-    Old versions of setuptools write the requirements only to this file. A section in the file is an extra (``[name]``),
-    or contains the requirements for a marker (``[:marker]``).
-    """
-    extra = marker = ""
-    for line in filter(None, map(str.strip, text.splitlines())):
-        section = re.fullmatch(r"\[([^:]*):?(.*)\]", line)
-        if section is not None:
-            extra, marker = section.groups()
-        elif not extra:
-            yield from _pin_of_requirement(f"{line}; {marker}" if marker else line, path)
 
 
 def _pins_of_conda_environment(text: str, path: str) -> Iterator[PinnedRequirement]:

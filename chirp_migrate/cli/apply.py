@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,21 +18,18 @@ from chirp_migrate.additions.dependency import any_file_needs_runtime
 from chirp_migrate.additions.requirement_pins import version_conflicts
 from chirp_migrate.cli.options import (
     CommandWithOptionGroups,
-    NonEmptyText,
     ignore_pins_option,
+    non_empty_text,
     option,
     output_options,
     plan_file_option,
-    wait_option,
 )
 from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options, read_plan_file
 from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.console.screen import diff_style, render_to_text
-from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.idempotence import check_nothing_to_rewrite
-from chirp_migrate.engine.post_apply_check import run_check_command
 from chirp_migrate.engine.settings import read_command_table
 from chirp_migrate.errors import (
     CheckFailed,
@@ -49,6 +50,9 @@ from chirp_migrate.transaction.commit import CommitResult, commit_plan
 from chirp_migrate.transaction.journal import APPLIED_PLAN, applied_runs, has_unfinished_run
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
+
+_TAIL_LINES = 20
+_TAIL_BYTES = 16_384
 
 
 @click.command(
@@ -74,12 +78,11 @@ from chirp_migrate.transaction.rollback import rollback
 @plan_file_option("Apply exactly this plan (see `plan` and `review`).")
 @option("--diff", "show_diff", is_flag=True, help="Print a unified diff; write nothing.")
 @option(
-    "--check-with", "command", type=NonEmptyText("a command"), metavar="CMD", group="Safety",
+    "--check-with", "command", type=non_empty_text("a command"), metavar="CMD", group="Safety",
     help="Run CMD in the project's folder afterwards; roll everything back if CMD fails.",
 )  # fmt: skip
 @option("--allow-dirty", is_flag=True, group="Safety", help="Allow uncommitted changes in the work tree.")
 @ignore_pins_option
-@wait_option
 @output_options("the findings")
 def apply(
     request: PlanRequest,
@@ -88,7 +91,6 @@ def apply(
     command: str | None,
     allow_dirty: bool,
     ignore_pins: bool,
-    wait_s: float,
     output: Output,
 ) -> None:
     """Rewrite the project at PATH to worker-safe datasets and the loader factory.
@@ -102,39 +104,37 @@ def apply(
     if show_diff and command is not None:
         raise UsageProblem("--diff writes nothing that --check-with could check: use only one of them.")
     path = request.path
-    with explain_interruption_errors(path):
-        if path.exists():
-            _recover_from_interruption(path, output, may_write=not show_diff, wait_s=wait_s)
+    with explain_interruption(request):
+        _recover_from_interruption(request, output, may_write=not show_diff)
         if plan_file is None:
             plan, edited = make_plan(request, output), frozenset[str]()
         else:
             plan, edited = accepted_part_of_plan(read_plan_file(plan_file, request), path, plan_file)
-        project = journal_root(path)
         if show_diff:
-            _show_diff(plan.seen_from(project), output)
-            if not ignore_pins and (problem := _pin_problem(plan)):
+            _show_diff(plan.seen_from(request.journal), output)
+            if not ignore_pins and (problem := _pin_problem(plan, request.journal)):
                 output.print_line(f"apply will refuse this: {problem}")
             sys.exit(ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK)
         if not ignore_pins:
-            check_version_pins(plan)
-        result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
+            check_version_pins(plan, request.journal)
+        result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty)
         if command is not None and result.run:
-            _run_user_check(command, plan.root, project, result, output)
-        plan = plan.seen_from(project)
+            _run_user_check(command, plan.root, request.journal, result, output)
+        plan = plan.seen_from(request.journal)
         output.write(run_document(plan, result.skipped))
-        applied.show_applied_changes(plan, result, path, output.screen(prose=False), next_commands(path))
+        applied.show_applied_changes(plan, result, path, output.screen(prose=False), next_commands(request))
     sys.exit(ExitCode.WORK_REMAINS if plan.skipped or result.skipped else ExitCode.OK)
 
 
-def next_commands(path: Path) -> list[str]:
-    """Return lines for the user with the commands to run after ``apply`` at ``path``."""
+def next_commands(request: PlanRequest) -> list[str]:
+    """Return lines for the user with the commands to run after ``apply``."""
     from chirp_migrate.training.errors import NoTrainingFound  # imported here, because only this function needs it
     from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, find_entry_points
 
-    folder = path if path.is_dir() else path.parent
+    folder = request.path if request.path.is_dir() else request.path.parent
     place = quote(str(folder))
     shown = f"chirp-migrate report {place}"
-    if (journal_root(path) / ".git").exists():
+    if (request.journal / ".git").exists():
         shown = "git diff" if place == "." else f"git -C {place} diff"
     verify = f"chirp-migrate verify {place}"
     try:
@@ -150,45 +150,33 @@ def next_commands(path: Path) -> list[str]:
 
 
 @contextmanager
-def explain_interruption_errors(path: Path) -> Iterator[None]:
-    """Replace the errors of a refused or interrupted run in a ``with`` block by errors that explain more.
-
-    If the run is refused because another process applied a run during the block, the new message names the other run.
-    After Ctrl-C, the new message describes the state of the project.
-    """
-    root = journal_root(path) if path.exists() else None
+def explain_interruption(request: PlanRequest) -> Iterator[None]:
+    """After Ctrl-C in a ``with`` block, raise an error that describes the state of the project."""
+    root, place = request.journal, quote(str(request.path))
     before = _applied_runs(root)
     try:
         yield
-    except WriteRefused as refusal:
-        meanwhile = _applied_runs(root) - before
-        if not meanwhile:
-            raise
-        raise WriteRefused(
-            f"another run ({', '.join(sorted(meanwhile))}) was applied here meanwhile, so this run wrote nothing: run "
-            "apply again if work remains."
-        ) from refusal
     except KeyboardInterrupt:
         runs = sorted(_applied_runs(root) - before)
         if runs:
-            said = f"run {', '.join(runs)} is applied; `chirp-migrate rollback {quote(str(path))}` undoes it."
-        elif root is not None and has_unfinished_run(root):
-            said = f"the run was not undone; `chirp-migrate rollback {quote(str(path))}` undoes it."
+            said = f"run {', '.join(runs)} is applied; `chirp-migrate rollback {place}` undoes it."
+        elif has_unfinished_run(root):
+            said = f"the run was not undone; `chirp-migrate rollback {place}` undoes it."
         else:
             said = "nothing was written, or all changes were undone: all files are as before."
         raise InterruptedByUser(f"interrupted: {said}") from None
 
 
-def _applied_runs(root: Path | None) -> frozenset[str]:
+def _applied_runs(root: Path) -> frozenset[str]:
     """Return the names of the applied runs; an empty set if the journal cannot be read, for example during a run."""
     try:
-        return frozenset(run.name for run in applied_runs(root)) if root is not None else frozenset()
+        return frozenset(run.name for run in applied_runs(root))
     except JournalDamaged:
         return frozenset()
 
 
 def apply_plan(
-    request: PlanRequest, plan: Plan, output: Output, *, edited: frozenset[str], allow_dirty: bool, wait_s: float = 0.0
+    request: PlanRequest, plan: Plan, output: Output, *, edited: frozenset[str], allow_dirty: bool
 ) -> CommitResult:
     """Check a plan for the last time, write its files, and record the run in the journal of the project.
 
@@ -199,7 +187,7 @@ def apply_plan(
         WriteRefused: there are uncommitted changes, or a rule would rewrite the new files again.
         CommitFailed: a file cannot be written.
     """
-    recorded = plan.seen_from(journal_root(request.path))
+    recorded = plan.seen_from(request.journal)
     with output.progress("checking for uncommitted changes") as progress:
         if not allow_dirty:
             refuse_uncommitted_changes(recorded.root, [file.path for file in recorded.files if file.before is not None])
@@ -210,26 +198,24 @@ def apply_plan(
         if not plan.files:
             return CommitResult((), (), "")
         progress(ProgressStep("locking the journal"))
-        return commit_plan(
-            recorded, wait_s=wait_s, on_step=progress, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))}
-        )
+        return commit_plan(recorded, on_step=progress, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))})
 
 
-def check_version_pins(plan: Plan) -> None:
+def check_version_pins(plan: Plan, journal: Path) -> None:
     """Check that the project and the runtime can be installed together. Plans that need no runtime are not checked.
 
     Raises:
         WriteRefused: the project pins versions that the runtime does not support.
     """
-    if problem := _pin_problem(plan):
+    if problem := _pin_problem(plan, journal):
         raise WriteRefused(
             f"{problem} Nothing was changed. Change the pins, or apply the migration with --ignore-pins."
         )
 
 
-def _pin_problem(plan: Plan) -> str:
+def _pin_problem(plan: Plan, journal: Path) -> str:
     """Return a message with the version pins that contradict the runtime; "" without such pins."""
-    pins = version_conflicts(plan.root, journal_root(plan.root)) if any_file_needs_runtime(plan.files) else []
+    pins = version_conflicts(plan.root, journal) if any_file_needs_runtime(plan.files) else []
     return (
         f"{'; '.join(pins)}: the project could not be installed together with the runtime of the migrated files."
         * bool(pins)
@@ -276,11 +262,11 @@ def _run_user_check(command: str, folder: Path, project: Path, result: CommitRes
     """Run the user's command in ``folder``. If the command fails, undo the run, whose journal is in ``project``."""
     try:
         with output.progress(f"running: {command}"):
-            check = run_check_command(command, folder)
-        if check.status:
-            if check.tail:
-                click.echo(f"The last lines of `{command}`:\n{check.tail}", err=True)
-            how = f"exit code {check.status}" if check.status > 0 else f"signal {-check.status}"
+            status, last_lines = _run_command(command, folder)
+        if status:
+            if last_lines:
+                click.echo(f"The last lines of `{command}`:\n{last_lines}", err=True)
+            how = f"exit code {status}" if status > 0 else f"signal {-status}"
             raise CheckFailed(f"`{command}` ended with {how}: everything was rolled back, all files are as before.")
     except BaseException as failure:
         try:
@@ -292,15 +278,44 @@ def _run_user_check(command: str, folder: Path, project: Path, result: CommitRes
         raise
 
 
-def _recover_from_interruption(path: Path, output: Output, *, may_write: bool, wait_s: float) -> None:
-    root = journal_root(path)
+def _run_command(command: str, folder: Path) -> tuple[int, str]:
+    """Run ``command`` with the shell in ``folder``, and return its exit status and the last lines that it printed.
+
+    A negative status is the number of the signal that ended the command. If the wait is interrupted, the processes of
+    the command are killed.
+    """
+    from chirp_migrate.training.process.descendants import MARKER, kill_processes  # most runs need no psutil
+
+    mark = secrets.token_hex()
+    with tempfile.TemporaryFile() as printed:
+        child = subprocess.Popen(
+            command,
+            shell=True,
+            cwd=folder,
+            env={**os.environ, MARKER: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = child.wait()
+        except BaseException:
+            kill_processes(mark, child.pid, include_living=True)
+            child.wait()
+            raise
+        printed.seek(max(0, printed.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        lines = printed.read().decode("utf-8", errors="replace").splitlines()
+    return status, "\n".join(lines[-_TAIL_LINES:])
+
+
+def _recover_from_interruption(request: PlanRequest, output: Output, *, may_write: bool) -> None:
     if not may_write:
-        if has_unfinished_run(root):
-            raise WriteRefused(
-                f"an earlier run was interrupted here: run `chirp-migrate rollback {quote(str(path))}` first."
-            )
+        if has_unfinished_run(request.journal):
+            place = quote(str(request.path))
+            raise WriteRefused(f"an earlier run was interrupted here: run `chirp-migrate rollback {place}` first.")
         return
     with output.progress("reading the journal") as step:
-        found = recover(root, wait_s=wait_s, on_step=step)
+        found = recover(request.journal, on_step=step)
     if found is not None:
         click.echo(found, err=True)

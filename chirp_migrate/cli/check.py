@@ -18,7 +18,6 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import escape_invisible, pluralize, to_one_line
 from chirp_migrate.engine.add_ignore import plan_ignore_comments
 from chirp_migrate.engine.checking import CheckReport
-from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import UsageProblem
@@ -84,7 +83,7 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     is_text = form == "text"
     if output.json_file == target and not (is_text and output.json_is_printed):
         raise UsageProblem("--json and the output name the same file: choose another file for one of them.")
-    path, settings, project = request.path, request.settings, journal_root(request.path)
+    path, settings, project = request.path, request.settings, request.journal
     if has_unfinished_run(project):  # perhaps only some files are rewritten, so a result would be meaningless
         raise UsageProblem(
             "a run of apply or rollback was interrupted here, or is still running: wait for it, or finish it "

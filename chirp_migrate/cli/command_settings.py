@@ -15,7 +15,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from chirp_migrate.cli.options import SETTING_PLACES, Number, WholeNumber
+from chirp_migrate.cli.options import SETTING_PLACES, ParsedValue, text_that
 from chirp_migrate.console.text import suggest_name
 from chirp_migrate.engine.settings import describe_setting_place, read_command_table
 from chirp_migrate.errors import UsageProblem
@@ -69,7 +69,8 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
         name = names.get(key)
         if name is None:
             raise UsageProblem(f"{place} is unknown; {suggest_name(key, names, 'the keys are')}")
-        if isinstance(value, str) and isinstance(kinds[name], WholeNumber | Number):
+        is_number = isinstance(kinds[name], click.IntRange | click.FloatRange)
+        if isinstance(value, str) and is_number:
             raise UsageProblem(f"{place}: {value!r} is a text, not a {kinds[name].name}: write it without quotes.")
         ctx.meta.setdefault(SETTING_PLACES, {})[name] = place
         beside = file.parent / value if isinstance(value, str) and value else None
@@ -78,7 +79,8 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
         elif beside is not None and key == "baseline" and beside.is_dir():
             defaults[name] = str(beside)
         else:
-            defaults[name] = value if isinstance(value, str | bool | list) else str(value)
+            # As a text, `true` is no number, and `1.0` is no whole number.
+            defaults[name] = str(value) if is_number or not isinstance(value, str | bool | list) else value
     ctx.default_map = defaults
 
 
@@ -95,31 +97,6 @@ def values_from_options_and_settings(ctx: click.Context) -> dict[str, Any]:
         by_settings -= {"workload", "command", "result"}
     script = {"script": ctx.params["script"]} if ctx.params.get("script") else {}
     return {name: ctx.params[name] for name in by_options | by_settings} | script
-
-
-class _ParsedValue(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """A click parameter type that calls a function to parse a value.
-
-    For an invalid value, the function must raise ``ValueError`` with a message about the required form.
-    """
-
-    def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
-        self.name, self._read = name, read
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return self._read(value)
-        except ValueError as error:
-            self.fail(f"it {error}.", param, ctx)
-
-
-def _text_type(fits: Callable[[str], Any], must: str) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or not fits(value):
-            raise ValueError(must)
-        return value
-
-    return read
 
 
 def _parse_command(value: Any) -> tuple[str, ...]:
@@ -168,16 +145,16 @@ def _parse_shape(value: Any) -> tuple[int, int, int]:
 
 
 _FORMS = '"package.module:{0}" or "folder/file.py:{0}"'
-WORKLOAD = _ParsedValue(
-    "workload", _text_type(is_function_reference, f"must name a function as {_FORMS.format('function')}")
+WORKLOAD = ParsedValue(
+    "workload", text_that(is_function_reference, f"must name a function as {_FORMS.format('function')}")
 )
-REFERENCE = _ParsedValue(
-    "reference", _text_type(is_function_reference, f"must name a function or class as {_FORMS.format('name')}")
+REFERENCE = ParsedValue(
+    "reference", text_that(is_function_reference, f"must name a function or class as {_FORMS.format('name')}")
 )
-MODEL = _ParsedValue("model", _text_type(_CLASS.fullmatch, 'must name a class as "package.module:ClassName"'))
-COMMAND = _ParsedValue("command", _parse_command)
-RESULT = _ParsedValue("result", _parse_result)
-EXPRESSION = _ParsedValue("expression", _parse_selection)
+MODEL = ParsedValue("model", text_that(_CLASS.fullmatch, 'must name a class as "package.module:ClassName"'))
+COMMAND = ParsedValue("command", _parse_command)
+RESULT = ParsedValue("result", _parse_result)
+EXPRESSION = ParsedValue("expression", _parse_selection)
 SCRIPT_ARGUMENT = click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="[-- python FILE.py …]")
-DATA = _ParsedValue("path", _parse_data_path)
-SHAPE = _ParsedValue("shape", _parse_shape)
+DATA = ParsedValue("path", _parse_data_path)
+SHAPE = ParsedValue("shape", _parse_shape)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,26 +37,20 @@ _printed = partial(option, group=_LAST_GROUP)
 
 
 class WholeNumber(click.IntRange):
-    """A whole number in a range. The values ``true`` and ``1.0`` in a settings file are errors."""
+    """A whole number in a range."""
 
     name = "whole number"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
-        written: Any = str(value)
-        return super().convert(written, param, ctx)
-
 
 class Number(click.FloatRange):
-    """A finite number in a range. The value ``true`` in a settings file is an error."""
+    """A finite number in a range."""
 
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
-        written: Any = str(value)
-        number = super().convert(written, param, ctx)
-        return number if math.isfinite(number) else self.fail(f"{written!r} is not a finite number.", param, ctx)
+        number = super().convert(value, param, ctx)
+        return number if math.isfinite(number) else self.fail(f"{value!r} is not a finite number.", param, ctx)
 
 
 class WholeNumbers(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
@@ -87,23 +80,37 @@ class WholeNumbers(click.ParamType):  # type: ignore[type-arg]  # generic in new
         return tuple(sorted(set(numbers)))
 
 
-class NonEmptyText(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """A string that is not empty. An empty string mostly comes from an unset shell variable, and is an error.
+class ParsedValue(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+    """A parameter type that calls a function to parse a value.
 
-    Args:
-        what: description of the expected text, for the error message.
+    For an invalid value, the function must raise ``ValueError`` with a message about the required form.
     """
 
-    name = "text"
-
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
+        self.name, self._read = name, read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
-        if not isinstance(value, str) or not value.strip():
-            self.fail(f"it is empty: pass {self._what}.", param, ctx)
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(f"it {error}.", param, ctx)
+
+
+def text_that(fits: Callable[[str], Any], must: str) -> Callable[[Any], str]:
+    """Return a function for :class:`ParsedValue` that accepts the texts for which ``fits`` is true."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not fits(value):
+            raise ValueError(must)
         return value
+
+    return read
+
+
+def non_empty_text(what: str) -> ParsedValue:
+    """Return a type for texts that are not empty. An empty text mostly comes from an unset shell variable."""
+    return ParsedValue("text", text_that(str.strip, f"is empty: pass {what}"))
 
 
 class FilePath(click.Path):
@@ -194,21 +201,28 @@ def complete_rule_codes(ctx: click.Context, parameter: click.Parameter, incomple
 
 
 def collect_options(
-    name: str, options_class: type[Any], *options: Callable[[Any], Any]
+    name: str, make: Callable[..., Any], *options: Callable[[Any], Any]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that passes the values of several options to a command as one argument.
 
     Args:
         name: name of the argument.
-        options_class: dataclass of the argument, with a field for each option.
+        make: function that gets the values of the options as keyword arguments, and returns the argument.
         options: the decorators that add the options.
     """
+
+    def optioned() -> None:
+        """Collect the parameters of the options."""
+
+    for one in options:
+        one(optioned)
+    names = {parameter.name for parameter in optioned.__click_params__}  # type: ignore[attr-defined]
 
     def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def gathering(**given: Any) -> Any:
-            own = {field.name: given.pop(field.name) for field in fields(options_class) if field.name in given}
-            return command(**given, **{name: options_class(**own)})
+            own = {option: given.pop(option) for option in names & given.keys()}
+            return command(**given, **{name: make(**own)})
 
         for one in reversed(options):
             gathering = one(gathering)
@@ -230,12 +244,6 @@ path_argument = argument()
 ignore_pins_option = option(
     "--ignore-pins", is_flag=True, group="Safety",
     help="Ignore pinned versions that chirpid_patch does not support.",
-)  # fmt: skip
-
-#: Adds the option ``wait_s``: seconds to wait for another run of ``chirp-migrate`` to end.
-wait_option = option(
-    "--wait", "wait_s", type=Number(0), default=0, metavar="SECONDS", group="Safety",
-    help="Wait up to SECONDS for another run on PATH to finish.",
 )  # fmt: skip
 
 

@@ -9,7 +9,6 @@ import click
 from chirp_migrate.cli.options import CommandWithOptionGroups, output_options
 from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options
 from chirp_migrate.console.output import Output
-from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import plan_document
@@ -38,6 +37,6 @@ def plan(request: PlanRequest, output: Output) -> None:
     """
     made = make_plan(request, output)
     output.write(plan_document(made))
-    shown = made.seen_from(journal_root(request.path))
+    shown = made.seen_from(request.journal)
     applied.show_planned_changes(shown, output.screen(prose=False))
     sys.exit(ExitCode.WORK_REMAINS if made.skipped else ExitCode.OK)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -18,7 +20,7 @@ from chirp_migrate.cli.options import (
     split_selectors,
 )
 from chirp_migrate.console.output import Output
-from chirp_migrate.engine.discover import project_root
+from chirp_migrate.engine.discover import journal_root, project_root
 from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.engine.settings import Settings, read_settings
 from chirp_migrate.errors import UsageProblem
@@ -28,48 +30,51 @@ from chirp_migrate.review.plan_file import PlanFile, load_plan
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """The options for planning from a command line (see the help of ``apply``). An option that is not set is None."""
+    """The project of a command that plans, and the options of its command line. Each value is computed once.
+
+    Attributes:
+        path: PATH of the command line.
+        jobs: number of processes that run the rules; None chooses the number by the amount of code.
+        asked: the options in place of settings (see :meth:`.Settings.overridden`). An option that is not set is None or
+            empty.
+    """
 
     path: Path
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    unsafe: bool | None = None
-    notebooks: bool | None = None
-    jobs: int | None = None
-    scaffold: bool | None = None
-    vendor: bool | None = None
-    tests: bool | None = None
-    all_loaders: bool | None = None
-    exclude: tuple[str, ...] = ()
+    jobs: int | None
+    asked: Mapping[str, Any]
 
-    @property
+    @cached_property
     def settings(self) -> Settings:
         """Return the settings of the project, with the options of the command line in place of settings.
 
         Raises:
             UsageProblem: a setting or an option is invalid.
         """
-        return read_settings(self.path).overridden(
-            select=self.select,
-            ignore=self.ignore,
-            unsafe=self.unsafe,
-            notebooks=self.notebooks,
-            tests=self.tests,
-            scaffold=self.scaffold,
-            vendor=self.vendor,
-            all_loaders=self.all_loaders,
-            exclude=self.exclude,
-        )
+        return read_settings(self.path).overridden(**self.asked)
+
+    @cached_property
+    def journal(self) -> Path:
+        """Return the folder whose journal records the run (see :func:`~chirp_migrate.engine.discover.journal_root`).
+
+        Raises:
+            UsageProblem: ``path`` does not exist.
+        """
+        return journal_root(self.path)
 
     @property
     def is_bare(self) -> bool:
         """Return whether the command line has no option that affects the plan."""
-        return self == PlanRequest(self.path, jobs=self.jobs)
+        return all(value in (None, ()) for value in self.asked.values())
 
     def with_options(self, options: PlanOptions) -> PlanRequest:
         """Return a request for a plan at the same path, with the ``options`` of an earlier plan."""
         asked = structs.asdict(options)
-        return PlanRequest(self.path, select=asked.pop("rules") or (), jobs=self.jobs, **asked)
+        select = asked.pop("rules") or ()
+        return PlanRequest(self.path, self.jobs, {**asked, "select": select})
+
+
+def _request(path: Path, jobs: int | None, **asked: Any) -> PlanRequest:
+    return PlanRequest(path, jobs, asked)
 
 
 _rules = partial(option, group="Files and rules")
@@ -117,22 +122,15 @@ _what_is_added = (
 
 #: Decorators that add PATH and the options for planning. The command gets all values as one argument: ``request``, a
 #: :class:`PlanRequest`. The second decorator is for commands that only read, and omits the options for added files.
-planning_options = collect_options("request", PlanRequest, path_argument, *_looked_at, *_what_is_added)
-looking_options = collect_options("request", PlanRequest, path_argument, *_looked_at)
+planning_options = collect_options("request", _request, path_argument, *_looked_at, *_what_is_added)
+looking_options = collect_options("request", _request, path_argument, *_looked_at)
 
 
 def make_plan(request: PlanRequest, output: Output) -> Plan:
     """Make a plan for the current files of the project, and show progress on a terminal."""
     settings = request.settings
     with output.progress("planning") as progress:
-        return plan_migration(
-            request.path,
-            settings=settings,
-            scaffold=settings.scaffold,
-            vendor=settings.vendor,
-            jobs=request.jobs,
-            progress=progress,
-        )
+        return plan_migration(request.path, settings=settings, jobs=request.jobs, progress=progress)
 
 
 def read_plan_file(file: Path, request: PlanRequest) -> PlanFile:

@@ -15,7 +15,7 @@ from chirp_migrate.cli.apply import (
     accepted_part_of_plan,
     apply_plan,
     check_version_pins,
-    explain_interruption_errors,
+    explain_interruption,
     next_commands,
 )
 from chirp_migrate.cli.options import (
@@ -24,14 +24,13 @@ from chirp_migrate.cli.options import (
     option,
     output_options,
     plan_file_option,
-    wait_option,
 )
 from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options, read_plan_file
-from chirp_migrate.console.json_document import to_json_bytes
+from chirp_migrate.console.json_document import read_document, to_json_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import pluralize
-from chirp_migrate.engine.discover import journal_root, project_root
+from chirp_migrate.engine.discover import project_root
 from chirp_migrate.errors import UsageProblem, WriteRefused
 from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import FindingStatus, Plan, Safety
@@ -43,7 +42,6 @@ from chirp_migrate.review.plan_file import (
     keep_earlier_decisions,
     plan_document,
     read_plan,
-    read_plan_document,
 )
 from chirp_migrate.review.walk import InvalidEdit, Review, ReviewItem, edits_from_editor, text_for_editor
 from chirp_migrate.rules import all_rules
@@ -80,15 +78,12 @@ _SHOWN_LINES = 40
 @plan_file_option("The plan to review, and where decisions are kept; created if missing.", default=DEFAULT_FILE)
 @option("--allow-dirty", is_flag=True, help="Allow uncommitted changes in the work tree.")
 @ignore_pins_option
-@wait_option
 @output_options(
     "how many hunks were accepted and refused",
     "Print the questions without diffs.",
     "Print whole diffs, and explain each rule.",
 )
-def review(
-    request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins: bool, wait_s: float, output: Output
-) -> None:
+def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins: bool, output: Output) -> None:
     """Accept, refuse or edit the changes to the project at PATH hunk by hunk.
 
     `review` saves every answer to the plan file at once, so that you can quit and continue later, or pass the file on.
@@ -142,12 +137,12 @@ def review(
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
     if not ignore_pins:
-        check_version_pins(selected)
-    with explain_interruption_errors(path):
-        result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
+        check_version_pins(selected, request.journal)
+    with explain_interruption(request):
+        result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty)
     # -q and -v apply to the output of the review, and not to the output of the apply.
     plain = replace(output, quiet=False, verbose=False).screen()
-    applied.show_applied_changes(selected.seen_from(journal_root(path)), result, path, plain, next_commands(path))
+    applied.show_applied_changes(selected.seen_from(request.journal), result, path, plain, next_commands(request))
     if refused:
         screen.line(f"To suppress the refused hunks in `check`: chirp-migrate check --add-ignore {quote(str(path))}")
     sys.exit(ExitCode.WORK_REMAINS if result.skipped else ExitCode.OK)
@@ -176,7 +171,7 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
         except OSError as error:
             raise UsageProblem(f"{plan_file} cannot be read ({error.strerror}): choose another --plan.") from None
         with contextlib.suppress(ValueError):  # a file that is not a plan has no decisions
-            old = read_plan_document(data)
+            old = read_document(data, PlanDocument)
         root = project_root(request.path)
         rewritten = [file.path for file in old.files if file.sha256_before is not None] if old is not None else []
         if rewritten and not any((root / path).exists() for path in rewritten):
@@ -259,8 +254,8 @@ def _show_item(session: Review, item: ReviewItem, screen: Screen) -> None:
             f"{one.file.path}:{one.findings[0].place}" if one.findings else one.file.path for one in others
         )
         screen.line(f"decided together with: {places}", "dim")
-    for module, clause in sorted(item.hunk.imports) if item.hunk is not None else ():
-        screen.line(f"adds: from {module} import {clause}", "dim")
+    for line in item.hunk.import_lines if item.hunk is not None else ():
+        screen.line(f"adds: {line}", "dim")
     if screen.verbose:
         _explain_rules(item, screen)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -13,7 +14,6 @@ from chirp_migrate.cli.options import (
     option,
     output_options,
     path_argument,
-    wait_option,
 )
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.text import format_time
@@ -48,17 +48,14 @@ _UNFINISHED = {
         "chirp-migrate rollback project/",
         "chirp-migrate rollback --list project/",
         "chirp-migrate rollback --run 2 project/",
-        "chirp-migrate rollback --back-to 2 project/",
         "chirp-migrate rollback --merge project/",
     ),
 )
 @path_argument
 @option("--list", "show_list", is_flag=True, help="List the applied runs and change nothing.")
-@option("--run", "only", type=WholeNumber(1), metavar="N", help="Undo only run N.")
-@option("--back-to", "first", type=WholeNumber(1), metavar="N", help="Undo run N and all later runs.")
+@option("--run", "number", type=WholeNumber(1), metavar="N", help="Undo run N.  [default: the last run]")
 @option("--merge", is_flag=True, help="Keep edits made since the run, such as a formatter's (git's three-way merge).")
 @option("--force", is_flag=True, help="Restore files edited since the run; these edits are lost.")
-@wait_option
 @output_options(
     "the restored and removed files, or the list of runs,",
     "Print the conclusion alone.",
@@ -67,22 +64,20 @@ _UNFINISHED = {
 def rollback(
     path: Path,
     show_list: bool,
-    only: int | None,
-    first: int | None,
+    number: int | None,
     merge: bool,
     force: bool,
-    wait_s: float,
     output: Output,
 ) -> None:
     """Undo the last `apply` at PATH, or an earlier one: restore every byte and mode bit, and remove added files.
 
-    After an interrupted run, only that run is finished or undone, unless --run or --back-to names another run.
+    After an interrupted run, only that run is finished or undone, unless --run names another run.
     """
-    if (show_list, only is not None, first is not None).count(True) > 1:
-        raise UsageProblem("--list, --run and --back-to exclude each other: pass only one of them.")
+    if show_list and number is not None:
+        raise UsageProblem("--list undoes no run: pass only one of --list and --run.")
     if merge and force:
         raise UsageProblem("--merge keeps later edits and --force loses them: pass only one of them.")
-    named = only is not None or first is not None
+    named = number is not None
     root = journal_root(path)
     screen = output.screen()
     if show_list:
@@ -95,42 +90,33 @@ def rollback(
             screen.text(text, len(line) - len(text), hang=6 if text == line else 0)
         return
     with output.progress("locking the journal") as step:
-        interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
+        interrupted = recover(root, force=force, on_step=step)
         if interrupted is not None:
-            # Recovery has undone or finished the interrupted run. Undo a further run only if an option names the
-            # further run. If the option names the interrupted run, nothing is left to undo.
-            standing = [run.number for run in applied_runs(root)]
-            only = only if only in standing else None
-            first = None if first is None else next((number for number in standing if number >= first), None)
-        results: Sequence[RollbackResult] = ()
-        if interrupted is None or only is not None or first is not None:
-            results = roll_back(root, run=only, back_to=first, force=force, merge=merge, wait_s=wait_s, on_step=step)
-    found = {
-        "interrupted": interrupted,
-        "restored": [name for result in results for name in result.restored],
-        "removed": [name for result in results for name in result.removed],
-        "merged": [name for result in results for name in result.merged],
-        "runs": [result.run for result in results],
-    }
-    output.write({"schema": 1, **found})
+            # Recovery has undone or finished the interrupted run. Undo a further run only if --run names the further
+            # run. If --run names the interrupted run, nothing is left to undo.
+            number = number if number in {run.number for run in applied_runs(root)} else None
+        result = None
+        if interrupted is None or number is not None:
+            result = roll_back(root, run=number, force=force, merge=merge, on_step=step)
+    found = {"restored": (), "removed": (), "merged": (), "run": None} if result is None else asdict(result)
+    output.write({"schema": 1, "interrupted": interrupted, **found})
     lines = [interrupted] if interrupted is not None else []
-    for result in () if output.quiet else results:
+    if result is not None and not output.quiet:
         lines += [f"restored  {name}" for name in result.restored]
         lines += [f"removed   {name}" for name in result.removed]
         lines += [f"merged    {name} (later edits kept)" for name in result.merged]
-    for line in (*lines, *_describe_result(path, root, results, named=named)):
+    if result is not None:
+        lines.append(_describe_result(path, root, result, named=named))
+    for line in lines:
         screen.line(line)
 
 
-def _describe_result(path: Path, root: Path, results: Sequence[RollbackResult], *, named: bool) -> list[str]:
-    if not results:
-        return []
+def _describe_result(path: Path, root: Path, result: RollbackResult, *, named: bool) -> str:
     if not named:
-        kept = ", except for the later edits" if any(result.merged for result in results) else ""
-        return [f"{path} is as it was before run {results[0].run}{kept}."]
-    undone = ", ".join(result.run for result in results)
+        kept = ", except for the later edits" if result.merged else ""
+        return f"{path} is as it was before run {result.run}{kept}."
     standing = ", ".join(run.name for run in applied_runs(root))
-    return [f"Undone: run {undone}. " + (f"Still applied: {standing}." if standing else "No run is applied now.")]
+    return f"Undone: run {result.run}. " + (f"Still applied: {standing}." if standing else "No run is applied now.")
 
 
 def _run_as_json(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, object]:
@@ -139,7 +125,7 @@ def _run_as_json(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, objec
         "created": run.created,
         "tool": run.record.tool,
         "state": run.state.value,
-        "files": [{"path": file.path, "action": file.action} for file in run.files],
+        "files": [{"path": file.path, "created": file.before is None} for file in run.files],
         "undo_first": [int(name) for name in later_runs_on_same_files(run, runs)],
     }
 
@@ -158,5 +144,5 @@ def _run_lines(runs: Sequence[JournalRun], shown: int | None) -> list[str]:
         later = later_runs_on_same_files(run, runs)
         if later:
             shown_runs = ", ".join(later)
-            lines.append(f"      changed again by run {shown_runs}: undo that run first, or use --back-to {run.number}")
+            lines.append(f"      changed again by run {shown_runs}: undo that run first")
     return lines

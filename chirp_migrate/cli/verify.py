@@ -28,11 +28,11 @@ from chirp_migrate.cli.command_settings import (
 from chirp_migrate.cli.options import (
     CommandWithOptionGroups,
     FolderPath,
-    NonEmptyText,
     Number,
     WholeNumber,
     WholeNumbers,
     argument,
+    non_empty_text,
     option,
     output_options,
 )
@@ -140,7 +140,7 @@ Examples:
     help="List the entry points and their calls; run nothing.",
 )  # fmt: skip
 @option(
-    "--baseline", type=NonEmptyText("a git revision or a folder"), metavar="REV|FOLDER", group=_DECIDED,
+    "--baseline", type=non_empty_text("a git revision or a folder"), metavar="REV|FOLDER", group=_DECIDED,
     is_setting=True, help="Compare with a git revision or a folder.  [default: before apply]",
 )  # fmt: skip
 @_decided(
@@ -348,10 +348,11 @@ def _resolve_request(path: Path, asked: Mapping[str, Any]) -> tuple[Path, Verify
     if not path.is_dir():
         raise NoTrainingFound(f"{path} is not a folder: pass the root folder of the migrated project.")
     root = path.resolve()
-    interrupted = recover(journal_root(root))
+    project = journal_root(root)
+    interrupted = recover(project)
     if interrupted is not None:
         click.echo(f"chirp-migrate: {interrupted}", err=True)
-    options, project = resolve_options(root, asked), journal_root(root)
+    options = resolve_options(root, asked)
     if options.source is TrainingSource.FOUND and not (root / "utils").is_dir() and (project / "utils").is_dir():
         raise NoTrainingFound(f"{root} is a folder of {project}: run `chirp-migrate verify {quote(str(project))}`.")
     return root, options

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 _T = TypeVar("_T")
+_Document = TypeVar("_Document", bound=msgspec.Struct)
 
 
 def to_json_values(document: object) -> Any:
@@ -50,6 +51,29 @@ def convert_json(json_object: dict[str, Any], document_type: type[_T]) -> _T:
         return msgspec.convert(json_object, document_type)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ValueError(_translate_type_error(str(error))) from None
+
+
+class SchemaTooNew(ValueError):
+    """Error: a newer chirp-migrate wrote a document. ``tool`` is its name or version."""
+
+    def __init__(self, schema: int, known: int, tool: object) -> None:
+        super().__init__(f"its schema is {schema}, and this version of chirp-migrate reads {known}")
+        self.tool = tool if isinstance(tool, str) else "unknown version"
+
+
+def read_document(data: bytes, document_type: type[_Document]) -> _Document:
+    """Read a document of a type with the fields ``schema`` and ``tool``. Any program may have changed the bytes.
+
+    Raises:
+        SchemaTooNew: a newer version wrote the document.
+        ValueError: the bytes are not a document of this type; the message gives the reason.
+    """
+    found = read_json(data)
+    schema = found.get("schema")
+    known = next(field.default for field in msgspec.structs.fields(document_type) if field.name == "schema")
+    if type(schema) is int and schema > known:
+        raise SchemaTooNew(schema, known, found.get("tool"))
+    return convert_json(found, document_type)
 
 
 def _translate_type_error(message: str) -> str:

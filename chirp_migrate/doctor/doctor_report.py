@@ -6,7 +6,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 from chirp_migrate.doctor.recording import CodeLine
 
 SCHEMA: Final = 1
@@ -77,22 +76,3 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
     exit_code: int
     created: str = ""
-
-
-def encode(report: DoctorReport) -> bytes:
-    """Return the document as JSON."""
-    return to_json_bytes(report)
-
-
-def decode(data: bytes) -> DoctorReport:
-    """Read a document that :func:`encode` wrote and that users may have edited.
-
-    Raises:
-        ValueError: the data is not a document of ``doctor``. The message has the reason.
-    """
-    found = read_json(data)
-    if not {"problems", "entry_points"} <= found.keys():
-        raise ValueError("it is not a document that doctor wrote")
-    if found.get("schema") != SCHEMA:
-        raise ValueError(f"its schema is {found.get('schema')!r}, and this version of chirp-migrate reads {SCHEMA}")
-    return convert_json(found, DoctorReport)

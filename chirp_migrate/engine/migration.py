@@ -18,7 +18,6 @@ from chirp_migrate.additions.dependency import (
     imports_runtime,
     runtime_requirement,
 )
-from chirp_migrate.additions.requirement_pins import unsupported_versions
 from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
 from chirp_migrate.additions.vendor import PACKAGE, vendor_files
 from chirp_migrate.console.progress import Progress, ignore_progress
@@ -36,8 +35,6 @@ def plan_migration(
     path: Path,
     *,
     settings: Settings | None = None,
-    scaffold: bool | None = None,
-    vendor: bool = False,
     jobs: int | None = None,
     progress: Progress = ignore_progress,
 ) -> Plan:
@@ -45,19 +42,18 @@ def plan_migration(
 
     Args:
         path: folder of the backend, or one Python file (which gets no scaffold and no dependency).
-        settings: files to check and rules to run; None means all files and rules (see
-            :func:`~chirp_migrate.engine.settings.read_settings`).
-        scaffold: also add the factory and monitor modules, the benchmarking notebook and the tests. ``None`` adds these
-            files if ``utils/`` contains the modules of a training backend, and a rewritten file imports the runtime.
-        vendor: copy the runtime into the backend instead of adding a dependency. If no file imports the runtime, the
-            plan neither copies the runtime nor adds a dependency.
+        settings: files to check, rules to run and files to add; None means all files and rules (see
+            :func:`~chirp_migrate.engine.settings.read_settings`). If no file imports the runtime, the plan neither
+            copies the runtime nor adds a dependency.
         jobs: number of processes that run the rules; ``None`` chooses the number by the amount of code.
         progress: called for every file.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: ``path`` does not exist or has no Python file.
     """
-    plan = plan_tree(path, settings=settings, jobs=jobs, progress=progress, vendor=vendor)
+    settings = settings or Settings()
+    scaffold, vendor = settings.scaffold, settings.vendor
+    plan = plan_tree(path, settings=settings, jobs=jobs, progress=progress)
     root = plan.root
     files = list(plan.files)
     notes = list(plan.notes)
@@ -101,7 +97,7 @@ def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePl
     if added and project != root:
         where = " and ".join(os.path.relpath(project / one.path, root) for one in added)
         added, note = [], f"The changed files import chirpid_patch: add {wanted} to {where}."
-    return added, [*unsupported_versions(root, top), *([] if note is None else [note])]
+    return added, [] if note is None else [note]
 
 
 def _plan_vendoring(root: Path) -> list[FilePlan]:
@@ -109,9 +105,8 @@ def _plan_vendoring(root: Path) -> list[FilePlan]:
     return [*vendor_files(root), *dependency_removal(root)]
 
 
-def _imports_runtime(plan: Plan, settings: Settings | None) -> bool:
+def _imports_runtime(plan: Plan, settings: Settings) -> bool:
     """Return whether a file of the project already imports the runtime, because an earlier run migrated the project."""
-    settings = settings or Settings()
     found = discover_files(
         plan.root, notebooks=settings.notebooks is not False, reason_to_exclude=settings.why_left_out
     )

@@ -48,7 +48,6 @@ def plan_tree(
     jobs: int | None = None,
     progress: Progress = ignore_progress,
     overlay: Mapping[str, bytes] | None = None,
-    vendor: bool = False,
 ) -> Plan:
     """Plan the migration of every Python file and notebook under ``root``.
 
@@ -57,13 +56,12 @@ def plan_tree(
 
     Args:
         root: folder of the backend, or one Python file or notebook.
-        settings: files to check and rules to run; None means all.
+        settings: files to check and rules to run; None means all. If the runtime is copied into ``root``, imports of
+            the runtime are sorted like imports of the project.
         jobs: number of processes; ``None`` chooses the number by the amount of code.
         progress: called for every file.
         overlay: new contents of files, by posix path relative to the root. If given, the plan covers only these files.
             ``None`` plans all files, with the bytes on disk.
-        vendor: whether the runtime will be copied into ``root``. If so, imports of the runtime are sorted like imports
-            of the project.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: ``root`` does not exist or contains no Python.
@@ -86,7 +84,7 @@ def plan_tree(
         texts,
         {path: remove_stored_outputs(text) for path, text in raw.items()},
         _package_name(found.root),
-        ImportStyle(found.root, vendor),
+        ImportStyle(found.root, settings.vendor),
         CodeStyle(found.root),
         held_settings,
     )
@@ -152,7 +150,7 @@ def plan_tree(
         rules=None if settings.codes is None else tuple(sorted(settings.codes)),
         unsafe=settings.unsafe,
         notebooks=settings.notebooks,
-        vendor=vendor,
+        vendor=settings.vendor,
         tests=settings.tests,
         exclude=settings.excluded,
         all_loaders=settings.all_loaders,

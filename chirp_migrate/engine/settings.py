@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chirp_migrate.console.text import suggest_name
 from chirp_migrate.engine.discover import project_root
@@ -19,6 +19,9 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import Rule, all_rules, codes_matching, selected_codes, unknown_rule_message
 from chirp_migrate.source.files import read_file
 from chirp_migrate.syntax.project import is_test_file
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -56,10 +59,10 @@ class Settings:
             string if both folders are the same. The patterns are relative to the folder of ``pyproject.toml``.
     """
 
-    include: tuple[re.Pattern[str], ...] = ()
-    exclude: tuple[re.Pattern[str], ...] = ()
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
     codes: frozenset[str] | None = None
-    file_ignores: tuple[tuple[re.Pattern[str], frozenset[str]], ...] = ()
+    file_ignores: tuple[tuple[str, frozenset[str]], ...] = ()
     unsafe: bool = False
     notebooks: bool | None = None
     tests: bool = False
@@ -77,11 +80,11 @@ class Settings:
     def why_left_out(self, path: str) -> str | None:
         """Return why the settings exclude the file at ``path``; ``None`` if the settings do not exclude the file."""
         name = self.prefix + path
-        if any(pattern.fullmatch(name) for pattern in self.exclude):
+        if matches(self.exclude, name):
             return f"excluded in {_FILE}"
-        if self.include and not any(pattern.fullmatch(name) for pattern in self.include):
+        if self.include and not matches(self.include, name):
             return f"not included in {_FILE}"
-        if any(compile_glob(glob).fullmatch(path) for glob in self.excluded):
+        if matches(self.excluded, path):
             return "excluded with --exclude"
         return "a test; --tests includes it" if self.leaves_as_test(path) else None
 
@@ -92,22 +95,19 @@ class Settings:
     def ignored_in(self, path: str) -> frozenset[str]:
         """Return the codes of the rules whose findings are suppressed in the file at ``path``."""
         name = self.prefix + path
-        return frozenset().union(*(codes for pattern, codes in self.file_ignores if pattern.fullmatch(name)))
+        return frozenset().union(*(codes for glob, codes in self.file_ignores if matches((glob,), name)))
 
     def overridden(
         self,
         *,
         select: Sequence[str] = (),
         ignore: Sequence[str] = (),
-        unsafe: bool | None = None,
-        notebooks: bool | None = None,
-        tests: bool | None = None,
-        scaffold: bool | None = None,
-        vendor: bool | None = None,
-        all_loaders: bool | None = None,
         exclude: Sequence[str] = (),
+        **flags: bool | None,
     ) -> Settings:
         """Return these settings, changed by the options of the command line. An option that is None changes nothing.
+
+        ``flags`` are values of attributes of the settings, such as ``unsafe``.
 
         The option ``select`` replaces both ``select`` and ``ignore`` of the settings. Without ``select``, the option
         ``ignore`` removes further rules. The option ``exclude`` excludes further files.
@@ -116,7 +116,7 @@ class Settings:
             UsageProblem: a selector matches no rule, no rule remains, or a pattern is invalid.
         """
         for glob in exclude:
-            if problem := _pattern_problem(glob):
+            if problem := _check_glob(glob):
                 raise UsageProblem(f"--exclude: {problem}.")
         for option, selectors in (("--select", select), ("--ignore", ignore)):
             for selector in selectors:
@@ -129,17 +129,8 @@ class Settings:
             codes = frozenset(rule.code for rule in self.rules).difference(*map(codes_matching, ignore))
         if codes is not None and not codes:
             raise UsageProblem("no rule is left to run: select one that is not ignored.")
-        return replace(
-            self,
-            codes=codes,
-            unsafe=self.unsafe if unsafe is None else unsafe,
-            notebooks=self.notebooks if notebooks is None else notebooks,
-            tests=self.tests if tests is None else tests,
-            scaffold=self.scaffold if scaffold is None else scaffold,
-            vendor=self.vendor if vendor is None else vendor,
-            all_loaders=self.all_loaders if all_loaders is None else all_loaders,
-            excluded=(*self.excluded, *exclude),
-        )
+        given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
+        return replace(self, codes=codes, excluded=(*self.excluded, *exclude), **given)
 
 
 def read_settings(path: Path) -> Settings:
@@ -279,22 +270,26 @@ class _TableReader:
                 raise self._usage_problem(key, f"is wrong: {unknown_rule_message(selector)}.")
         return selectors
 
-    def _read_patterns(self, key: str) -> tuple[re.Pattern[str], ...]:
-        return tuple(self._compile_pattern(key, glob) for glob in self._read_strings(key, self.table.get(key, [])))
+    def _read_patterns(self, key: str) -> tuple[str, ...]:
+        return tuple(self._checked(key, glob) for glob in self._read_strings(key, self.table.get(key, [])))
 
-    def _compile_pattern(self, key: str, glob: str) -> re.Pattern[str]:
-        if problem := _pattern_problem(glob):
+    def _checked(self, key: str, glob: str) -> str:
+        if problem := _check_glob(glob):
             raise self._usage_problem(key, f"is wrong: {problem}.")
-        return compile_glob(glob)
+        return glob
 
-    def _file_ignores(self) -> tuple[tuple[re.Pattern[str], frozenset[str]], ...]:
+    def _file_ignores(self) -> tuple[tuple[str, frozenset[str]], ...]:
         key = "per-file-ignores"
         table = self.table.get(key, {})
         if not isinstance(table, dict):
             raise self._usage_problem(key, 'must be a table such as {"tests/*" = ["CHP007"]}.')
+        if negated := next((glob for glob in table if glob.startswith("!")), None):
+            raise self._usage_problem(
+                key, f"is wrong: {negated!r} begins with !, which only include and exclude permit."
+            )
         return tuple(
             (
-                self._compile_pattern(key, glob),
+                self._checked(key, glob),
                 frozenset().union(*map(codes_matching, self._read_selectors(f'{key} "{glob}"', value))),
             )
             for glob, value in table.items()
@@ -307,32 +302,25 @@ class _TableReader:
         return value
 
 
-def _pattern_problem(glob: str) -> str:
+def _check_glob(glob: str) -> str:
     """Return why ``glob`` is not a valid pattern; "" for a valid pattern."""
-    if glob.startswith("!") or "[" in glob:
-        return f"{glob!r} contains ! or […], which these patterns do not support: use *, ** and ?"
-    return ""
+    try:
+        is_valid = any(pattern.include is not None for pattern in _compile_globs((glob,)).patterns)
+    except (ValueError, re.error):
+        is_valid = False
+    return "" if is_valid else f"{glob!r} is not a valid pattern of .gitignore"
+
+
+def matches(globs: tuple[str, ...], path: str) -> bool:
+    """Return whether the patterns ``globs`` match a posix path, by the rules of ``.gitignore``.
+
+    A pattern that begins with ``./`` matches only from the folder of the patterns, such as a pattern with ``/``.
+    """
+    return bool(globs) and _compile_globs(globs).match_file(path)
 
 
 @lru_cache(maxsize=256)
-def compile_glob(glob: str) -> re.Pattern[str]:
-    """Return a regular expression for the posix paths that ``glob`` matches, by the rules of ``.gitignore``.
+def _compile_globs(globs: tuple[str, ...]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec  # imported here, because most runs have no patterns
 
-    ``*`` and ``?`` match within one folder; ``**`` matches any number of folders. A pattern without a slash, or with a
-    slash only at its end, matches at any depth. If a pattern matches a folder, the pattern also matches everything
-    below the folder.
-    """
-    body = glob.removeprefix("./").strip("/")
-    anchored = "/" in glob.rstrip("/")
-    pattern = ""
-    for piece in re.findall(r"\*\*/|/\*\*$|\*+|\?|[^*?/]+|/", body):
-        if piece == "**/":
-            pattern += "(?:[^/]+/)*"
-        elif piece == "/**":
-            pattern += "/.+"
-        elif piece == "**" and body == piece:
-            pattern += ".+"
-        else:
-            pattern += {"*": "[^/]*", "?": "[^/]"}.get(piece[:1], re.escape(piece))
-    below = "/.+" if glob.endswith("/") else "(?:/.+)?"
-    return re.compile(("" if anchored else "(?:[^/]+/)*") + pattern + below, re.DOTALL)
+    return GitIgnoreSpec.from_lines(glob[1:] if glob.startswith("./") else glob for glob in globs)

@@ -137,6 +137,11 @@ class Hunk:
     imports: frozenset[Import] = frozenset()
     together: frozenset[str] = frozenset()
 
+    @property
+    def import_lines(self) -> list[str]:
+        """Return the import statements that the edits need, sorted."""
+        return [f"from {module} import {clause}" for module, clause in sorted(self.imports)]
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -57,7 +57,6 @@ class FileEntry(Struct, frozen=True, kw_only=True):
     """A written file: posix path, reason, and the SHA-256 of the old bytes (None for an added file) and new bytes."""
 
     path: str
-    action: Literal["rewrite", "create"]
     note: Note
     sha256_before: _Hash | None
     sha256_after: _Hash
@@ -65,10 +64,8 @@ class FileEntry(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, file: FilePlan) -> FileEntry:
         """Return the entry of one file of a plan."""
-        action: Literal["rewrite", "create"] = "create" if file.before is None else "rewrite"
         before = None if file.before is None else sha256(file.before)
-        after = sha256(file.after)
-        return cls(path=file.path, action=action, note=file.note, sha256_before=before, sha256_after=after)
+        return cls(path=file.path, note=file.note, sha256_before=before, sha256_after=sha256(file.after))
 
 
 class PlannedFileEntry(FileEntry, frozen=True, kw_only=True):

@@ -45,7 +45,7 @@ def file_details(
             number=hunk.number,
             kind=kind,
             findings=tuple(details_by_hunk.get(hunk.number, ())),
-            imports=tuple(f"from {module} import {clause}" for module, clause in sorted(hunk.imports)),
+            imports=tuple(hunk.import_lines),
             decision=None if choice is None else "accepted" if choice.accepted else "refused",
             edited=choice is not None and choice.edits is not None,
             sections=tuple(lines.sections(hunk.number)),

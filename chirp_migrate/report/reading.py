@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TypeVar
 
-from chirp_migrate.doctor import doctor_report
+from chirp_migrate.console.json_document import read_document
 from chirp_migrate.doctor.doctor_report import DoctorReport
 from chirp_migrate.engine.discover import journal_root, project_root
 from chirp_migrate.errors import JournalDamaged, UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Plan, SkippedFile
+from chirp_migrate.plans.plan_document import PlanDocument
 from chirp_migrate.report.contents import FileDetails, FindingDetails, ReportContents, RunDetails
 from chirp_migrate.report.files import file_details, finding_details
 from chirp_migrate.report.stored_results import files_changed_since
 from chirp_migrate.review.loader_account import LoaderLedger
-from chirp_migrate.review.plan_file import ContentLookup, PlanFile, load_plan, read_applied_plan, read_plan_document
+from chirp_migrate.review.plan_file import ContentLookup, PlanFile, load_plan, read_applied_plan
 from chirp_migrate.review.selection import Choices, apply_choices
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import APPLIED_PLAN, DOCTOR, VERDICT, JournalRun, read_runs
 from chirp_migrate.transaction.journal_schema import RunState
-from chirp_migrate.verify.verify_report import VerifyReport, decode
+from chirp_migrate.verify.verify_report import VerifyReport
 
 _Document = TypeVar("_Document", VerifyReport, DoctorReport)
 
@@ -51,7 +52,7 @@ def read_report_contents(
         WriteRefused: the project has changed since the plan was made, or a run was interrupted.
         JournalDamaged: a journal cannot be read, or is damaged.
     """
-    doctor = None if doctor_file is None else _read_document(doctor_file, "doctor", doctor_report.decode)
+    doctor = None if doctor_file is None else _read_document(doctor_file, "doctor", DoctorReport)
     if plan_file is not None:
         return replace(_contents_of_plan(path, plan_file, verdict_file), doctor=doctor)
     return _contents_of_runs(path, run, verdict_file, doctor)
@@ -79,14 +80,14 @@ def _contents_of_runs(
         there = ", ".join(str(run.number) for run in runs)
         raise UsageProblem(f"there is no run {number} in {path}: the applied runs are {there}.")
     verdict, kept_with = (
-        _last_document(runs, VERDICT, decode)
+        _last_document(runs, VERDICT, VerifyReport)
         if verdict_file is None
-        else (_read_document(verdict_file, "verify", decode), None)
+        else (_read_document(verdict_file, "verify", VerifyReport), None)
     )
     details = [_details_of_run(run, runs) for run in chosen]
     doubts = [*_find_mismatches(details, verdict, kept_with, runs)]
     if doctor is None:
-        doctor, kept_with = _last_document(runs, DOCTOR, doctor_report.decode)
+        doctor, kept_with = _last_document(runs, DOCTOR, DoctorReport)
         if kept_with is not None and kept_with < runs[-1].number:
             doubts.append(f"Run {kept_with + 1} was applied after the last run of doctor: run doctor again.")
     return ReportContents(root.name, tuple(details), verdict, tuple(doubts), doctor)
@@ -96,7 +97,7 @@ def _contents_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) ->
     """Return the data of a report on a plan for a project."""
     root = project_root(path)
     found = load_plan(plan_file, root)
-    verdict = None if verdict_file is None else _read_document(verdict_file, "verify", decode)
+    verdict = None if verdict_file is None else _read_document(verdict_file, "verify", VerifyReport)
     run = _details_of_found_plan(found)
     return ReportContents(root.name, (run,), verdict, ("This is a plan, which is not applied.",))
 
@@ -108,7 +109,7 @@ def _details_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunDetails:
         files = tuple(_file_from_journal(run, file.path) for file in run.files)
         return replace(_run_details(Plan(run.root, files, (), ()), run=run, edited=edited), ledger=None)
     try:
-        document = read_plan_document(data)
+        document = read_document(data, PlanDocument)
         planned = [file.path for file in document.files]
         plan = read_applied_plan(document, run.root, _written_contents(run, planned))
         written = {file.path for file in plan.files}
@@ -213,7 +214,7 @@ def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]
 
 
 def _last_document(
-    runs: Sequence[JournalRun], name: str, read: Callable[[bytes], _Document]
+    runs: Sequence[JournalRun], name: str, document_type: type[_Document]
 ) -> tuple[_Document | None, int | None]:
     """Return the last result of ``verify`` or ``doctor``, and the number of the run in whose folder the result is."""
     command = Path(name).stem
@@ -222,7 +223,7 @@ def _last_document(
         if data is None:
             continue
         try:
-            return read(data), run.number
+            return read_document(data, document_type), run.number
         except ValueError as error:
             raise JournalDamaged(
                 f"the result of {command} stored with run {run.number} cannot be read ({error}): run "
@@ -232,9 +233,9 @@ def _last_document(
     return None, None
 
 
-def _read_document(file: Path, command: str, read: Callable[[bytes], _Document]) -> _Document:
+def _read_document(file: Path, command: str, document_type: type[_Document]) -> _Document:
     try:
-        return read(read_file(file))
+        return read_document(read_file(file), document_type)
     except OSError as error:
         raise UsageProblem(
             f"{file} cannot be read ({error.strerror}): pass a file that `{command} --json` wrote."

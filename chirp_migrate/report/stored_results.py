@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from chirp_migrate.doctor import doctor_report
+from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.doctor.doctor_report import DoctorReport
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import JournalDamaged
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import DOCTOR, VERDICT, applied_runs, store_document
-from chirp_migrate.verify.verify_report import VerifyReport, encode
+from chirp_migrate.verify.verify_report import VerifyReport
 
 
 def hashes_of_written_files(root: Path) -> dict[str, str | None]:
@@ -38,12 +38,12 @@ def store_verdict(root: Path, report: VerifyReport) -> str | None:
     Returns:
         None, or a sentence on why the result could not be stored.
     """
-    return _store(root, VERDICT, encode(report), "The verdict")
+    return _store(root, VERDICT, to_json_bytes(report, indent=None), "The verdict")
 
 
 def store_doctor_report(root: Path, report: DoctorReport) -> str | None:
     """Store the result of ``doctor`` in the journal, like :func:`store_verdict`."""
-    return _store(root, DOCTOR, doctor_report.encode(report), "The result")
+    return _store(root, DOCTOR, to_json_bytes(report), "The result")
 
 
 def _store(root: Path, name: str, content: bytes, what: str) -> str | None:

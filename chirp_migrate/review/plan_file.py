@@ -16,13 +16,12 @@ from typing import Any
 from msgspec import UNSET, structs
 
 from chirp_migrate import __version__
-from chirp_migrate.console.json_document import convert_json, read_json
+from chirp_migrate.console.json_document import SchemaTooNew, read_document
 from chirp_migrate.edits.apply_hunks import text_with_hunks
 from chirp_migrate.engine.plan_tree import decode_source
 from chirp_migrate.errors import UsageProblem, WriteRefused
-from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Hunk, Plan, SkippedFile, sha256
+from chirp_migrate.plans.plan import Edit, FilePlan, Hunk, Plan, SkippedFile, sha256
 from chirp_migrate.plans.plan_document import (
-    KIND,
     Decision,
     FileEntry,
     HunkEntry,
@@ -99,20 +98,6 @@ def run_document(plan: Plan, skipped: Sequence[SkippedFile], **more: Any) -> Pla
     )
 
 
-def read_plan_document(data: bytes) -> PlanDocument:
-    """Return the document in the bytes of a plan file. The document is not compared with the files on disk.
-
-    Raises:
-        ValueError: the bytes are not a plan, or a newer version wrote the plan; the message gives the reason.
-    """
-    found = read_json(data)
-    if found.get("kind") != KIND:
-        raise ValueError("it is another kind of document")
-    if found.get("schema") != SCHEMA:
-        raise _NewerSchemaError(f"{found.get('tool', 'another version')} with schema {found.get('schema')!r}")
-    return convert_json(found, PlanDocument)
-
-
 def load_plan(file: Path, root: Path) -> PlanFile:
     """Return the plan in ``file`` for the project at ``root``.
 
@@ -141,10 +126,10 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
     """
     tree = _CurrentFiles(root)
     try:
-        plan_file = _PlanReader(read_plan_document(data), root, tree).plan_file
-    except _NewerSchemaError as error:
+        plan_file = _PlanReader(read_document(data, PlanDocument), root, tree).plan_file
+    except SchemaTooNew as error:
         raise UsageProblem(
-            f"{name} was made by {error}, which this version does not support: update chirp-migrate."
+            f"{name} was made by {error.tool}, which this version does not support ({error}): update chirp-migrate."
         ) from None
     except ValueError as error:
         raise UsageProblem(
@@ -195,10 +180,6 @@ def _with_decisions(file: PlannedFileEntry, old: PlannedFileEntry) -> PlannedFil
     return structs.replace(file, hunks=hunks)
 
 
-class _NewerSchemaError(ValueError):
-    """Error: the document has another schema version. The message names the program that wrote the document."""
-
-
 def _planned_file(file: FilePlan, choices: Choices) -> PlannedFileEntry:
     entry = structs.asdict(FileEntry.of(file))
     if not file.hunks or file.before is None:
@@ -214,7 +195,7 @@ def _hunk_entry(hunk: Hunk, lines: SourceLines, choice: HunkChoice | None) -> Hu
         number=hunk.number,
         lines=[(block.first, block.end - 1) for block in lines.blocks(hunk.edits)],
         edits=_replacements(hunk.edits, lines),
-        imports=[f"from {module} import {clause}" for module, clause in sorted(hunk.imports)],
+        imports=hunk.import_lines,
         decision=_decision(choice),
         edited=None if choice is None or choice.edits is None else _replacements(choice.edits, lines),
         together=sorted(hunk.together),

@@ -45,17 +45,17 @@ def write_new_file(path: Path, content: bytes, *, like: Path | None = None, mode
         raise
 
 
-def replace_file(path: Path, content: bytes, temporary: Path, *, like: Path | None = None) -> None:
+def replace_file(path: Path, content: bytes, temporary: Path) -> None:
     """Replace the bytes of ``path`` atomically, and wait until the new bytes are on disk.
 
-    The function first writes the bytes to ``temporary``, a path in the same folder. The file gets the mode, the owner
-    and the other attributes of ``like``, or without ``like`` the attributes of a new file.
+    The function first writes the bytes to ``temporary``, a path in the same folder. The file gets the attributes of a
+    new file.
 
     Raises:
         OSError: the file cannot be written; ``path`` keeps its earlier bytes.
     """
     remove_if_exists(temporary)
-    write_new_file(temporary, content, like=like)
+    write_new_file(temporary, content)
     try:
         temporary.replace(path)
     except OSError:

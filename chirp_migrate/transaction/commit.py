@@ -48,7 +48,6 @@ class CommitResult:
 def commit_plan(
     plan: Plan,
     *,
-    wait_s: float = 0.0,
     on_step: Callable[[ProgressStep], None] = ignore_progress,
     documents: Mapping[str, bytes] | None = None,
 ) -> CommitResult:
@@ -62,7 +61,6 @@ def commit_plan(
 
     Args:
         plan: the plan to write; files that would not change are omitted.
-        wait_s: seconds to wait for another running chirp-migrate.
         on_step: called after every step. If the call raises an error, the commit stops and is undone.
         documents: further documents for the journal, by name (see :meth:`.JournalRun.document`).
 
@@ -72,7 +70,7 @@ def commit_plan(
         CommitFailed: a file cannot be written. The message reports whether all changes are undone.
     """
     root = plan.root.resolve()
-    with recover_and_lock(root, wait_s=wait_s, on_step=on_step) as found:
+    with recover_and_lock(root, on_step=on_step) as found:
         targets, skipped = _find_targets(root, plan.files)
         if not targets:
             return CommitResult((), skipped, "", found=found)

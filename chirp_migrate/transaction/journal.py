@@ -21,6 +21,7 @@ from pathlib import Path
 from msgspec import structs
 
 from chirp_migrate import __version__
+from chirp_migrate.console.json_document import SchemaTooNew, read_document, to_json_bytes
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.errors import JournalDamaged
 from chirp_migrate.plans.plan import sha256
@@ -28,11 +29,8 @@ from chirp_migrate.source.files import read_file, remove_if_exists, replace_file
 from chirp_migrate.transaction.journal_schema import (
     JOURNAL_FOLDER,
     JournalFile,
-    RecordTooNew,
     RunRecord,
     RunState,
-    read_record,
-    write_record,
 )
 
 #: Name of the file with the plan that a run applied (see :func:`chirp_migrate.review.plan_file.plan_document`).
@@ -164,10 +162,10 @@ def read_run(root: Path, name: str) -> JournalRun:
     """
     folder = journal_folder(root) / name
     try:
-        return JournalRun(root, name, read_record(read_file(folder / _JOURNAL)))
+        return JournalRun(root, name, read_document(read_file(folder / _JOURNAL), RunRecord))
     except OSError as error:
         raise _damage_error(folder, f"it cannot be read: {error.strerror}") from error
-    except RecordTooNew as error:
+    except SchemaTooNew as error:
         raise JournalDamaged(
             f"the journal {folder / _JOURNAL} was written by a newer chirp-migrate ({error.tool}; {error}): "
             "nothing was changed, run the command again with that version or a later one."
@@ -236,7 +234,7 @@ def record_new_run(
         for done, (name, content) in enumerate(kept.items(), start=1):
             write_new_file(staging / name, content)
             on_step(ProgressStep(f"kept {name}", done, len(kept)))
-        write_new_file(staging / _JOURNAL, write_record(record))
+        write_new_file(staging / _JOURNAL, to_json_bytes(record))
         sync_folder(staging)
         on_step(ProgressStep("wrote the journal"))
         staging.rename(run.folder)
@@ -280,7 +278,7 @@ def record_run_state(
         files=run.files if files is None else files,
         folders=run.folders if folders is None else folders,
     )
-    replace_file(run.folder / _JOURNAL, write_record(record), run.folder / f"{_JOURNAL}.tmp")
+    replace_file(run.folder / _JOURNAL, to_json_bytes(record), run.folder / f"{_JOURNAL}.tmp")
     return replace(run, record=record)
 
 

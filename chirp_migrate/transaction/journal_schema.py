@@ -12,8 +12,6 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
-
 #: Name of the folder, at the root of the project, in which runs are recorded (see ``journal.journal_folder``).
 JOURNAL_FOLDER = ".chirp-migrate"
 
@@ -23,14 +21,6 @@ SCHEMA: Final = 1
 _NOT_THE_BACKENDS = frozenset({".git", JOURNAL_FOLDER})
 _Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 _Mode = Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
-
-
-class RecordTooNew(ValueError):
-    """Error: a newer chirp-migrate wrote ``journal.json``. ``tool`` is its version, or "unknown version"."""
-
-    def __init__(self, schema: int, tool: object) -> None:
-        super().__init__(f"its schema is {schema}, and this version of chirp-migrate reads {SCHEMA}")
-        self.tool = tool if isinstance(tool, str) else "unknown version"
 
 
 class RunState(str, Enum):
@@ -63,8 +53,8 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     Attributes:
         path: posix path relative to the root, with links resolved.
-        action: ``create`` if the run created the file, else ``rewrite``.
-        mode: permission bits before the run; during a rollback with ``--merge``, the bits to set.
+        mode: permission bits before the run; during a rollback with ``--merge``, the bits to set. None if the run
+            created the file.
         sha256_before: SHA-256 of the bytes before the run; during a rollback with ``--merge``, SHA-256 of the merged
             bytes. None if the run created the file.
         sha256_after: SHA-256 of the bytes that the run wrote.
@@ -73,7 +63,6 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """
 
     path: str
-    action: Literal["rewrite", "create"]
     mode: _Mode | None
     sha256_before: _Hash | None
     sha256_after: _Hash
@@ -92,7 +81,6 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         """
         return cls(
             path=path,
-            action="create" if before is None else "rewrite",
             mode=None if before is None else before.mode,
             sha256_before=None if before is None else before.sha256,
             sha256_after=after,
@@ -102,10 +90,8 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def __post_init__(self) -> None:
         check_relative_path(self.path)
-        if self.action == "create" and self.sha256_before is not None:
-            raise ValueError(f"{self.path} is a created file, but the journal names its earlier bytes")
-        if self.action == "rewrite" and (self.sha256_before is None or self.mode is None):
-            raise ValueError(f"the earlier content of {self.path} is missing")
+        if (self.sha256_before is None) != (self.mode is None):  # a created file has neither
+            raise ValueError(f"the earlier content or the earlier mode of {self.path} is missing")
         if self.sha256_found is not None and self.mode_found is None:
             raise ValueError(f"the earlier mode of {self.path} is missing")
 
@@ -117,7 +103,7 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     @property
     def after(self) -> FileVersion:
         """Return the version that the run wrote."""
-        return FileVersion(self.sha256_after, None if self.action == "create" else self.mode)
+        return FileVersion(self.sha256_after, self.mode)
 
     @property
     def found(self) -> FileVersion | None:
@@ -148,25 +134,6 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
             check_relative_path(path)
         if len({file.path for file in self.files}) != len(self.files):
             raise ValueError("it names a file twice")
-
-
-def write_record(record: RunRecord) -> bytes:
-    """Return the record as the bytes of ``journal.json``."""
-    return to_json_bytes(record)
-
-
-def read_record(content: bytes) -> RunRecord:
-    """Return the record in the bytes of ``journal.json``.
-
-    Raises:
-        RecordTooNew: a newer version wrote the record.
-        ValueError: the bytes are not a valid record, or contain a path that a run must not change.
-    """
-    found = read_json(content)
-    schema = found.get("schema")
-    if type(schema) is int and schema > SCHEMA:
-        raise RecordTooNew(schema, found.get("tool"))
-    return convert_json(found, RunRecord)
 
 
 def check_relative_path(path: str) -> str:

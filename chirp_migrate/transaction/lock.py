@@ -11,7 +11,6 @@ import errno
 import os
 import socket
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,53 +30,30 @@ _UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 #: Number of attempts to create the folder and the lock file. Other processes may remove both between two attempts.
 _ATTEMPTS = 50
 
-#: Seconds between two attempts to take a lock that another process holds.
-_POLL_S = 0.05
-
 
 @contextlib.contextmanager
-def hold_lock(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
+def hold_lock(folder: Path) -> Iterator[None]:
     """Hold the lock in ``folder`` during a ``with`` block.
 
     A missing folder is created. At the end, an empty folder is removed.
 
-    Args:
-        folder: folder that contains the lock file.
-        wait_s: seconds to wait for another process that holds the lock.
-
     Raises:
-        WriteRefused: another process still holds the lock after ``wait_s``, or ``folder`` is a link or not a folder.
+        WriteRefused: another process holds the lock, or ``folder`` is a link or not a folder.
         OSError: the folder or the lock cannot be written.
     """
-    descriptor = _wait_for_lock(folder, wait_s)
+    descriptor = _acquire_lock(folder)
     try:
         yield
     finally:
         _release_lock(folder, descriptor)
 
 
-def _wait_for_lock(folder: Path, wait_s: float) -> int:
-    deadline = time.monotonic() + wait_s
-    while True:
-        try:
-            return _acquire_lock(folder)
-        except _LockHeldByOther as held:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                waited = f" (waited {wait_s:g} s)" if wait_s > 0 else ""
-                raise WriteRefused(f"{held}{waited}") from None
-            time.sleep(min(_POLL_S, left))
-
-
-class _LockHeldByOther(Exception):
-    """Error: another process holds the lock. If the process is known, the message contains its number and machine."""
-
-    def __init__(self, folder: Path, holder: tuple[int, str] | None) -> None:
-        who = "" if holder is None else f" (process {holder[0]} on {holder[1]})"
-        super().__init__(
-            f"another chirp-migrate{who} is running in {folder.parent}: wait until it is done. "
-            f"If it is not running, remove {folder / LOCK_NAME}."
-        )
+def _lock_held_error(folder: Path, holder: tuple[int, str] | None) -> WriteRefused:
+    who = "" if holder is None else f" (process {holder[0]} on {holder[1]})"
+    return WriteRefused(
+        f"another chirp-migrate{who} is running in {folder.parent}: wait until it is done. "
+        f"If it is not running, remove {folder / LOCK_NAME}."
+    )
 
 
 def _acquire_lock(folder: Path) -> int:
@@ -97,7 +73,7 @@ def _acquire_lock(folder: Path) -> int:
             raise
         try:
             if not _try_lock(descriptor):
-                raise _LockHeldByOther(folder, _read_holder(descriptor))
+                raise _lock_held_error(folder, _read_holder(descriptor))
             # The previous holder may have removed the file between our opening and our locking of the file.
             ours = _is_same_file(descriptor, path)
         except BaseException:
@@ -111,7 +87,7 @@ def _acquire_lock(folder: Path) -> int:
                 raise
             return descriptor
         os.close(descriptor)
-    raise _LockHeldByOther(folder, None)
+    raise _lock_held_error(folder, None)
 
 
 def _write_holder(descriptor: int) -> None:

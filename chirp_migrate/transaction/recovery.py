@@ -23,14 +23,13 @@ from chirp_migrate.transaction.lock import hold_lock
 
 
 def recover(
-    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[ProgressStep], None] = ignore_progress
+    root: Path, *, force: bool = False, on_step: Callable[[ProgressStep], None] = ignore_progress
 ) -> str | None:
     """Recover from an interrupted run in ``root``: undo an interrupted apply, or finish an interrupted rollback.
 
     Args:
         root: the folder of the project.
         force: whether to also restore files that were edited after the interruption. If True, these edits are lost.
-        wait_s: seconds to wait for another running chirp-migrate.
         on_step: called for every restored file.
 
     Returns:
@@ -43,13 +42,13 @@ def recover(
     root = root.resolve()
     if not _needs_recovery(root):
         return None
-    with _explain_interruption(), hold_lock(journal_folder(root), wait_s=wait_s):
+    with _explain_interruption(), hold_lock(journal_folder(root)):
         return _finish_interrupted(root, force, on_step)
 
 
 @contextlib.contextmanager
 def recover_and_lock(
-    root: Path, *, force: bool = False, wait_s: float, on_step: Callable[[ProgressStep], None]
+    root: Path, *, force: bool = False, on_step: Callable[[ProgressStep], None]
 ) -> Iterator[str | None]:
     """Recover from an interrupted run, and hold the lock of ``root`` during a ``with`` block.
 
@@ -60,7 +59,7 @@ def recover_and_lock(
         WriteRefused, CommitFailed: :func:`recover` raises this error, or the lock cannot be written.
     """
     try:
-        with hold_lock(journal_folder(root), wait_s=wait_s):
+        with hold_lock(journal_folder(root)):
             with _explain_interruption():
                 found = _finish_interrupted(root, force, on_step)
             yield found

@@ -1,4 +1,4 @@
-"""Undo applied runs: restore the bytes and permission bits of all files, and remove the files that the runs added."""
+"""Undo an applied run: restore the bytes and permission bits of all files, and remove the files that the run added."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from chirp_migrate.console.progress import ProgressStep, ignore_progress
-from chirp_migrate.errors import ChirpMigrateError, CommitFailed, UsageProblem, WriteRefused
+from chirp_migrate.errors import CommitFailed, UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction import journal
@@ -50,30 +50,22 @@ def rollback(
     root: Path,
     *,
     run: int | None = None,
-    back_to: int | None = None,
     force: bool = False,
     merge: bool = False,
-    wait_s: float = 0.0,
     on_step: Callable[[ProgressStep], None] = ignore_progress,
-) -> tuple[RollbackResult, ...]:
-    """Undo the last applied run in ``root``, or several runs, beginning with the newest run.
+) -> RollbackResult:
+    """Undo the last applied run in ``root``, or another run.
 
-    Each run is undone completely or not at all. If one of the runs cannot be undone because of later edits or runs, no
-    run is undone. Empty folders that a run created are removed. The journal is removed together with the last applied
-    run. If a run was interrupted, the function first calls :func:`.recovery.recover`.
+    The run is undone completely or not at all. Empty folders that the run created are removed. The journal is removed
+    together with the last applied run. If a run was interrupted, the function first calls :func:`.recovery.recover`.
 
     Args:
         root: the folder of the project.
-        run: number of a single run to undo. The function refuses a run if a later run has written to the same files.
-            Later runs can still be undone afterwards.
-        back_to: number of the oldest run to undo, in place of ``run``. All later runs are also undone.
+        run: number of the run to undo; None for the last run. The function refuses a run if a later run has written
+            to the same files. Later runs can still be undone afterwards.
         force: whether to also restore files that were edited after the run. If True, these edits are lost.
         merge: whether to keep edits that were made after the run, with git's three-way merge.
-        wait_s: seconds to wait for another running chirp-migrate.
-        on_step: called after every step. If the call raises an error, the rollback of the run stops and is undone.
-
-    Returns:
-        The result for each run, the newest first.
+        on_step: called after every step. If the call raises an error, the rollback stops and is undone.
 
     Raises:
         UsageProblem: no run is applied in ``root``, or no applied run has this number.
@@ -84,35 +76,22 @@ def rollback(
     root = root.resolve()
     if not os.path.lexists(journal_folder(root)):
         raise nothing_applied_error(root)
-    with recover_and_lock(root, force=force, wait_s=wait_s, on_step=on_step):
+    with recover_and_lock(root, force=force, on_step=on_step):
         runs = journal.applied_runs(root)
         if not runs:
             raise nothing_applied_error(root)
-        number = run if back_to is None else back_to
-        first = len(runs) - 1 if number is None else _index_of_run(runs, number)
-        chosen = runs[first : first + 1] if back_to is None else runs[first:]
-        last, later = chosen[-1], runs[first + len(chosen) :]
-        overlapping = later_runs_on_same_files(last, later)
+        index = len(runs) - 1 if run is None else _index_of_run(runs, run)
+        chosen, later = runs[index], runs[index + 1 :]
+        overlapping = later_runs_on_same_files(chosen, later)
         if overlapping:
             named = "; ".join(f"run {name} to {_shorten_paths(paths)}" for name, paths in overlapping.items())
             raise WriteRefused(
-                f"run {last.name} cannot be undone alone, because later runs wrote to the same files ({named}): "
-                "nothing was changed. Undo the later runs first, or undo all these runs with "
-                f"`chirp-migrate rollback --back-to {last.number} PATH`."
+                f"run {chosen.name} cannot be undone, because later runs wrote to the same files ({named}): nothing "
+                "was changed. Undo the later runs first: `chirp-migrate rollback PATH` undoes the last run."
             )
-        planned = _plan_undoing(reversed(chosen), force=force, merge=merge)
-        _transfer_folder_ownership(last, later)
-        done: list[RollbackResult] = []
-        for undoing in planned:
-            try:
-                done.append(_roll_back_run(undoing, on_step))
-            except (ChirpMigrateError, OSError) as error:
-                if not done:
-                    raise
-                names = ", ".join(result.run for result in done)
-                why = os_error_text(error) if isinstance(error, OSError) else str(error)
-                raise CommitFailed(f"undone: {names}; run {undoing.run.name} was not undone: {why}") from error
-        return tuple(done)
+        undoing = _plan_undoing(chosen, force=force, merge=merge)
+        _transfer_folder_ownership(chosen, later)
+        return _roll_back_run(undoing, on_step)
 
 
 def nothing_applied_error(root: Path) -> UsageProblem:
@@ -167,48 +146,38 @@ class _UndoPlan:
     merged: list[str] = field(default_factory=list)
 
 
-def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> list[_UndoPlan]:
-    """Return the plans for undoing ``runs``, the newest first. No file changes yet.
+def _plan_undoing(run: JournalRun, *, force: bool, merge: bool) -> _UndoPlan:
+    """Return the plan for undoing ``run``. No file changes yet.
 
     Raises:
         WriteRefused: files were edited, and ``force`` and ``merge`` are both False; or edits cannot be merged; or git
             is not installed.
-        JournalDamaged: bytes that a run had stored are missing.
+        JournalDamaged: bytes that the run had stored are missing.
     """
-    versions: dict[str, FileVersion | None] = {}  # the version of each file after all newer runs are undone
-    bytes_of: dict[str, bytes] = {}
-    edited: dict[str, None] = {}
-    conflicts: dict[str, str] = {}
-    planned: list[_UndoPlan] = []
+    undoing = _UndoPlan(run)
+    edited: list[str] = []
+    conflicts: list[str] = []
     keeps_edits = merge and not force
-    for run in runs:
-        undoing = _UndoPlan(run)
-        planned.append(undoing)
-        for file in run.files:
-            if file.path not in versions:
-                versions[file.path], content = _current_version(run.root, file.path)
-                bytes_of[sha256(content)] = content
-            found, goal = versions[file.path], file.before
-            if goal is not None:
-                bytes_of[goal.sha256] = run.content(goal.sha256)
-            if found is None and goal is not None:
-                edited[f"{file.path} (deleted)"] = None
-                if keeps_edits:
-                    conflicts.setdefault(file.path, f"{file.path} (deleted)")
-            elif found is not None and found.sha256 != file.sha256_after:
-                edited[file.path] = None
-                undoing.contents[found.sha256] = bytes_of[found.sha256]
-                if keeps_edits:
-                    try:
-                        content = _undo_in_edited_file(run, file, bytes_of[found.sha256])
-                    except MergeConflict as conflict:
-                        conflicts.setdefault(file.path, f"{file.path} ({conflict})")
-                        continue
-                    goal = FileVersion(sha256(content), found.mode)
-                    bytes_of[goal.sha256] = undoing.contents[goal.sha256] = content
-                    undoing.merged.append(file.path)
-            undoing.files.append(JournalFile.of(file.path, goal, file.sha256_after, found))
-            versions[file.path] = goal
+    for file in run.files:
+        (found, content), goal = _current_version(run.root, file.path), file.before
+        if goal is not None:
+            run.content(goal.sha256)  # before any file changes, check that the bytes to restore exist
+        if found is None and goal is not None:
+            edited.append(f"{file.path} (deleted)")
+            conflicts += edited[-1:] if keeps_edits else ()
+        elif found is not None and found.sha256 != file.sha256_after:
+            edited.append(file.path)
+            undoing.contents[found.sha256] = content
+            if keeps_edits:
+                try:
+                    merged = _undo_in_edited_file(run, file, content)
+                except MergeConflict as conflict:
+                    conflicts.append(f"{file.path} ({conflict})")
+                    continue
+                goal = FileVersion(sha256(merged), found.mode)
+                undoing.contents[goal.sha256] = merged
+                undoing.merged.append(file.path)
+        undoing.files.append(JournalFile.of(file.path, goal, file.sha256_after, found))
     if edited and not (force or merge):
         raise WriteRefused(
             f"edited since the migration was applied: {', '.join(edited)}; nothing was changed. Run rollback with "
@@ -216,10 +185,10 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
         )
     if conflicts:
         raise WriteRefused(
-            f"some edits made since the migration cannot be kept: {'; '.join(conflicts.values())}; nothing "
+            f"some edits made since the migration cannot be kept: {'; '.join(conflicts)}; nothing "
             "was changed. Undo these edits, or run rollback with --force to lose them."
         )
-    return planned
+    return undoing
 
 
 def _undo_in_edited_file(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:

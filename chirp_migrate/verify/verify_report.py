@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 from chirp_migrate.transaction.journal_schema import check_relative_path
@@ -258,22 +257,3 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for path in self.files:
             check_relative_path(path)
-
-
-def encode(report: VerifyReport) -> bytes:
-    """Return the document as JSON in one line. Indentation would waste space: a document may have 100,000 numbers."""
-    return to_json_bytes(report, indent=None)
-
-
-def decode(data: bytes) -> VerifyReport:
-    """Read a document that :func:`encode` wrote and that other programs may have changed.
-
-    Raises:
-        ValueError: the data is not a document of ``verify``, or the document names a path outside of the project.
-    """
-    found = read_json(data)
-    if not {"verdict", "exit_code"} <= found.keys():
-        raise ValueError("the field `verdict` or `exit_code` is missing")
-    if found.get("schema") != SCHEMA:
-        raise ValueError(f"its schema is {found.get('schema')!r}, and this version of chirp-migrate reads {SCHEMA}")
-    return convert_json(found, VerifyReport)

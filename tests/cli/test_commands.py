@@ -95,8 +95,8 @@ def test_json_lists_files_findings_and_what_was_left(backend: Path, tmp_path: Pa
     assert done.exit_code == 1
     content = json.loads(target.read_text())
     assert content["schema"] == 1
-    files = [(one["path"], one["action"], one["note"]) for one in content["files"]]
-    assert ("utils/train.py", "rewrite", "rewrite") in files
+    files = [(one["path"], one["sha256_before"] is None, one["note"]) for one in content["files"]]
+    assert ("utils/train.py", False, "rewrite") in files
     assert all(len(one["sha256_after"]) == 64 for one in content["files"])
     (finding,) = [one for one in content["findings"] if one["path"] == "utils/train.py"]
     assert (finding["rule"], finding["line"], finding["status"]) == ("CHP001", 3, "rewrite")
@@ -321,7 +321,7 @@ def test_files_are_added_to_a_training_backend_or_where_they_are_asked_for(
 ) -> None:
     if training_modules:
         (backend / "utils" / "training_engine.py").touch()
-    plan = plan_migration(backend, scaffold=scaffold)
+    plan = plan_migration(backend, settings=Settings(scaffold=scaffold))
     assert ("utils/dataloader_factory.py" in [file.path for file in plan.files]) is added
     assert "requirements.txt" in [file.path for file in plan.files]
 
@@ -333,7 +333,7 @@ def test_nothing_is_asked_for_that_nothing_imports(backend: Path, vendor: bool) 
         "from torch.utils.data import DataLoader\n\n\ndef train(model, data, device):\n"
         "    for x, y in DataLoader(data, pin_memory=True):\n        model(x.to(device), y.to(device))\n"
     )
-    plan = plan_migration(backend, settings=Settings(codes=frozenset({"CHP013"})), vendor=vendor)
+    plan = plan_migration(backend, settings=Settings(codes=frozenset({"CHP013"}), vendor=vendor))
     assert [file.path for file in plan.files] == ["utils/train.py"]
 
 
@@ -345,7 +345,8 @@ def test_nothing_is_asked_for_that_nothing_imports(backend: Path, vendor: bool) 
         (["chek"], "there is no command 'chek'; did you mean check?"),
         (["plan", "-j", "x"], "'x' is not a valid whole number"),
         (["plan", "--select", ""], "it is empty"),
-        (["plan", "--exclude", "!a"], "--exclude: '!a' contains ! or […], which these patterns do not support"),
+        (["plan", "--exclude", "a["], "--exclude: 'a[' is not a valid pattern of .gitignore"),
+        (["plan", "--exclude", "!"], "--exclude: '!' is not a valid pattern of .gitignore"),
         (["verify", "--plot", "requirements.txt"], "'requirements.txt' is a file: pass a folder"),
     ],
 )
@@ -358,7 +359,9 @@ def test_a_wrong_command_line_is_one_sentence(backend: Path, arguments: list[str
     ("content", "said"),
     [
         ("[tool.chirp-migrate]\nunsafe = true\n".encode("utf-16"), "is not UTF-8"),
-        (b"[tool.chirp-migrate]\nexclude = ['[']\n", "exclude is wrong: '[' contains ! or […]"),
+        (b"[tool.chirp-migrate.per-file-ignores]\n'!a' = ['CHP001']\n", "'!a' begins with !"),
+        (b"[tool.chirp-migrate]\nexclude = ['[z-a]']\n", "exclude is wrong: '[z-a]' is not"),
+        (b"[tool.chirp-migrate]\nexclude = ['[']\n", "exclude is wrong: '[' is not a valid pattern of .gitignore"),
         (b"[tool.chirp-migrate.verify]\nsamples = '3'\n", "samples: '3' is a text, not a whole number"),
     ],
 )
@@ -376,12 +379,12 @@ def test_a_full_disk_under_the_output_is_said(backend: Path) -> None:
     assert done.returncode == 4 and "cannot write to standard output" in done.stderr.splitlines()[0]
 
 
-def test_another_apply_meanwhile_is_named(backend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_apply_meanwhile_is_refused(backend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "chirp_migrate.cli.apply.check_nothing_to_rewrite", lambda *_, **__: run_process("apply", backend)
     )
     done = run("apply", backend)
-    assert done.exit_code == 3 and "another run (0001) was applied here meanwhile" in sentence(done)
+    assert done.exit_code == 3 and "changed since the migration was planned" in sentence(done)
 
 
 def test_an_interrupted_apply_says_that_nothing_was_written(backend: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import pytest
 from report_tools import LOADERS, applied, backend, doctor_file, doctor_json, verdict_file, verdict_json
 from support import run
 
-from chirp_migrate.doctor import doctor_report
+from chirp_migrate.console.json_document import convert_json, read_document
+from chirp_migrate.doctor.doctor_report import DoctorReport
 from chirp_migrate.errors import JournalDamaged, UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import FilePlan, FindingStatus
 from chirp_migrate.report.contents import FileDetails, ReportContents
@@ -18,7 +19,7 @@ from chirp_migrate.report.hunks import ChangeRow, differing_words, side_by_side
 from chirp_migrate.report.reading import read_report_contents
 from chirp_migrate.report.stored_results import hashes_of_written_files, store_doctor_report, store_verdict
 from chirp_migrate.report.verdict_rows import batch_waits_ms, entry_times, measured_metrics, total_times
-from chirp_migrate.verify.verify_report import VerifyReport, decode
+from chirp_migrate.verify.verify_report import VerifyReport
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"
 
@@ -37,7 +38,7 @@ def rebuilt(file: FileDetails, before: str) -> list[str]:
 
 def verified(root: Path) -> VerifyReport:
     """A verification of the files in ``root`` as they are."""
-    return decode(json.dumps(verdict_json(files=hashes_of_written_files(root))).encode())
+    return convert_json(verdict_json(files=hashes_of_written_files(root)), VerifyReport)
 
 
 def the_file(contents: ReportContents, path: str = "train.py") -> FileDetails:
@@ -227,12 +228,12 @@ def test_a_verdict_is_kept_with_the_last_run_and_says_what_changed_since(tmp_pat
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], 4)\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
     assert any("Run 2" in one and "verify" in one for one in read_report_contents(root).notices)
-    assert run("rollback", root, "--back-to", "1", "--force", "-q").exit_code in (0, 2)
+    assert run("rollback", root, "--run", "1", "--force", "-q").exit_code in (0, 2)
 
 
 def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
-    found = doctor_report.decode(json.dumps(doctor_json()).encode())
+    found = convert_json(doctor_json(), DoctorReport)
     assert read_report_contents(root).doctor is None
     assert store_doctor_report(root, found) is None
     contents = read_report_contents(root)
@@ -252,7 +253,7 @@ def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: P
 def test_a_result_of_doctor_that_cannot_be_kept_is_one_sentence(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
     (root / ".chirp-migrate" / "0001" / "journal.json").write_text("{}")
-    said = store_doctor_report(root, doctor_report.decode(json.dumps(doctor_json()).encode()))
+    said = store_doctor_report(root, convert_json(doctor_json(), DoctorReport))
     assert said is not None and said.startswith("The result could not be stored for `chirp-migrate report`")
 
 
@@ -288,7 +289,7 @@ def test_a_verification_is_kept_though_its_plots_cannot_be_written(
     monkeypatch.setattr("chirp_migrate.verify.session.verify_versions", lambda *_: report)
     done = run("verify", root, "--json", target, "--plot", tmp_path / "plots")
     assert done.exit_code == 2 and "training-time.svg" in done.output
-    assert decode(target.read_bytes()) == report == read_report_contents(root).verdict
+    assert read_document(target.read_bytes(), VerifyReport) == report == read_report_contents(root).verdict
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from ruff import find_ruff_bin
 from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.engine.settings import Settings
 from chirp_migrate.syntax.project import Project
 
 MODULE = '''"""Training of a bird-sound classifier."""
@@ -245,7 +246,7 @@ def test_settings_that_isort_refuses_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("settings", [ISORT["beside black"], RUFF["plain"]], ids=["isort", "ruff"])
 def test_a_vendored_runtime_stands_with_the_projects_own_packages(settings: tuple[str, str], tmp_path: Path) -> None:
     module = project(tmp_path, settings)
-    plan = plan_migration(tmp_path, vendor=True)
+    plan = plan_migration(tmp_path, settings=Settings(vendor=True))
     for file in plan.files:
         (tmp_path / file.path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file.path).write_bytes(file.after)
@@ -269,7 +270,7 @@ def test_a_section_that_goes_leaves_one_blank_line(tmp_path: Path) -> None:
         "def make(data):\n    return DataLoader(data), os, utils\n",
         encoding="utf-8",
     )
-    plan = plan_migration(tmp_path, vendor=True)
+    plan = plan_migration(tmp_path, settings=Settings(vendor=True))
     (after,) = (file.after.decode() for file in plan.files if file.path == "birds/training.py")
     imports = "import os\n\nfrom birds import utils\nfrom chirpid_patch import OptimalDataLoaderFactory\n\n\ndef make"
     assert after.startswith(imports)

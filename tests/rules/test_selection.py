@@ -14,7 +14,7 @@ from chirp_migrate import rules as package
 from chirp_migrate.console.json_document import to_json_values
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite_text
-from chirp_migrate.engine.settings import Settings, compile_glob, read_settings
+from chirp_migrate.engine.settings import Settings, matches, read_settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, FindingStatus, Plan, PlanOptions, Safety, SkippedFile
 from chirp_migrate.review.loader_account import LoaderLedger
@@ -165,7 +165,7 @@ def test_a_comment_that_cannot_be_meant_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("glob", "matches", "others"),
+    ("globs", "matched", "others"),
     [
         ("old", ["old/a.py", "x/old/b/c.py"], ["old.py", "bold/a.py"]),
         ("old/", ["old/a.py", "x/old/a.py"], ["old"]),
@@ -176,12 +176,14 @@ def test_a_comment_that_cannot_be_meant_is_noted(tmp_path: Path) -> None:
         ("**/gen_*.py", ["gen_a.py", "x/gen_b.py"], ["x/gen/c.py"]),
         ("x/**", ["x/a.py", "x/y/a.py"], ["y/a.py"]),
         ("./a.py", ["a.py"], ["x/a.py"]),
-        ("a?[1].py", ["ab[1].py"], ["a/[1].py", "ab1.py"]),
+        ("a?[1].py", ["ab1.py"], ["a/[1].py", "ab[1].py"]),
+        ("a[!bc].py", ["aa.py"], ["ab.py", "ac.py"]),
+        ("old/* !old/new.py", ["old/a.py"], ["old/new.py"]),
+        ("*.py !x.py /x.py", ["a.py", "x.py"], ["b/x.py"]),
     ],
 )
-def test_globs_are_those_of_gitignore(glob: str, matches: list[str], others: list[str]) -> None:
-    pattern = compile_glob(glob)
-    assert [path for path in (*matches, *others) if pattern.fullmatch(path)] == matches
+def test_globs_are_those_of_gitignore(globs: str, matched: list[str], others: list[str]) -> None:
+    assert [path for path in (*matched, *others) if matches(tuple(globs.split()), path)] == matched
 
 
 def with_settings(root: Path, body: str, **files: str) -> Path:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from support import snapshot
 from transaction_tools import migration, plan_of, rewrites, write_tree
 
+from chirp_migrate.console.json_document import read_document, to_json_bytes
 from chirp_migrate.errors import JournalDamaged, WriteRefused
 from chirp_migrate.plans.plan import FilePlan, sha256
 from chirp_migrate.transaction import journal
@@ -26,8 +27,6 @@ from chirp_migrate.transaction.journal_schema import (
     JournalFile,
     RunRecord,
     RunState,
-    read_record,
-    write_record,
 )
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
@@ -55,24 +54,24 @@ def test_a_record_is_read_as_it_was_written(
     state: RunState, files: tuple[JournalFile, ...], folders: tuple[str, ...]
 ) -> None:
     record = RunRecord(tool="0.1.0", state=state, created="2026-01-02T03:04:05Z", folders=folders, files=files)
-    assert read_record(write_record(record)) == record
+    assert read_document(to_json_bytes(record), RunRecord) == record
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"files": [{"path": "a.py"}]}, r"`action` is missing at `\$\.files\[0\]`"),
+        ({"files": [{"path": "a.py"}]}, r"`mode` is missing at `\$\.files\[0\]`"),
         ({"state": 3}, r"`int` where `str` should be at `\$\.state`"),
         ({"state": "done"}, r"invalid enum value 'done' at `\$\.state`"),
         ({"folders": ["../x"]}, r"the path '\.\./x' leads outside the tree"),
     ],
 )
 def test_what_is_damaged_is_named_by_its_place(change: dict[str, Any], reason: str) -> None:
-    record = write_record(
+    record = to_json_bytes(
         RunRecord(tool="0.1.0", state=RunState.APPLIED, created="2026-01-02T03:04:05Z", folders=(), files=())
     )
     with pytest.raises(ValueError, match=reason):
-        read_record(json.dumps({**json.loads(record), **change}).encode())
+        read_document(json.dumps({**json.loads(record), **change}).encode(), RunRecord)
 
 
 def test_the_journal_tells_what_was_done(tree: Path) -> None:
@@ -82,12 +81,12 @@ def test_the_journal_tells_what_was_done(tree: Path) -> None:
     run = applied_runs(tree)[-1]
     assert run.name == "0001"
     (latin,) = (file for file in run.files if file.path == "latin.py")
-    assert (latin.action, latin.mode) == ("rewrite", 0o640)
+    assert latin.before is not None and latin.mode == 0o640
     assert latin.sha256_after == sha256((tree / "latin.py").read_bytes())
     assert run.original("latin.py") == b"# coding: latin-1\nx = '\xe4'\n"
     assert latin.sha256_before == sha256(run.original("latin.py"))
     (added,) = (file for file in run.files if file.path.startswith("notebooks"))
-    assert (added.action, added.mode, added.sha256_before) == ("create", None, None)
+    assert (added.before, added.mode, added.sha256_before) == (None, None, None)
     assert run.folders == ("notebooks", "notebooks/deep")
     for path in ("untouched.py", added.path):
         with pytest.raises(KeyError):
@@ -134,11 +133,10 @@ TAMPERINGS = {
     "mode too large": set_in_file(mode=0o100644),
     "mode below zero": set_in_file(mode=-1),
     "mode as text": set_in_file(mode="rw"),
-    "unknown action": set_in_file(action="delete"),
-    "created from something": set_in_file(action="create"),
+    "rewritten without a mode": set_in_file(mode=None),
     "rewritten from nothing": set_in_file(sha256_before=None),
     "found without a mode": set_in_file(sha256_found="0" * 64),
-    "no action": lambda record: record["files"][0].pop("action"),
+    "no mode": lambda record: record["files"][0].pop("mode"),
     "a file twice": lambda record: record["files"].append(record["files"][0]),
     "folder upwards": lambda record: record["folders"].append("../outside"),
     "unknown state": lambda record: record.update(state="great"),
@@ -305,7 +303,7 @@ def test_kept_bytes_that_are_not_what_they_were_stop_the_rollback_before_it_chan
 def test_a_journal_cut_short_or_overwritten_is_refused_or_read_whole(data: st.DataObject) -> None:
     file = JournalFile.of("a.py", FileVersion(sha256(b"1"), 0o644), sha256(b"2"))
     when = "2026-01-02T03:04:05Z"
-    whole = write_record(
+    whole = to_json_bytes(
         RunRecord(tool="1", state=RunState.APPLIED, created=when, folders=("notebooks",), files=(file,))
     )
     start = data.draw(st.integers(0, len(whole)))
@@ -313,7 +311,7 @@ def test_a_journal_cut_short_or_overwritten_is_refused_or_read_whole(data: st.Da
     if broken.rstrip() == whole.rstrip():
         return
     with pytest.raises(ValueError):
-        read_record(broken)
+        read_document(broken, RunRecord)
 
 
 @given(
@@ -323,6 +321,6 @@ def test_a_journal_cut_short_or_overwritten_is_refused_or_read_whole(data: st.Da
 )
 def test_any_json_in_place_of_a_record_is_refused(content: object) -> None:
     with pytest.raises(ValueError):
-        read_record(json.dumps(content).encode())
+        read_document(json.dumps(content).encode(), RunRecord)
     with pytest.raises(ValueError):
-        read_record(json.dumps({"schema": 1, "files": content, "folders": [], "state": content}).encode())
+        read_document(json.dumps({"schema": 1, "files": content, "folders": [], "state": content}).encode(), RunRecord)

@@ -28,11 +28,6 @@ REFUSED = {
     "a local version": ("requirements.txt", "torch==1.12.1+cu113  # old\n", "torch==1.12.1+cu113"),
     "an upper bound": ("requirements-dev.txt", "numpy >=1.17, <1.24\n", "numpy >=1.17, <1.24"),
     "a compatible release": ("requirements/base.txt", "numpy~=1.23.1\n", "numpy~=1.23.1"),
-    "a wheel": (
-        "requirements.txt",
-        "https://download.pytorch.org/whl/torch-1.8.0%2Bcu111-cp38-cp38-linux_x86_64.whl\n",
-        "torch==1.8.0+cu111",
-    ),
     "a file of PowerShell": ("requirements.txt", "torch==1.1.0\n".encode("utf-16"), "torch==1.1.0"),
     "hashes": ("requirements.txt", "torch==1.1.0 \\\n    --hash=sha256:00\n", "torch==1.1.0"),
     "a project table": ("pyproject.toml", "[project]\nname = 'a'\ndependencies = ['torch<2']\n", "torch<2"),
@@ -59,11 +54,6 @@ REFUSED = {
         "setup.py",
         "D = ['sphinx']\nsetup(name='a', extras_require={'docs': D, 'dev': D + ['x'], 'nn': ['torch<2']})\n",
         "torch<2",
-    ),
-    "the metadata": (
-        "PKG-INFO",
-        "Metadata-Version: 2.1\nName: a\nRequires-Dist: torch<1.13.1,>=1.10.0\n\nRequires-Dist: numpy<1\n",
-        "torch<1.13.1,>=1.10.0",
     ),
     "setup.cfg": ("setup.cfg", "[options]\ninstall_requires =\n    torch<2.0\n", "torch<2.0"),
     "setup.cfg's Python": ("setup.cfg", "[options]\npython_requires = ==3.8.*\n", "python_requires ==3.8.*"),
@@ -115,85 +105,6 @@ def test_a_pin_that_excludes_the_runtime_is_named(tmp_path: Path, name: str) -> 
 def test_other_pins_are_no_obstacle(tmp_path: Path, path: str, content: str) -> None:
     root = write_files(tmp_path, {"train.py": LOADER, path: content})
     assert run("apply", root).exit_code == 0
-
-
-def test_old_metadata_is_in_the_egg(tmp_path: Path) -> None:
-    egg = "numpy>=1.19\ntorch<1.13.1,>=1.10.0\n\n[:python_version < '3']\nnumpy<1\n\n[old]\nnumpy<1\n"
-    root = write_files(tmp_path, {"train.py": LOADER, "a.egg-info/requires.txt": egg, "setup.py": "setup()\n"})
-    assert run("plan", root).exit_code == 0 and "refuse" not in run("apply", "--diff", root).stderr
-    write_files(root, {"PKG-INFO": "Metadata-Version: 2.1\nName: a\n"})
-    done = run("apply", root)
-    assert done.exit_code == 3 and "torch<1.13.1,>=1.10.0 in a.egg-info/requires.txt" in sentence(done)
-    assert "numpy<1" not in sentence(done)
-
-
-@pytest.mark.parametrize(
-    ("metadata", "path", "content"),
-    [
-        ("Requires-Dist: torch<2", "setup.py", "setup(install_requires=['torch'])\n"),
-        ("Requires-Dist: torch<2; extra == 'old'", "setup.py", "setup(install_requires=read())\n"),
-        ("Requires-Python: <3.9", "pyproject.toml", "[project]\nrequires-python = '>=3.10'\n"),
-        ("Summary: a\n\nRequires-Dist: torch<2", "setup.py", "setup(install_requires=read())\n"),
-    ],
-)
-def test_metadata_counts_only_for_what_no_other_file_requires(
-    tmp_path: Path, metadata: str, path: str, content: str
-) -> None:
-    root = write_files(tmp_path, {"train.py": LOADER, path: content, "PKG-INFO": f"Name: a\n{metadata}\n"})
-    assert run("apply", root).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("path", "content", "allowed"),
-    [
-        ("pyproject.toml", "[project]\nname = 'a'\nrequires-python = '>=3.7'\n", "Python>=3.7"),
-        ("pyproject.toml", "[project]\nrequires-python = '>3.9.1'\n", "Python>3.9.1"),
-        ("pyproject.toml", "[tool.poetry.dependencies]\npython = '^3.8'\n", "Python>=3.8,==3.*"),
-        ("setup.cfg", "[options]\npython_requires = >=3.6\n", "Python>=3.6"),
-        ("setup.py", "from setuptools import setup\nsetup(python_requires='>=3.8')\n", "Python>=3.8"),
-        ("requirements.txt", "torch<3,>=1.13\nnumpy>=1.20\n", "torch>=1.13,<3"),
-        ("requirements.txt", "torch>=2.5.1\n", "torch>=2.5.1"),
-        ("requirements.txt", "torch==2.*\n", "torch==2.*"),
-        ("setup.cfg", "[options]\ninstall_requires =\n    torch~=2.0\n", "torch~=2.0"),
-        (
-            "pyproject.toml",
-            "[project.optional-dependencies]\nnn = ['torch>=2.0']\nall = ['torch>=2.0']\n",
-            "torch>=2.0",
-        ),
-        (
-            "requirements.txt",
-            "torch>=1.13; python_version < '3.11'\ntorch>=2.0; python_version >= '3.11'\n",
-            "torch>=1.13, torch>=2.0",
-        ),
-    ],
-)
-def test_a_range_that_is_wider_than_that_of_the_runtime_is_a_note(
-    tmp_path: Path, path: str, content: str, allowed: str
-) -> None:
-    root = write_files(tmp_path, {"train.py": LOADER, path: content})
-    done = run("apply", root)
-    needed = "Python>=3.10" if allowed.startswith("Python") else "torch>=2.6"
-    assert done.exit_code == 0
-    shown = " ".join((done.stdout + done.stderr).split())
-    assert f"{path} allows {allowed}; chirpid-patch needs {needed}, and so will the project." in shown
-    vendored = write_files(tmp_path / "vendored", {"train.py": LOADER, path: content})
-    assert "chirpid-patch needs" not in " ".join(run("apply", "--vendor", vendored).stdout.split())
-
-
-def test_two_files_that_allow_an_older_torch_share_one_note(tmp_path: Path) -> None:
-    files = {"requirements.txt": "torch>=1.13\n", "requirements-dev.txt": "torch>=2.0\n"}
-    root = write_files(tmp_path, {"train.py": LOADER, **files})
-    shown = " ".join(run("apply", root).stdout.split())
-    both = "requirements-dev.txt allows torch>=2.0 and requirements.txt allows torch>=1.13"
-    assert f"{both}; chirpid-patch needs torch>=2.6, and so will the project." in shown
-    assert shown.count("chirpid-patch needs") == 1
-
-
-@pytest.mark.parametrize("content", ["torch\n", "torch>=2.6\n", "torch>2.6,<3\n", "torch==2.7.*\n", "torch==2.8.0\n"])
-def test_a_range_of_the_runtime_needs_no_note(tmp_path: Path, content: str) -> None:
-    root = write_files(tmp_path, {"train.py": LOADER, "requirements.txt": content})
-    done = run("apply", root)
-    assert done.exit_code == 0 and "chirpid-patch needs" not in done.stdout
 
 
 def test_pins_count_only_if_something_imports_the_runtime(tmp_path: Path) -> None:

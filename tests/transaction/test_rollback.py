@@ -25,7 +25,7 @@ def test_apply_then_rollback_is_identity(tree: Path) -> None:
     write_tree(tree)
     before = snapshot(tree)
     commit_plan(migration(tree))
-    (result,) = rollback(tree)
+    result = rollback(tree)
     assert snapshot(tree) == before
     assert result.restored == tuple(name for name, _, _ in BACKEND if name != "untouched.py")
     assert result.removed == tuple(ADDED)
@@ -95,7 +95,7 @@ def test_an_added_file_that_is_gone_already_is_no_edit(tree: Path) -> None:
     before = snapshot(tree)
     commit_plan(migration(tree))
     (tree / "utils" / "dataloader_factory.py").unlink()
-    assert rollback(tree)[0].removed == ("notebooks/deep/Bench.ipynb",)
+    assert rollback(tree).removed == ("notebooks/deep/Bench.ipynb",)
     assert snapshot(tree) == before
 
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support import Death, in_child, run, snapshot
 from transaction_tools import dies_at, plan_of, rewrites
 
-from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.errors import CommitFailed, JournalDamaged, UsageProblem, WriteRefused
+from chirp_migrate.errors import JournalDamaged, UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import applied_runs
-from chirp_migrate.transaction.lock import hold_lock
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
 
@@ -43,13 +38,18 @@ def names(root: Path) -> list[str]:
     return [run.name for run in applied_runs(root)]
 
 
+def undo_all(root: Path) -> None:
+    for _ in names(root):
+        rollback(root)
+
+
 @pytest.mark.parametrize("order", [(1, 2, 3), (1, 3, 2), (2, 1, 3), (2, 3, 1), (3, 1, 2), (3, 2, 1)])
 def test_runs_on_different_files_are_undone_in_any_order(tree: Path, order: tuple[int, ...]) -> None:
     original = three_runs(tree)[0]
     standing = [1, 2, 3]
     for number in order:
         before = snapshot(tree, journal=False)
-        (result,) = rollback(tree, run=number)
+        result = rollback(tree, run=number)
         standing.remove(number)
         assert result.run == f"{number:04d}"
         assert names(tree) == [f"{one:04d}" for one in standing]
@@ -67,7 +67,7 @@ def test_a_later_run_on_the_same_file_is_named_and_nothing_changes(tree: Path) -
     commit_plan(rewrites(tree, {"b.py": b"4\n"}))
     left = snapshot(tree)
     for force in (False, True):
-        with pytest.raises(WriteRefused, match=r"0001 .* 0003 .*b\.py.*--back-to 1") as caught:
+        with pytest.raises(WriteRefused, match=r"0001 .* 0003 .*b\.py.*rollback PATH") as caught:
             rollback(tree, run=1, force=force)
         assert "0002" not in str(caught.value)
         assert snapshot(tree) == left
@@ -80,77 +80,29 @@ def test_a_later_run_on_the_same_file_is_named_and_nothing_changes(tree: Path) -
     }
 
 
-def test_back_to_undoes_a_run_and_all_later_ones(tree: Path) -> None:
-    states = three_runs(tree)
-    assert [one.run for one in rollback(tree, back_to=2)] == ["0003", "0002"]
-    assert snapshot(tree, journal=False) == states[1]
-    commit_plan(rewrites(tree, {"a.py": b"a3\n"}))  # on a file of the first run, which back_to allows
-    assert [one.run for one in rollback(tree, back_to=1)] == ["0002", "0001"]
-    assert snapshot(tree) == states[0]
-
-
-def test_back_to_refuses_before_it_changes_anything(tree: Path) -> None:
-    three_runs(tree)
-    (tree / "a.py").write_bytes(b"mine\n")  # of the run that would be undone last
-    left = snapshot(tree)
-    with pytest.raises(WriteRefused, match=r"a\.py.*--force"):
-        rollback(tree, back_to=1)
-    assert snapshot(tree) == left
-    rollback(tree, back_to=1, force=True)
-    assert (tree / "a.py").read_bytes() == b"a1\n"
-
-
-def test_what_cannot_be_restored_is_known_before_back_to_changes_anything(tree: Path) -> None:
+def test_what_cannot_be_restored_is_known_before_anything_changes(tree: Path) -> None:
     three_runs(tree)
     (tree / "a.py").rename(tree / "mine.py")
     (tree / "a.py").symlink_to("mine.py")
     left = snapshot(tree)
     with pytest.raises(WriteRefused, match=r"a\.py is no longer a regular file"):
-        rollback(tree, back_to=1, force=True)
+        rollback(tree, run=1, force=True)
     assert snapshot(tree) == left
     (tree / "mine.py").replace(tree / "a.py")
     (kept,) = (file.before.sha256 for file in applied_runs(tree)[0].files if file.before is not None)
     (tree / ".chirp-migrate" / "0001" / kept).write_bytes(b"damaged\n")
     left = snapshot(tree)
     with pytest.raises(JournalDamaged):
-        rollback(tree, back_to=1)
+        rollback(tree, run=1)
     assert snapshot(tree) == left
-
-
-def test_an_edit_between_two_runs_is_found_before_anything_changes(tree: Path) -> None:
-    (tree / "a.py").write_bytes(b"1\n")
-    commit_plan(rewrites(tree, {"a.py": b"2\n"}))
-    (tree / "a.py").write_bytes(b"mine\n")
-    commit_plan(rewrites(tree, {"a.py": b"3\n"}))
-    left = snapshot(tree)
-    with pytest.raises(WriteRefused, match=r"a\.py"):
-        rollback(tree, back_to=1)
-    assert snapshot(tree) == left
-    rollback(tree, back_to=2)
-    assert (tree / "a.py").read_bytes() == b"mine\n"
-
-
-def test_back_to_that_fails_midway_says_how_far_it_came(tree: Path) -> None:
-    states = three_runs(tree)
-
-    def fail(step: ProgressStep) -> None:
-        if step.text == "replaced b.py":
-            raise OSError(errno.EIO, "Input/output error", "somewhere")
-
-    with pytest.raises(CommitFailed, match=r"0003.* 0002.*Input/output"):
-        rollback(tree, back_to=1, on_step=fail)
-    assert snapshot(tree, journal=False) == states[2]
-    rollback(tree, back_to=1)
-    assert snapshot(tree) == states[0]
 
 
 def test_a_run_that_is_not_there_is_one_sentence(tree: Path) -> None:
     three_runs(tree)
     left = snapshot(tree)
-    for undo in (lambda: rollback(tree, run=7), lambda: rollback(tree, back_to=7)):
-        with pytest.raises(UsageProblem, match=r"no run 0007.*0001, 0002, 0003"):
-            undo()
-        assert snapshot(tree) == left
+    with pytest.raises(UsageProblem, match=r"no run 0007.*0001, 0002, 0003"):
+        rollback(tree, run=7)
+    assert snapshot(tree) == left
 
 
 @pytest.mark.slow
@@ -166,7 +118,7 @@ def test_a_middle_run_killed_while_it_is_undone_leaves_the_others(tree: Path) ->
         recover(root)
         assert names(root) in (["0001", "0002", "0003"], ["0002", "0003"])
         outcomes.add(len(names(root)))
-        rollback(root, back_to=applied_runs(root)[0].number)
+        undo_all(root)
         assert snapshot(root) == original, moment
     assert outcomes == {2, 3}
 
@@ -185,19 +137,20 @@ def test_the_command_lists_undoes_one_and_goes_back(tree: Path) -> None:
     assert [one["run"] for one in listed] == [1, 2, 3, 4]
     assert [one["undo_first"] for one in listed] == [[4], [], [], []]
     assert listed[1]["files"] == [
-        {"path": "b.py", "action": "rewrite"},
-        {"path": "new/deep/two.py", "action": "create"},
+        {"path": "b.py", "created": False},
+        {"path": "new/deep/two.py", "created": True},
     ]
     assert all(one["state"] == "applied" and one["tool"] and one["created"] for one in listed)
     assert snapshot(tree) == left
 
     assert run("rollback", "--run", "1", tree).exit_code == 3
-    assert run("rollback", "--run", "1", "--back-to", "1", tree).exit_code == 2
+    assert run("rollback", "--run", "1", "--list", tree).exit_code == 2
     assert snapshot(tree) == left
     done = run("rollback", "--run", "2", tree)
     assert done.exit_code == 0 and "Still applied: 0001, 0003, 0004" in done.stdout
-    done = run("rollback", "--back-to", "1", "--json", "-", tree)
-    assert done.exit_code == 0 and json.loads(done.stdout)["runs"] == ["0004", "0003", "0001"]
+    for undone in ("0004", "0003", "0001"):
+        done = run("rollback", "--json", "-", tree)
+        assert done.exit_code == 0 and json.loads(done.stdout)["run"] == undone
     (tree / "a\x1b[31m.py").unlink()
     assert snapshot(tree) == states[0]
     empty = run("rollback", "--list", tree)
@@ -207,7 +160,7 @@ def test_the_command_lists_undoes_one_and_goes_back(tree: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process that dies")
 @pytest.mark.parametrize(
     ("named", "standing"),
-    [([], ["0001", "0002", "0003"]), (["--run", "2"], ["0001", "0003"]), (["--back-to", "3"], ["0001", "0002"])],
+    [([], ["0001", "0002", "0003"]), (["--run", "2"], ["0001", "0003"])],
 )
 def test_an_interrupted_run_is_listed_and_undone_before_a_run_that_is_named(
     tree: Path, named: list[str], standing: list[str]
@@ -223,19 +176,5 @@ def test_an_interrupted_run_is_listed_and_undone_before_a_run_that_is_named(
     done = run("rollback", *named, tree)
     assert done.exit_code == 0 and "run 0004" in done.stdout
     assert names(tree) == standing
-    rollback(tree, back_to=1)
+    undo_all(tree)
     assert snapshot(tree) == states[0]
-
-
-@pytest.mark.slow
-def test_the_command_waits_for_the_lock_as_long_as_it_is_told(tree: Path) -> None:
-    original = three_runs(tree)[0]
-    command = [sys.executable, "-m", "chirp_migrate", "rollback", "--back-to", "1", "--wait", "60", str(tree)]
-    with hold_lock(tree / ".chirp-migrate"):
-        held = run("rollback", "--wait", "0.1", tree)
-        assert held.exit_code == 3 and str(os.getpid()) in held.stderr and "waited 0.1 s" in held.stderr
-        waiting = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        with pytest.raises(subprocess.TimeoutExpired):
-            waiting.wait(0.5)
-    assert "Undone" in waiting.communicate(timeout=60)[0] and waiting.returncode == 0
-    assert snapshot(tree) == original

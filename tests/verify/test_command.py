@@ -16,12 +16,13 @@ from support import run
 
 from chirp_migrate.cli import entry_point
 from chirp_migrate.cli.verify import verify
+from chirp_migrate.console.json_document import read_document
 from chirp_migrate.plans.plan import FilePlan, Plan
 from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import applied_runs, record_run_state
 from chirp_migrate.transaction.journal_schema import RunState
 from chirp_migrate.verify.verdict import Verdict
-from chirp_migrate.verify.verify_report import decode
+from chirp_migrate.verify.verify_report import VerifyReport
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SMALL = ("--samples", "48", "--epochs", "1", "--batch-size", "16", "--shape", "24x32", "--threads", "1")
@@ -90,7 +91,7 @@ def test_the_side_before_comes_from_the_journal(write_backend: Callable[..., Pat
     result = run("verify", root, *SMALL, "--json", report)
 
     assert result.exit_code == 13
-    found = decode(report.read_bytes())
+    found = read_document(report.read_bytes(), VerifyReport)
     assert found.verdict == Verdict.NOT_EQUIVALENT.text
     names = {"training-drops-samples"}
     assert {one.name for one in found.differences} >= names, found.differences
@@ -106,7 +107,8 @@ def test_augmentation_that_became_rarer_is_not_equivalent_at_default_sizes(write
     result = run("verify", after, *options, "--json", report)
 
     assert result.exit_code == 13
-    assert [one.name for one in decode(report.read_bytes()).differences] == ["augmentation-distribution"]
+    found = read_document(report.read_bytes(), VerifyReport)
+    assert [one.name for one in found.differences] == ["augmentation-distribution"]
 
 
 @pytest.mark.slow
@@ -116,7 +118,7 @@ def test_a_failing_backend_shows_the_end_of_its_output(write_backend: Callable[.
     report = root.with_name("report.json")
     result = CliRunner().invoke(verify, [str(root), "--samples", "48", "--json", str(report)])
     assert result.exit_code == 14
-    found = decode(report.read_bytes())
+    found = read_document(report.read_bytes(), VerifyReport)
     assert (found.verdict, found.side) == (Verdict.FAILED.text, "before")
     assert "ZeroDivisionError" in found.reason and "about to fail" in result.stderr
 

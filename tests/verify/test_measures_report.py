@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support import run
 
+from chirp_migrate.console.json_document import read_document, to_json_bytes
 from chirp_migrate.console.progress import ignore_progress
 from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.plots import draw_plots
@@ -17,7 +18,7 @@ from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_ent
 from chirp_migrate.verify.measures.figures import MEASURES
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import run_all_processes
-from chirp_migrate.verify.verify_report import decode, encode
+from chirp_migrate.verify.verify_report import VerifyReport
 
 SIZES = WorkloadSizes(samples=60, shape=(1, 12, 10), epochs=3, batch_size=16)
 SINGLE = "training_utils.single_fold_training_with_predefined_split"
@@ -52,7 +53,7 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
     assert text.startswith(f"Verdict: {report.verdict}. With SIMULATED device steps of 3 ms:")
     assert "one small layer replaces the model" in text and "device busy" in text
     assert "Required figures, after the migration" in text and "every sample arrives once and no worker is lost" in text
-    assert decode(encode(report)) == report
+    assert read_document(to_json_bytes(report), VerifyReport) == report
     assert report.simulated is not None and report.simulated.step_ms == STEP_MS and "SIMULATED" in report.reason
     assert 0 < report.simulated.device_busy["after"] <= 1
     assert set(report.measures.figures["after"]) == {measure.name for measure in MEASURES}

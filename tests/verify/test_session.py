@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from chirp_migrate.console.json_document import read_document, to_json_bytes
 from chirp_migrate.console.progress import Progress, ProgressStep, ignore_progress
 from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify_report
@@ -22,7 +23,7 @@ from chirp_migrate.verify.session import run_all_processes
 from chirp_migrate.verify.spec import JobKind, RunResult, RunSpec
 from chirp_migrate.verify.timing.children import make_child
 from chirp_migrate.verify.verdict import Verdict
-from chirp_migrate.verify.verify_report import VerifyReport, decode, encode
+from chirp_migrate.verify.verify_report import VerifyReport
 
 SIZES = WorkloadSizes(samples=60, shape=(1, 12, 10), epochs=2, batch_size=16)
 SINGLE = "training_utils.single_fold_training_with_predefined_split"
@@ -104,7 +105,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert text.startswith(f"Verdict: {report.verdict}. ")
     assert "1 entry point to the last bit" in text and "smallest adjusted p" in text
     assert "zero-cost loading" in text and "Rounds: " in text and "1 x 250" in text and "Time spent on: " in text
-    assert decode(encode(report)) == report
+    assert read_document(to_json_bytes(report, indent=None), VerifyReport) == report
     assert report.rounds.count == len(report.rounds.made) == ROUNDS
     assert report.rounds.ended_with in ("all rounds made", "every question answered")
     assert report.verdicts[SINGLE].headroom is not None

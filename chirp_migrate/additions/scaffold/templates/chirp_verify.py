@@ -3,6 +3,9 @@
 Fill in the lines marked FILL IN, then run `chirp-migrate verify` on this folder. `verify` runs this file in a copy of
 the folder: once with the code from before the migration, and once with the present code, each in a separate process. It
 times the calls that `workload` returns. The time that `workload` itself takes does not count.
+
+`verify` finds this file without settings. The table [tool.chirp-migrate.verify] in pyproject.toml may set the amount of
+training: samples, epochs, batch-size, folds, classes, shape, seed and data. Each key is also an option of `verify`.
 """
 
 import torch
