@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.measures.metric_data import Metric
+from chirp_migrate.verify.metrics import Metric
+from chirp_migrate.verify.timing.rounds import SIDES
 from chirp_migrate.verify.verify_report import VerifyReport
 
-_SIDES = ("before", "after", "cached")
 _TONES: dict[str, Literal["good", "open"]] = {
     "faster": "good",
     "faster, entry points inconclusive": "open",
@@ -70,8 +70,7 @@ def total_times(report: VerifyReport) -> EntryTimes | None:
     """Return the times of all entry points together; None if nothing was timed."""
     if report.ratio is None:
         return None
-    # Zero seconds mean that the round did not time the version.
-    taken = {side: [s for s in of if s] for side, of in report.total_seconds.items() if any(of)}
+    taken = {side: [seconds] for side in SIDES if (seconds := report.rounds.total_seconds(side))}
     return EntryTimes("all", taken, report.ratio, report.zero_cost_ratio, report.verdict)
 
 
@@ -79,7 +78,7 @@ def entry_times(report: VerifyReport) -> list[EntryTimes]:
     """Return the times of each timed entry point, in the order in which the entry points ran."""
     rows = []
     for label, ratio in report.ratios.items():
-        seconds = {side: of[label] for side, of in report.seconds.items() if of.get(label) and side in _SIDES}
+        seconds = {side: of for side in SIDES if (of := report.rounds.seconds(side, label))}
         own = report.verdicts.get(label)
         rows.append(EntryTimes(label, seconds, ratio, own.zero_cost_ratio if own else None, own.verdict if own else ""))
     return rows
@@ -103,9 +102,8 @@ def detectable_probability_change(report: VerifyReport, label: str) -> float | N
 def batch_waits_ms(report: VerifyReport) -> dict[str, list[float]]:
     """Return sorted waits for training batches in ms, by version, without the first batch of each loader pass."""
     found = {}
-    for side, raw in report.measures.raw.items():
-        walks = (walk for entry in raw.entries.values() for walk in entry.walks if walk.role == "train")
-        waits = sorted(1e3 * seconds for walk in walks for seconds in walk.waits_s[1:])
-        if waits and side in _SIDES:
+    for side in ("before", "after"):
+        visits = (visit for each in report.rounds.made for visit in each.visits_of(side).values())
+        if waits := sorted(1e3 * seconds for visit in visits for seconds in visit.waits_s):
             found[side] = waits
     return found

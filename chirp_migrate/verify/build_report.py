@@ -16,17 +16,10 @@ from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, TrainingSource
 from chirp_migrate.verify.equivalence.compare import Equivalence
-from chirp_migrate.verify.measures.figures import (
-    MEASURES,
-    memory_growth_per_epoch,
-    metrics_of_measured_run,
-    metrics_of_timed_rounds,
-)
-from chirp_migrate.verify.measures.metric_data import VersionMeasures
-from chirp_migrate.verify.measures.targets import judge_targets
+from chirp_migrate.verify.metrics import METRICS, judge_targets, metrics_of_timed_rounds
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryPointTiming, LoaderPassTrace
-from chirp_migrate.verify.timing.rounds import SIDES, Rounds, StopReason
+from chirp_migrate.verify.timing.rounds import Rounds, StopReason
 from chirp_migrate.verify.verdict import Verdict, judge_rounds
 from chirp_migrate.verify.verify_report import (
     EntryVerdict,
@@ -39,6 +32,7 @@ from chirp_migrate.verify.verify_report import (
 )
 from chirp_migrate.verify.watching import RecordedRuns
 from chirpid_patch.machine.cpus import usable_cpus
+from chirpid_patch.machine.nvml import gpu_status
 
 
 @dataclass
@@ -49,14 +43,12 @@ class VerificationResults:
         watched: the recorded small runs of both versions.
         equivalence: the differences between the trainings of both versions.
         rounds: the timed rounds; empty if the trainings differ, because then nothing is timed.
-        measured: dictionary, name of the version → waits, memory and GPU use of its measured run.
         spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
     """
 
     watched: RecordedRuns
     equivalence: Equivalence
     rounds: Rounds = field(default_factory=lambda: Rounds.of((), ()))
-    measured: dict[str, VersionMeasures] = field(default_factory=dict)
     spent_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -81,14 +73,13 @@ def build_report(
         side: {label: one.traces for label, one in of.items() if not one.error}
         for side, of in results.watched.sides.items()
     }
-    targets = []
-    if after := results.measured.get("after"):
-        targets = judge_targets(after, metrics_of_measured_run(after), settings.sizes.batch_size, settings.simulates)
+    metrics = {side: _metric_values(timed, side) for side in ("before", "after")} if timed.made else {}
+    targets = judge_targets(metrics["after"], str(gpu_status()), settings.simulates) if metrics else []
     reason, interrupted = decision.reason, timed.ended_with == StopReason.INTERRUPTED
     if settings.simulates:
         reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
     if interrupted:
-        reason = f"interrupted after {pluralize(timed.count, 'round')}; the result so far: {reason}"
+        reason = f"interrupted after {pluralize(len(timed.made), 'round')}; the result so far: {reason}"
     if not_timed:
         note = f"not timed, because the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
         equivalence = equivalence.combined_with(Equivalence(notes=[note]))
@@ -97,27 +88,17 @@ def build_report(
         exit_code=ExitCode.INTERRUPTED if interrupted else decision.verdict.exit_code,
         reason=reason,
         threshold=settings.threshold,
-        headroom=None if total is None else total.headroom,
         ratio=None if total is None else total.ratio,
         ratios={label: timing.ratio for label, timing in judge.entries.items()},
-        seconds={side: {label: timed.seconds(side, label) for label in labels} for side in SIDES},
-        total_seconds={side: [timed.total_seconds(side)] for side in SIDES} if timed.count else {},
         rounds=timed,
         verdicts={
-            label: EntryVerdict(
-                verdict.of_entry_point, judge.entries[label].zero_cost_ratio, judge.entries[label].headroom
-            )
+            label: EntryVerdict(verdict.of_entry_point, judge.entries[label].zero_cost_ratio)
             for label, verdict in judge.verdicts().items()
         },
         zero_cost_ratio=None if total is None else total.zero_cost_ratio,
         own_runs=_own_run_times(discovery, timed),
         spent_s={name: round(seconds, 3) for name, seconds in results.spent_s.items()},
-        measures=ReportedMetrics(
-            definitions=list(MEASURES),
-            figures={side: _metric_values(measured, timed, side) for side, measured in results.measured.items()},
-            memory_slope_mib={side: memory_growth_per_epoch(measured) for side, measured in results.measured.items()},
-            raw=results.measured,
-        ),
+        measures=ReportedMetrics(definitions=list(METRICS), figures=metrics),
         targets=targets,
         simulated=_describe_simulation(discovery, settings, timed) if settings.simulates else None,
         differences=equivalence.found,
@@ -139,7 +120,7 @@ def build_report(
         ),
         machine=on,
         described=RunDescription(
-            rounds=describe_rounds(timed) if timed.count else "",
+            rounds=describe_rounds(timed) if timed.made else "",
             workload=discovery.describe(settings.sizes),
             machine=machine.machine_summary(on),
             compared=discovery.describe_comparison(saw_loaders=any(traces["before"].values())) or "",
@@ -174,7 +155,6 @@ def _own_run_times(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str,
             assumed=own.assumed if own else False,
             epoch_s=epoch_s,
             start_s=start_s,
-            timed_epochs=min(map(len, epochs.values())),
         )
     return found
 
@@ -198,7 +178,7 @@ def build_failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]
 def describe_rounds(rounds: Rounds) -> str:
     """Return a line with the number of rounds, the load of the machine, and the reason why the rounds ended."""
     timed = sum(len(each.labels) for each in rounds.made)
-    text = f"{pluralize(rounds.count, 'pair')} of processes, {pluralize(timed, 'entry point')} timed in them"
+    text = f"{pluralize(len(rounds.made), 'pair')} of processes, {pluralize(timed, 'entry point')} timed in them"
     ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
     if rounds.others_median is None or rounds.others_most is None:
         return f"{text}; the CPU use of other processes was not measured ({rounds.not_watched}).{ended}"
@@ -233,16 +213,11 @@ def _provenance() -> dict[str, Any]:
     }
 
 
-def _metric_values(measured: VersionMeasures, timed: Rounds, side: str) -> dict[str, float | None]:
-    found = metrics_of_measured_run(measured)
-    if timed.count:
-        visits = [
-            (visit, each.visits_of("after")[label])
-            for each in timed.made
-            for label, visit in each.visits_of(side).items()
-        ]
-        found |= metrics_of_timed_rounds(timed.total_seconds(side), visits)
-    return {measure.name: found.get(measure.name) for measure in MEASURES}
+def _metric_values(timed: Rounds, side: str) -> dict[str, float | None]:
+    visits = [
+        (visit, each.visits_of("after")[label]) for each in timed.made for label, visit in each.visits_of(side).items()
+    ]
+    return metrics_of_timed_rounds(timed.total_seconds(side), visits)
 
 
 def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptions, timed: Rounds) -> SimulatedDevice:

@@ -13,11 +13,9 @@ import re
 import sys
 import time
 import traceback
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +36,8 @@ from chirp_migrate.verify.equivalence.api import describe_api
 from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, seed_dependent_aspects
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder, WorkerCountLimit
-from chirp_migrate.verify.measures.measuring import TrainingMeasurement
 from chirp_migrate.verify.spec import REPEATED, EntryPointTiming, EntryResult, JobKind, RunResult, RunSpec
-from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
-from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, EpochTimer
+from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, EpochTimer, RepeatedBatchLoading
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
 _WORKERS_END_WITHIN_S = 10.0
@@ -80,23 +76,18 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
         with _wrap_user_errors(entry, "import"):
             result.names = training_call_names(entry.hook, spec.sizes.for_warm_up())
         return result
-    spent: dict[str, float] = defaultdict(float)
-    with _adding_seconds(spent, "importing the training"):
-        data = data_for_entry_points(spec.entry_points, spec.sizes.for_watched_run())
-        for entry in spec.entry_points:
-            if entry.source is TrainingSource.FOUND:
-                with suppress(UserCodeError):  # the call of the entry point raises the same error again
-                    _prepare_call(spec, entry, data, spec.sizes.for_watched_run())
-        gc.freeze()  # garbage collection then skips the objects of the imports
+    data = data_for_entry_points(spec.entry_points, spec.sizes.for_watched_run())
+    for entry in spec.entry_points:
+        if entry.source is TrainingSource.FOUND:
+            with suppress(UserCodeError):  # the call of the entry point raises the same error again
+                _prepare_call(spec, entry, data, spec.sizes.for_watched_run())
+    gc.freeze()  # garbage collection then skips the objects of the imports
     if spec.job is JobKind.WATCH:
         _watch_entry_points(spec, parent, data)
         if spec.api_names:
             result.api = describe_api(spec.api_names)
-    elif spec.job is JobKind.TIME:
-        _time_entry_points(spec, parent, data, spent)
     else:
-        result.measured = _measure_entry_points(spec, parent)
-    result.spent_s = dict(spent)
+        _time_entry_points(spec, parent, data)
     return result
 
 
@@ -113,7 +104,7 @@ def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> No
         try:
             one = _watch_entry_point(spec, entry, data, sizes)
         except UserCodeError as raised:
-            one = EntryResult(0.0, {}, [])
+            one = EntryResult({}, [])
             one.error, one.printed = _describe_error(spec, raised)
         else:
             _check_origin(spec, entry)
@@ -124,16 +115,16 @@ def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> No
 def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> EntryResult:
     with LoaderRecorder() as watch:
         watch.few_workers = True
-        seconds, value = _run_training_call(spec, entry, data, sizes, watch)
+        value = _run_training_call(spec, entry, data, sizes, watch)
         watch.record_more_samples()
-        one = EntryResult(seconds, leaf_fingerprints(value), watch.take())
+        one = EntryResult(leaf_fingerprints(value), watch.take())
         del value
         if entry.source is TrainingSource.COMMAND:
             return one
         if spec.twice:
             _run_training_call(spec, entry, data, sizes, watch)
             one.again = watch.take()
-        _, value = _run_training_call(spec, entry, data, replace(sizes, seed=sizes.seed + OTHER_SEED), watch)
+        value = _run_training_call(spec, entry, data, replace(sizes, seed=sizes.seed + OTHER_SEED), watch)
         one.seeds = [
             seed_dependent_aspects(one.traces, one.fingerprint),
             seed_dependent_aspects(watch.take(), leaf_fingerprints(value)),
@@ -141,18 +132,15 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
     return one
 
 
-def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, float]) -> None:
+def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData) -> None:
     """Repeat the recorded small runs, and then time each entry point from its call to its last epoch.
 
     This process and the process of the other version take turns. Before each step, this process waits for its turn.
     """
     parent.wait_for_turn()
-    with _adding_seconds(spent, "warming up"):
-        parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
-        data, few = (
-            data_for_entry_points(spec.entry_points, spec.sizes),
-            data_for_entry_points(spec.entry_points, spec.sizes.for_warm_up()),
-        )
+    parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
+    data = data_for_entry_points(spec.entry_points, spec.sizes)
+    few = data_for_entry_points(spec.entry_points, spec.sizes.for_warm_up())
     options = spec.options
     cached = RepeatedBatchLoading() if spec.cached else None
     steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
@@ -160,23 +148,25 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
     epochs = EpochTimer(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached)
     if cached is not None:
         cached.is_active = False
+    # Waits for batches do not include simulated steps, because steps come last.
+    interceptions: list[Interception] = [one for one in (cached, epochs, steps) if one is not None]
     with ExitStack() as stack:
-        for interception in filter(None, (cached, steps, epochs)):
+        for interception in interceptions:
             stack.enter_context(interception)
         for entry in spec.entry_points:
             parent.wait_for_turn()
             sizes = spec.sizes if entry.label in spec.whole else _with_endless_epochs(spec.sizes)
             try:
-                with _adding_seconds(spent, "warming up"):
-                    _warm_up(spec, entry, few)
-                    _ = steps.take() if steps is not None else None
+                _warm_up(spec, entry, few)
+                _ = steps.take() if steps is not None else None
                 call = _prepare_call(spec, entry, data, sizes)
-                for interception in filter(None, (cached, steps)):
+                for interception in interceptions:
                     interception.cover_new_classes()
                 _wait_for_workers_to_end()
                 seed_everything(sizes.seed)
                 with _wrap_user_errors(entry, "timing"):
-                    visit = epochs.time(call, FOR_ALL_S * entry.own.all_epochs / own_epochs)
+                    seconds = FOR_ALL_S * entry.own.all_epochs / own_epochs
+                    visit = epochs.time(call, seconds, reads_memory=entry.label in spec.memory_of)
                 del call
             except UserCodeError as raised:
                 visit = EntryPointTiming()
@@ -184,9 +174,6 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
             visit.steps = steps.take() if steps is not None else None
             _wait_for_workers_to_end()
             parent.send(PartialResult(entry.label, visit))
-            spent["start-up and first epochs"] += visit.start_s
-            spent["later epochs"] += sum(visit.epochs_s)
-            spent["epochs from one cached batch"] += sum(visit.cached_s)
 
 
 def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
@@ -195,9 +182,9 @@ def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[s
     torch.set_num_threads(spec.watching_threads)
     with WorkerCountLimit() as around:
         for entry in (one for one in spec.entry_points if one.label in spec.repeats):
-            results[entry.label] = leaf_fingerprints(
-                _run_training_call(spec, entry, small, spec.sizes.for_watched_run(), around)[1]
-            )
+            value = _run_training_call(spec, entry, small, spec.sizes.for_watched_run(), around)
+            results[entry.label] = leaf_fingerprints(value)
+            del value
             gc.freeze()
     torch.set_num_threads(spec.threads)
     return results
@@ -214,46 +201,9 @@ def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
     gc.freeze()
 
 
-def _measure_entry_points(spec: RunSpec, parent: Parent) -> Any:
-    """Train each entry point once more, as long as time is left, and measure waits, memory and GPU use."""
-    torch.set_num_threads(spec.threads)
-    options, data = spec.options, data_for_entry_points(spec.entry_points, spec.sizes)
-    measuring = TrainingMeasurement(options.worker_counts, options.extra_s)
-    steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
-    epochs = EpochTimer(lambda: None, max(1, spec.sizes.epochs - 1))
-    parent.wait_for_turn()
-    until = time.monotonic() + spec.seconds
-    with ExitStack() as stack:
-        for interception in filter(None, (measuring, steps, epochs)):
-            stack.enter_context(interception)
-        for number, entry in enumerate(spec.entry_points):
-            if number and time.monotonic() > until:
-                break
-            parent.show(ProgressStep(entry.label, number, len(spec.entry_points)))
-            sizes = spec.sizes if entry.label in spec.whole else _with_endless_epochs(spec.sizes)
-            with suppress(UserCodeError):
-                call = _prepare_call(spec, entry, data, sizes)
-                for interception in filter(None, (measuring, steps)):
-                    interception.cover_new_classes()
-                measuring.train(entry.label, partial(_time_call, epochs, entry, call, sizes.seed))
-                del call
-                with steps.paused() if steps is not None else nullcontext():
-                    measuring.measure_datasets(entry.label)
-    return measuring.finish()
-
-
 def _with_endless_epochs(sizes: WorkloadSizes) -> WorkloadSizes:
     """Return sizes with more epochs than are timed, so that the code after the last epoch never runs."""
     return replace(sizes, epochs=sizes.epochs + LONGEST_VISIT + 2)
-
-
-def _time_call(epochs: EpochTimer, entry: EntryPoint, call: Callable[[], Any], seed: int) -> tuple[float, Any]:
-    _wait_for_workers_to_end()
-    seed_everything(seed)
-    with _wrap_user_errors(entry, "measuring"):
-        began = time.perf_counter()
-        epochs.time(call)
-        return time.perf_counter() - began, None
 
 
 def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
@@ -276,13 +226,6 @@ def _check_origin(spec: RunSpec, entry: EntryPoint) -> None:
         check_imports(Path(spec.tree), spec.discovery.origin)
 
 
-@contextmanager
-def _adding_seconds(spent: dict[str, float], what: str) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    spent[what] += time.perf_counter() - began
-
-
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
     if entry.source is TrainingSource.SCRIPT:  # a checkpoint of the previous run would shorten the training
         restore_files_between_runs(Path(spec.tree))
@@ -294,8 +237,8 @@ def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: W
 
 def _run_training_call(
     spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes, around: Interception
-) -> tuple[float, Any]:
-    """Prepare and run a training call; return its duration in seconds and its result.
+) -> Any:
+    """Prepare and run a training call; return its result.
 
     During the call, ``around`` intercepts all iterations over loaders.
     """
@@ -304,13 +247,11 @@ def _run_training_call(
     _wait_for_workers_to_end()
     seed_everything(sizes.seed)
     with _wrap_user_errors(entry, "training"):
-        began = time.perf_counter()
         if entry.source is TrainingSource.SCRIPT:  # a script has no parameter for the number of epochs
             with EpochTimer(lambda: None, most=sizes.epochs - 1) as limit:
                 limit.time(call)
-            return time.perf_counter() - began, None
-        value = call()
-        return time.perf_counter() - began, value
+            return None
+        return call()
 
 
 def _wait_for_workers_to_end() -> None:

@@ -14,15 +14,11 @@ import msgspec
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 from chirp_migrate.transaction.journal_schema import check_relative_path
-from chirp_migrate.verify.measures.metric_data import MemoryGrowth, Metric, VersionMeasures
-from chirp_migrate.verify.measures.targets import TargetVerdict
+from chirp_migrate.verify.metrics import Metric, TargetVerdict
 from chirp_migrate.verify.spec import LoaderPassTrace, StepCount
 from chirp_migrate.verify.timing.rounds import Rounds
 
 SCHEMA: Final = 1
-
-Seconds = dict[str, dict[str, list[float]]]
-"""Dictionary: ``before``, ``after`` or ``cached`` (zero-cost loading) → entry point → its seconds in each round."""
 
 
 class EntryVerdict(msgspec.Struct, frozen=True):
@@ -31,12 +27,10 @@ class EntryVerdict(msgspec.Struct, frozen=True):
     Attributes:
         verdict: ``meets the threshold``, ``model-bound``, ``not shown``, ``inconclusive`` or ``slower``.
         zero_cost_ratio: time with zero-cost loading / time before the migration; None if it was not measured.
-        headroom: share of the original time that zero-cost loading would save, 0 to 1.
     """
 
     verdict: str = ""
     zero_cost_ratio: Ratio | None = None
-    headroom: float | None = None
 
 
 class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +44,6 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
             timed.
         start_s: dictionary, version → seconds of start-up in each fold: time from the call to the end of the first
             epoch, minus the time of a later epoch.
-        timed_epochs: number of epochs from which ``epoch_s`` is computed.
     """
 
     epochs: int
@@ -58,7 +51,6 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
     assumed: bool
     epoch_s: dict[str, float]
     start_s: dict[str, float]
-    timed_epochs: int = 0
 
 
 class TrainingDifference(msgspec.Struct, frozen=True):
@@ -107,19 +99,15 @@ class DetectableDifference(msgspec.Struct, frozen=True):
 
 
 class ReportedMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Metrics of both versions, with the definitions of the metrics and the raw measurements.
+    """Metrics of both versions, with the definitions of the metrics.
 
     Attributes:
         definitions: name, unit and method of each metric.
         figures: dictionary, version → metric → value; None if the metric was not measured.
-        memory_slope_mib: dictionary, version → growth of memory per epoch, with its interval.
-        raw: dictionary, version → raw measurements.
     """
 
     definitions: list[Metric] = []
     figures: dict[str, dict[str, float | None]] = {}
-    memory_slope_mib: dict[str, MemoryGrowth | None] = {}
-    raw: dict[str, VersionMeasures] = {}
 
 
 class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,14 +178,10 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
             ``model-bound``, ``slower``, ``not equivalent``, ``failed``.
         exit_code: exit code of the command.
         reason: the reason for the verdict, one sentence.
-        threshold, headroom: share of the original time that the migration must save, and share that zero-cost loading
-            would save, 0 to 1.
+        threshold: share of the original time that the migration must save, 0 to 1.
         ratio, zero_cost_ratio: time after / time before the migration, and time with zero-cost loading / time before
             the migration, over all entry points.
         ratios, verdicts: ratio and verdict of each entry point.
-        seconds: dictionary, version → entry point → seconds of the user's own run (full training), computed from each
-            round.
-        total_seconds: dictionary, version → seconds of the user's own runs of all entry points together.
         own_runs: dictionary, entry point → the numbers from which the time of the user's own run is computed.
         spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
         differences: the differences between the trainings.
@@ -222,11 +206,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     reason: str
     threshold: float = 0.0
-    headroom: float | None = None
     ratio: Ratio | None = None
     ratios: dict[str, Ratio] = {}
-    seconds: Seconds = {}
-    total_seconds: dict[str, list[float]] = {}
     rounds: Rounds = Rounds()
     verdicts: dict[str, EntryVerdict] = {}
     zero_cost_ratio: Ratio | None = None
