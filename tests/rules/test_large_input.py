@@ -25,6 +25,9 @@ GETITEM = "class D(Dataset):\n    def __getitem__(self, i):\n        x, y = self
 
 TOO_DEEP = {
     "a sum": "x = " + " + ".join(f"a{number}" for number in range(1500)),
+    "a sum of 20,000 terms": "x = " + " + ".join(f"a{number}" for number in range(20_000)),
+    "2,000 brackets": f"x = {'(' * 2000}1{')' * 2000}",
+    "2,000 lists": f"x = {'[' * 2000}1{']' * 2000}",
     "a sum of a sample": GETITEM + "        return " + " + ".join(["x"] * 1500) + ", y",
     "text": "x = (" + " + ".join(f"'a{number}'" for number in range(1500)) + ")",
     "items": f"x = a{'[0]' * 2000}",
