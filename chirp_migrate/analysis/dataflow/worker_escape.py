@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import re
 from functools import lru_cache
-from itertools import takewhile
 
 import libcst as cst
 
@@ -63,6 +62,7 @@ _TRANSFORM_MODULES = re.compile(r"transform|augment|vision|albumentations|kornia
 _TRANSFORM_HOLDERS = frozenset({"Compose", "Lambda", "OneOf", "RandomApply", "RandomChoice", "RandomOrder", "SomeOf"})
 _LOADER_WORDS = re.compile(r"collate|worker_init", re.IGNORECASE)
 _SAYS_TRANSFORM = re.compile(r"(\w+_)?transforms?(_fn|_func)?")
+_FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 _MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
 
 
@@ -308,151 +308,41 @@ def _forwards_all_arguments(module: Module, value: cst.CSTNode) -> bool:
     return False
 
 
-# The following code does the same analysis with ``ast``, before LibCST parses a module. It compares names by spelling
-# only, so it may find too many escaping functions.
-
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
 def may_send_lambdas(outline: Outline, project: Project) -> bool:
-    """Return whether a lambda in a module may escape to workers."""
-    may = _MayEscape(outline, project)
-    return any(may.may_escape(node) for node in outline.find(ast.Lambda))
+    """Return whether a module contains a lambda, and code for which workers may need it."""
+    return bool(outline.find(ast.Lambda)) and outline.once(_may_have_purpose, project)
 
 
 def may_send_local_functions(outline: Outline, project: Project) -> bool:
-    """Return whether any function that is defined in another function may escape to workers."""
-    may = _MayEscape(outline, project)
-    around = [(node.name, may.function_around(node)) for node in outline.functions]
-    return any(may.variable_may_escape(name, owner) for name, owner in around if owner is not None)
+    """Return whether a module contains a function in another function, and code for which workers may need it."""
+    around = (one for function in outline.functions for one in outline.ancestors(function))
+    return any(isinstance(one, _FUNCTION) for one in around) and outline.once(_may_have_purpose, project)
 
 
-class _MayEscape:
-    """Find out, by names only, whether :class:`WorkerPurposeFinder` may find a purpose for a function."""
-
-    def __init__(self, outline: Outline, project: Project) -> None:
-        self._outline, self._project = outline, project
-        self._seen: set[ast.AST | tuple[str, ast.AST | None]] = set()  # ends the recursion
-
-    def may_escape(self, node: ast.AST) -> bool:
-        """Return whether the value of an expression may escape to workers."""
-        if node in self._seen:
-            return False
-        self._seen.add(node)
-        parent = self._outline.parents[node]
-        match parent:
-            case ast.List() | ast.Tuple() | ast.Set() | ast.IfExp() | ast.BoolOp() | ast.Starred():
-                return self.may_escape(parent)
-            case ast.keyword(arg=keyword):
-                call = self._outline.parents[parent]
-                return isinstance(call, ast.Call) and self._may_pass_on(call, keyword)
-            case ast.Call():
-                return node is not parent.func and self._may_pass_on(parent, None)
-            case ast.Dict(keys=keys, values=values):
-                return any(_is_key(key) for key, value in zip(keys, values, strict=True) if value is node)
-            case ast.Assign(targets=targets):
-                return any(map(self._is_target, targets))
-            case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
-                return self._is_target(target) or (isinstance(target, ast.Name) and target.id in _KEYWORDS)
-            case ast.arguments():
-                return self._is_default(parent, node)
-            case ast.Return():
-                return self._is_returned(parent)
-        return False
-
-    def function_around(self, node: ast.AST) -> _Function | None:
-        """Return the innermost function that contains a node."""
-        return next((ancestor for ancestor in self._outline.ancestors(node) if isinstance(ancestor, _Function)), None)
-
-    def variable_may_escape(self, name: str, owner: ast.AST | None) -> bool:
-        """Return whether the variable ``name`` of a function, or of the module, may escape to workers."""
-        if (name, owner) in self._seen:
-            return False
-        self._seen.add((name, owner))
-        if name in self._outline.once(_global_or_nonlocal_names):
-            return True
-        code = self._outline.find(ast.Name) if owner is None else self._outline.inside(owner)
-        reads = [node for node in code if isinstance(node, ast.Name) and node.id == name]
-        return any(
-            self.may_escape(read) or (owner is not None and self._escapes_with_function(read, owner)) for read in reads
-        )
-
-    def _escapes_with_function(self, read: ast.Name, owner: ast.AST) -> bool:
-        """Return whether a function that captures a name may escape (see ``_purpose_of_captured``)."""
-        for around in takewhile(lambda node: node is not owner, self._outline.ancestors(read)):
-            match around:
-                case ast.Lambda():
-                    goes = self.may_escape(around)
-                case ast.FunctionDef() | ast.AsyncFunctionDef():
-                    goes = self.variable_may_escape(around.name, self.function_around(around))
-                case _:
-                    goes = isinstance(around, ast.ClassDef) and self._is_dataset(around)
-            if goes:
-                return True
-        return False
-
-    def _is_dataset(self, node: ast.ClassDef) -> bool:
-        bases = (name for base in node.bases for name in self._project.possible_names(self._outline, base))
-        return any(inherits_from(self._project, name, DATASET) for name in bases)
-
-    def _is_target(self, target: ast.expr) -> bool:
-        """Return whether an assigned variable or attribute may escape (see ``_purpose_of_target``)."""
-        match target:
-            case ast.Subscript(slice=key):
-                return _is_key(key)
-            case ast.Attribute(value=ast.Name(id="self"), attr=name):
-                owner = next((one for one in self._outline.ancestors(target) if isinstance(one, ast.ClassDef)), None)
-                reads = (attribute for attribute in self._outline.find(ast.Attribute) if attribute.attr == name)
-                return (
-                    name in _LOADER_KEYWORDS
-                    or (owner is not None and self._is_dataset(owner))
-                    or any(self.may_escape(read) for read in reads if isinstance(read.ctx, ast.Load))
-                )
-            case ast.Attribute(attr=name):
-                return name in _KEYWORDS
-            case ast.Name(id=name):
-                return self.variable_may_escape(name, self.function_around(target))
-        return False
-
-    def _is_default(self, arguments: ast.arguments, default: ast.AST) -> bool:
-        """Return whether the parameter with this default may escape (see ``_purpose_of_parameter``)."""
-        function = self._outline.parents[arguments]
-        positional = [*arguments.posonlyargs, *arguments.args]
-        pairs = [
-            *zip(reversed(positional), reversed(arguments.defaults), strict=False),
-            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-        ]
-        names = [parameter.arg for parameter, value in pairs if value is default]
-        return any(name in _LOADER_KEYWORDS or self.variable_may_escape(name, function) for name in names)
-
-    def _may_pass_on(self, call: ast.Call, keyword: str | None) -> bool:
-        """Return whether a call may pass an argument on to workers (see ``_purpose_of_argument``)."""
-        if keyword in _KEYWORDS or last_name(call.func) in _TRANSFORM_HOLDERS:
-            return True
-        return any(
-            _LOADER_CALL.fullmatch(name)
-            or name in ("functools.partial", "dataclasses.field")
-            or (keyword is None and not _KEYWORDS.isdisjoint(self._project.parameter_names(name)))
-            or inherits_from(self._project, name, DATASET)
-            for name in self._project.possible_names(self._outline, call.func)
-        )
-
-    def _is_returned(self, statement: ast.Return) -> bool:
-        """Return whether the result of the function may escape (see ``_purpose_of_result``)."""
-        function = self.function_around(statement)
-        maker = function.name if function is not None else ""
-        names = (maker, last_name(statement.value) if statement.value is not None else "")
-        if any(_LOADER_WORDS.search(name) or "transform" in name for name in names):
-            return True
-        calls = (call for call in self._outline.find(ast.Call) if last_name(call.func) == maker)
-        return any(map(self.may_escape, calls)) or _is_called_elsewhere(self._project, maker)
-
-
-def _global_or_nonlocal_names(outline: Outline) -> set[str]:
-    """Return the names that any function declares ``global`` or ``nonlocal``."""
-    statements = outline.find(ast.Global), outline.find(ast.Nonlocal)
-    return {name for kind in statements for statement in kind for name in statement.names}
-
-
-def _is_key(key: ast.expr | None) -> bool:
-    return isinstance(key, ast.Constant) and key.value in _KEYWORDS
+def _may_have_purpose(outline: Outline, project: Project) -> bool:
+    """Return whether :class:`WorkerPurposeFinder` may find a purpose in a module, by the names in its ``ast`` tree."""
+    stored = {
+        *(one.arg for one in outline.find(ast.keyword)),
+        *(one.attr for one in outline.find(ast.Attribute) if isinstance(one.ctx, ast.Store)),
+        *(last_name(one.target) for one in outline.find(ast.AnnAssign)),
+        *(one.value for one in outline.find(ast.Constant) if isinstance(one.value, str)),
+    }
+    parameters = {one.arg for one in outline.find(ast.arg)}
+    makers = {one.name for one in outline.functions}
+    returned = {last_name(one.value) for one in outline.find(ast.Return) if one.value is not None}
+    called = [one.func for one in outline.find(ast.Call)]
+    if (
+        not (_KEYWORDS.isdisjoint(stored) and _LOADER_KEYWORDS.isdisjoint(parameters))
+        or any(_LOADER_WORDS.search(name) or "transform" in name for name in makers | returned)
+        or not _TRANSFORM_HOLDERS.isdisjoint(map(last_name, called))
+        or any(_is_called_elsewhere(project, name) for name in makers)
+    ):
+        return True
+    bases = (base for one in outline.find(ast.ClassDef) for base in one.bases)
+    return any(
+        _LOADER_CALL.fullmatch(name)
+        or inherits_from(project, name, DATASET)
+        or not _KEYWORDS.isdisjoint(project.parameter_names(name))
+        for node in (*bases, *called)
+        for name in project.possible_names(outline, node)
+    )
