@@ -34,6 +34,11 @@ FACTORY_METHOD = re.compile(
 )
 #: PyTorch's ``DataLoader`` itself.
 TORCH_LOADER = re.compile(r"torch\.utils\.data\.(dataloader\.)?DataLoader")
+#: Parameters of ``torch.utils.data.DataLoader``, in their order.
+TORCH_POSITIONAL = (
+    *("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory"),
+    *("drop_last", "timeout", "worker_init_fn", "multiprocessing_context", "generator"),
+)
 #: Classes of loaders.
 LOADER = join_name_patterns(TORCH_LOADER, r"chirpid_patch\.BatchedDataLoader")
 #: Calls that do not return loaders. A variable with such a value is not a loader, even if its name is typical of

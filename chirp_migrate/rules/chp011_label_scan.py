@@ -67,8 +67,8 @@ class LabelScan(Rule):
       only ``self.NAME = …`` in an ``__init__`` sets it, in all files, and no ``setattr`` or ``__dict__`` changes the
       attribute. The code that computes the indices only calls known functions, so it does not replace the dataset
       either.
-    - `no-handler`: no ``try`` contains the loop. The only ``with`` statements around the loop are those of ``open``,
-      PyTorch and tqdm.
+    - `no-handler`: no ``try`` contains the loop. The context managers of every ``with`` statement around the loop are
+      known not to swallow exceptions, such as those of ``open``, PyTorch and tqdm.
     - `names-unused-later`: no code of the project reads names that the rewritten loop no longer binds, and the
       enclosing function does not call ``locals``, ``eval`` or similar functions.
     """

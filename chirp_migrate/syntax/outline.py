@@ -182,6 +182,16 @@ def last_name(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
+def parameter_defaults(arguments: ast.arguments) -> list[tuple[str, ast.expr]]:
+    """Return the name of each parameter with a default, and the default."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = [
+        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    return [(parameter.arg, value) for parameter, value in pairs if value is not None]
+
+
 def methods_of_class(node: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return the methods of a class by name."""
     return {one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}

@@ -19,7 +19,7 @@ from typing import TypeGuard
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
-from chirp_migrate.syntax.outline import last_name
+from chirp_migrate.syntax.outline import last_name, parameter_defaults
 from chirp_migrate.syntax.project import Project
 
 
@@ -458,14 +458,9 @@ class _Search:
                 self._hold(("", scope.name))
 
     def _default(self, file: _File, given: ast.arguments, node: ast.AST) -> None:
-        positional = [*given.posonlyargs, *given.args]
-        pairs = [
-            *zip(reversed(positional), reversed(given.defaults), strict=False),
-            *zip(given.kwonlyargs, given.kw_defaults, strict=True),
-        ]
-        for parameter, default in pairs:
+        for name, default in parameter_defaults(given):
             if default is node:
-                self._hold(file.variable(file.parents[given], parameter.arg))
+                self._hold(file.variable(file.parents[given], name))
 
     def _follow_argument(self, file: _File, call: ast.Call, node: ast.AST, keyword: str = "") -> None:
         """Follow the function from an argument of a call."""

@@ -17,7 +17,7 @@ _TRANSPARENT = re.compile(
     r"|(builtins|io|gzip|bz2|lzma|tarfile)\.open|zipfile\.ZipFile|h5py\.File"
     r"|contextlib\.(closing|nullcontext|redirect_stdout|redirect_stderr|chdir)|warnings\.catch_warnings"
     r"|tempfile\.(TemporaryDirectory|NamedTemporaryFile|TemporaryFile|SpooledTemporaryFile)"
-    r"|multiprocessing\.Pool|concurrent\.futures\.(Thread|Process)PoolExecutor|numpy\.(errstate|printoptions)"
+    r"|multiprocessing\.Pool|concurrent\.futures\.(Thread|Process)PoolExecutor|numpy\.(errstate|printoptions)|tqdm\..*"
 )
 
 

@@ -10,6 +10,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.effects import side_effect_message
 from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations
 from chirp_migrate.analysis.dataflow.symbolic import block_statements, else_statements
+from chirp_migrate.analysis.dataflow.with_blocks import swallows_no_exceptions
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.queries import dotted_source, find_nodes_in_scope, function_parameters
@@ -18,8 +19,6 @@ _FRESH = re.compile(
     r"builtins\.(list|dict|set|int|float|bytearray)|collections\.(Counter|defaultdict|OrderedDict|deque)"
     r"|(numpy|torch)\.(zeros|ones|empty|full|eye|array|tensor)"
 )
-#: Context managers that do not suppress exceptions.
-_TRANSPARENT = re.compile(r"torch\.(no_grad|inference_mode|enable_grad|autocast|amp\.autocast)|builtins\.open|tqdm\..*")
 _GROWING = frozenset({"append", "add", "extend", "update"})
 _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
 
@@ -135,7 +134,6 @@ def _handler_problem(module: Module, loop: cst.For) -> str | None:
             return None
         if isinstance(ancestor, cst.Try | cst.TryStar):
             return "the `try` around the loop could continue with the items collected before an error"
-        items = ancestor.items if isinstance(ancestor, cst.With) else ()
-        if not all(is_call_of(module, item.item, _TRANSPARENT) for item in items):
+        if isinstance(ancestor, cst.With) and not swallows_no_exceptions(module, ancestor):
             return "the `with` around the loop could continue with the items collected before an error"
     return None

@@ -7,27 +7,11 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.known_names import FACTORY_METHOD, TORCH_LOADER
+from chirp_migrate.analysis.known_names import FACTORY_METHOD, TORCH_LOADER, TORCH_POSITIONAL
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name, keyword_arguments
 
-#: Parameters of ``torch.utils.data.DataLoader``, in their order.
-TORCH_POSITIONAL = (
-    "dataset",
-    "batch_size",
-    "shuffle",
-    "sampler",
-    "batch_sampler",
-    "num_workers",
-    "collate_fn",
-    "pin_memory",
-    "drop_last",
-    "timeout",
-    "worker_init_fn",
-    "multiprocessing_context",
-    "generator",
-)
 _FACTORY = ("dataset", "batch_size")
 
 

@@ -6,7 +6,14 @@ import ast
 import re
 from abc import ABC, abstractmethod
 
-from chirp_migrate.analysis.known_names import ACCELERATOR, DATASET, FACTORY_METHOD, HUGGING_FACE_DATASET, LOADER
+from chirp_migrate.analysis.known_names import (
+    ACCELERATOR,
+    DATASET,
+    FACTORY_METHOD,
+    HUGGING_FACE_DATASET,
+    LOADER,
+    TORCH_POSITIONAL,
+)
 from chirp_migrate.analysis.objects.abstract_objects import (
     UNKNOWN,
     AbstractObject,
@@ -58,10 +65,6 @@ _LISTS = frozenset({"list", "tuple", "set", "frozenset", "deque"})
 _GIVES_DATASET = re.compile(
     r"map|filter|select|sort|shuffle|shard|take|skip|repeat|batch|unique|cast\w*|flatten\w*|train_test_split|with_\w+"
     r"|(re|select_|rename_|add_|remove_)\w*columns?|class_encode_column|to_iterable_dataset|get|copy"
-)
-_TORCH_POSITIONAL = (
-    *("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory"),
-    *("drop_last", "timeout", "worker_init_fn", "multiprocessing_context", "generator"),
 )
 
 
@@ -127,7 +130,7 @@ class LibraryCalls(VariableStore, ABC):
 
     def _loader(self, name: str, arguments: Arguments, place: CreationPlace) -> LoaderObject:
         method = FACTORY_METHOD.fullmatch(name)
-        names = ("dataset", "batch_size") if method is not None and method["role"] else _TORCH_POSITIONAL
+        names = ("dataset", "batch_size") if method is not None and method["role"] else TORCH_POSITIONAL
         given = dict(zip(names, arguments.positional, strict=False)) | arguments.keywords
         if arguments.more:
             given = {"batch_size": UNKNOWN, "num_workers": UNKNOWN, **given}

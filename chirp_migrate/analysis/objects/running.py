@@ -50,6 +50,7 @@ from chirp_migrate.analysis.objects.values import (
 )
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import UnparsableModule, package_name, syntax_tree
+from chirp_migrate.syntax.outline import parameter_defaults
 from chirp_migrate.syntax.project import Project
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -430,13 +431,7 @@ class AbstractRun(TracedCalls):
                     self._remove(element, scope)
 
     def _function(self, node: _Function | ast.Lambda, scope: AbstractScope) -> Value:
-        arguments = node.args
-        positional = [*arguments.posonlyargs, *arguments.args]
-        pairs = [
-            *zip(reversed(positional), reversed(arguments.defaults), strict=False),
-            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-        ]
-        defaults = {one.arg: self._value(value, scope) for one, value in pairs if value is not None}
+        defaults = {name: self._value(value, scope) for name, value in parameter_defaults(node.args)}
         found = FunctionObject(CreationPlace(scope.path, node), scope, defaults)
         if not isinstance(node, ast.Lambda):
             found.scope = scope.elsewhere.get(node.name, scope) if scope.kind == "function" else scope

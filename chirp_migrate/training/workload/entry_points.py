@@ -16,6 +16,7 @@ from shlex import quote
 from typing import Any
 
 from chirp_migrate.console.text import pluralize
+from chirp_migrate.syntax.outline import parameter_defaults
 from chirp_migrate.training.errors import NoTrainingFound
 from chirp_migrate.training.process.imports import project_modules
 
@@ -364,13 +365,9 @@ def _first_integer_set(within: Iterable[ast.AST], names: Sequence[str]) -> int |
     The integer is a dictionary value (``{"epochs": 5}``) or the default of a parameter (``def train(epochs=5)``).
     """
     for node in (node for one in within for node in ast.walk(one)):
-        pairs: list[tuple[str, ast.expr | None]] = []
+        pairs: list[tuple[str, ast.expr]] = []
         if isinstance(node, ast.FunctionDef):
-            arguments = node.args
-            placed = [*arguments.posonlyargs, *arguments.args]
-            with_default = placed[len(placed) - len(arguments.defaults) :]
-            pairs += [(one.arg, value) for one, value in zip(with_default, arguments.defaults, strict=True)]
-            pairs += [(one.arg, value) for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+            pairs += parameter_defaults(node.args)
         elif isinstance(node, ast.Dict):
             keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
             pairs += [(key, value) for key, value in zip(keys, node.values, strict=True) if isinstance(key, str)]
