@@ -16,7 +16,7 @@ _INSTEAD = {WORKERS: ("num_workers",), THREADS: ("prefetch_factor",), STREAMS: (
 _POOL = re.compile(r"PoolExecutor\b|\b(Thread)?Pool\b")
 _HANDED = re.compile(rf"\.{GAP}(submit|i?map(_unordered|_async)?|starmap(_async)?|apply(_async)?){CALL}")
 _STARTED = re.compile(r"\b(Thread|Process)\b")
-_PUT = re.compile(rf"\.{GAP}(put(_nowait)?|append(left)?){CALL}")
+_PUT = re.compile(rf"\.{GAP}(put(_nowait)?){CALL}")
 _STREAM = re.compile(r"\b(Stream|stream|StreamContext)\b")
 _MOVED = re.compile(rf"\.{GAP}(to|cuda){CALL}")
 _DATA = re.compile(r"oader|ataset|(\b|_)d[sl]\b")
@@ -45,11 +45,8 @@ class CustomLoadingCode(Rule):
         "Pool(",
         "Pool as",
         "Thread(",
-        "Thread)",
-        "Thread,",
         "Thread as",
         "Process(",
-        "Process)",
         "Process as",
         "Stream(",
         "Stream as",
@@ -71,10 +68,9 @@ class CustomLoadingCode(Rule):
             yield RuleMatch(module.span(place)[0], message, why="+".join(found.machinery))
 
 
-def _describe_machinery(module: Module, kind: str, first: cst.Call | cst.Arg) -> str:
+def _describe_machinery(module: Module, kind: str, first: cst.Call) -> str:
     """Return words for a kind of hand-written loading code, with the line of its first use."""
-    name = module.source(first.func if isinstance(first, cst.Call) else first.value)
-    what = "a prefetch process" if name.endswith("Process") else _WHAT[kind]
+    what = "a prefetch process" if module.source(first.func).endswith("Process") else _WHAT[kind]
     return f"{what} (line {module.position(module.span(first)[0])[0]})"
 
 
