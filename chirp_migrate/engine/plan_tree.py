@@ -17,7 +17,6 @@ from shlex import quote
 
 from msgspec import structs
 
-from chirp_migrate.analysis.removed_names import uses_of_removed_numpy_names
 from chirp_migrate.console.progress import Progress, ProgressStep, ignore_progress
 from chirp_migrate.console.text import pluralize
 from chirp_migrate.engine.discover import discover_files
@@ -139,8 +138,6 @@ def plan_tree(
         )
     if any(hunk.imports for file in files for hunk in file.hunks) and project.import_style.problem:
         notes.append(f"{project.import_style.problem}: imports follow isort's defaults.")
-    if overlay is None and any(hunk.imports for file in files for hunk in file.hunks):
-        notes += uses_of_removed_numpy_names(project)
     skipped.sort(key=lambda one: one.path)
     left_out = tuple(
         sorted(

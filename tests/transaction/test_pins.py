@@ -218,14 +218,6 @@ def test_plans_and_reviews_are_refused_when_they_are_applied(tmp_path: Path) -> 
     assert run("apply", "--plan", plan, "--ignore-pins", root).exit_code == 0
 
 
-def test_names_that_numpy_no_longer_has_are_named(tmp_path: Path) -> None:
-    text = "import numpy\nimport numpy as np\n\na = np.zeros(3, np.int)\nb = numpy.float(1)\nc = torch.int\n# np.str\n"
-    root = write_files(tmp_path, {"train.py": LOADER, "a.py": text, "b.py": "np.int = 3\n"})
-    shown = " ".join(run("apply", root).stdout.split())
-    assert "`np.int` was removed in numpy 1.24" in shown and "replace it with `int` in a.py:4." in shown
-    assert "`np.float`" in shown and "a.py:5" in shown and "np.str" not in shown and "b.py" not in shown
-
-
 @pytest.mark.parametrize(
     ("path", "content"),
     [
