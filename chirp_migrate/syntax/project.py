@@ -14,7 +14,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import libcst as cst
 
-from chirp_migrate.syntax import extension_modules
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.import_table import ImportTable, absolute_name, qualified_member_name
@@ -94,8 +93,8 @@ class Project:
         name: dotted name of the root if the root is itself a package, else "".
         import_style: how the project sorts imports; None means isort's order without settings.
         code_style: how the project lays out code; None means that each file keeps its own layout.
-        settings: texts of configuration files (YAML, JSON, TOML, INI, gin) and Cython sources by path. Configuration
-            files are only searched for names, and Cython sources for names and compiled classes.
+        settings: texts of configuration files (YAML, JSON, TOML, INI, gin) and Cython sources by path. These texts are
+            only searched for names.
     """
 
     def __init__(
@@ -651,17 +650,6 @@ class Project:
         """Return whether a regular expression matches in a configuration file or Cython source of the backend."""
         return any(pattern.search(text) for text in self._settings.values())
 
-    def is_compiled(self, module: str) -> bool:
-        """Return whether a Cython source of the backend defines ``module``, a dotted name from the root."""
-        return _source_of(module) in self._settings
-
-    def reads_compiled(self, qualified: str) -> bool:
-        """Return whether a qualified name names a compiled class with a ``__getitem__``."""
-        module, _, name = qualified.rpartition(".")
-        return self.is_compiled(module) and extension_modules.compiled_class_has_getitem(
-            self._settings[_source_of(module)], name
-        )
-
     def imported_elsewhere(self, module: Module, name: str) -> bool:
         """Return whether another file or notebook of the backend may import or read ``name`` from ``module``.
 
@@ -877,7 +865,3 @@ def _may_name(written: str, name: str) -> bool:
     parts, own = written.lstrip(".").split("."), name.split(".")
     shared = min(len(parts), len(own))
     return parts[-shared:] == own[-shared:]
-
-
-def _source_of(module: str) -> str:
-    return module.replace(".", "/") + extension_modules.SOURCE

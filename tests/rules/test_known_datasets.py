@@ -8,53 +8,6 @@ import pytest
 from support import run, write_files
 from test_gains import AT_RUN_TIME, BATCHED, HEAD, NOTHING, PICTURES, STANDARDIZED, gains, loaders
 
-COMPILED = """
-from torch.utils.data import Dataset
-
-cdef class Base:
-    def __getitem__(self, i):
-        return self.load(i)
-
-class Tasks(Base):
-    def __len__(self):
-        return 3
-
-class Nothing(Dataset):
-    pass
-
-def make(source):
-    return source
-"""
-
-
-@pytest.mark.parametrize(
-    ("made", "expected"),
-    [
-        ("Tasks(source)", NOTHING),
-        ("fast.sets.Tasks(source)", NOTHING),
-        ("Mine(source)", NOTHING),
-        ("random_split(Tasks(source), [1, 2])[0]", NOTHING),
-        ("Nothing(source)", AT_RUN_TIME),
-        ("make(source)", AT_RUN_TIME),
-        ("missing", AT_RUN_TIME),
-    ],
-)
-def test_compiled_classes_read_their_own_samples(tmp_path: Path, made: str, expected: tuple[str, str]) -> None:
-    text = f"{HEAD}import fast\nfrom fast import Nothing, Tasks, make, missing\n\n\nclass Mine(Tasks):\n    pass\n\n\n"
-    text += f"def train(source):\n    return DataLoader({made}, 4)\n"
-    own = {"fast/__init__.py": "from . import missing, sets\nfrom .sets import Nothing, Tasks, make\n"}
-    root = write_files(tmp_path / "project", {"train.py": text, "fast/sets.pyx": COMPILED, **own})
-    assert [(one["gain"]["kind"], one["status"]) for one in loaders(root)] == [expected]
-
-
-def test_a_compiled_class_that_may_use_the_runtime_is_decided_when_the_program_runs(tmp_path: Path) -> None:
-    text = f"{HEAD}from sets import Tasks\n\n\ndef train(source):\n    return DataLoader(Tasks(source), 4)\n"
-    root = write_files(tmp_path / "project", {"train.py": text, "sets.pyx": COMPILED})
-    assert [one["gain"]["why"] for one in loaders(root)] == ["the compiled class `Tasks` reads samples one by one"]
-    write_files(root, {"sets.pyx": f"from chirpid_patch import lists_samples\n{COMPILED}"})
-    assert [one["gain"]["kind"] for one in loaders(root)] == ["decided-at-run-time"]
-
-
 LOCAL = """{head}def tensors(rows):
     class Local(Dataset):
         def __init__(self, rows, transform):

@@ -122,9 +122,6 @@ def _reading_of_library_object(project: Project, made: Instance, name: str, dept
         return DatasetReading(
             SampleReadingMode.ONE_BY_ONE, "Hugging Face's `datasets` reads the samples", made.place, (made.place,)
         )
-    if project.reads_compiled(name):
-        why = f"the compiled class `{short}` reads samples one by one"
-        return DatasetReading(SampleReadingMode.ONE_BY_ONE, why, made.place, (made.place,))
     if not name.startswith(_TORCH):
         return _UNKNOWN
     if ITERABLE_DATASET.fullmatch(name):

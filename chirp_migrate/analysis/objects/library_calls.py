@@ -169,7 +169,7 @@ class LibraryCalls(VariableStore, ABC):
             if name.rpartition(".")[2] == "random_split":
                 return (Container("list", {None: (keeper,)}),)
             return (keeper,)
-        if HUGGING_FACE_DATASET.fullmatch(name) or ACCELERATOR.fullmatch(name) or self._project.reads_compiled(name):
+        if HUGGING_FACE_DATASET.fullmatch(name) or ACCELERATOR.fullmatch(name):
             self._created += 1
             return (Instance(place, name),)
         if MAKES_ROWS.fullmatch(name) and not arguments.keywords.keys() & {"device", "requires_grad"}:

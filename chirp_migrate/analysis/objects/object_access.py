@@ -125,13 +125,7 @@ class ObjectAccess(LibraryCalls):
             if inner:
                 return (ModuleObject(inner[0], is_own=True),)
         found = (LibraryName(f"{star}.{name}") for star in scope.stars)
-        return self._compiled_module(path, name) or tuple(found) or UNKNOWN
-
-    def _compiled_module(self, path: str, name: str) -> Value:
-        """Return the compiled module ``name`` of the package file ``path``; an empty value if no such module exists."""
-        module = f"{package_name(path)}.{name}".lstrip(".")
-        is_package = path.rpartition("/")[2] == "__init__.py"
-        return (LibraryName(module),) if is_package and self._project.is_compiled(module) else ()
+        return tuple(found) or UNKNOWN
 
     def _bind_to_object(self, found: AbstractObject, owner: AbstractObject, cls: ClassObject) -> Value:
         match found:

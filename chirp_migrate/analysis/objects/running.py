@@ -347,8 +347,6 @@ class AbstractRun(TracedCalls):
     def _member_of_module(self, path: str, rest: str) -> Value:
         parts = rest.split(".") if rest else []
         value: Value = (ModuleObject(path, is_own=True),)
-        if parts and (compiled := self._compiled_module(path, parts[0])):
-            value, parts = compiled, parts[1:]
         for part in parts:
             value = unite_values(*(self._attribute(thing, part) for thing in value))
         return value
