@@ -53,15 +53,10 @@ class AugmenterPerSample(Rule):
     beside = (_METHOD,)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a class may have a method that runs for each sample and creates an object."""
+        """Return whether a class may have a method that runs for each sample."""
         return any(
             any(map(_ENTRY.fullmatch, methods_of_class(definition)))
             and bases_may_match(outline, project, definition, _BASE)
-            and any(
-                isinstance(call, ast.Call) and project.possible_class(outline, call.func)
-                for name, method in methods_of_class(definition).items()
-                for call in (outline.inside(method) if name != "__init__" else ())
-            )
             for definition in outline.find(ast.ClassDef)
         )
 

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Set
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
 from chirp_migrate.analysis.datasets.dataset_state import pickled_attribute_values
 from chirp_migrate.rules.api import (
     Module,
-    Outline,
     Project,
     Rule,
     RuleMatch,
@@ -41,10 +39,6 @@ class PickledMemoryMap(Rule):
     def names(self, project: Project) -> Set[str]:
         """Return the other names under which modules of the project import ``memmap``."""
         return project.aliases("memmap")
-
-    def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a class may be a dataset."""
-        return bool(outline.once(possible_dataset_classes, project))
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the attributes of datasets that are memory maps, unless the dataset defines its own pickling."""

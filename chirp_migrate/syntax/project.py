@@ -63,7 +63,6 @@ _AS = re.compile(r"as\b(?<=[\s\\]as)[\s\\]+(\w+)[ \t\f]*(?=[,)#;\\\r\n]|\Z)")
 _LAST_WORD = re.compile(r"\b(\w+)[\s\\]+$")
 #: Largest number of characters that a search reads backwards: for the name before ``as``, or for an assigned name.
 _LONGEST_NAME = 200
-_CAPITAL = re.compile(r"[A-Z]")
 #: The header of a class, with its bases.
 _CLASS = re.compile(r"class\b(?<!\wclass)[\s\\]+(\w+)[\s\\]*\(([^)]*)")
 #: Parts of the bases in the header of a class: square brackets, and words that may name a base.
@@ -394,11 +393,6 @@ class Project:
         """Return a superset of :meth:`resolved_names` for an expression of a module that LibCST has not parsed."""
         names = outline.possible_names(node)
         return {self.resolve(one) for name in names for one in self._from_root(outline.path, name)}
-
-    def possible_class(self, outline: Outline, node: ast.AST) -> bool:
-        """Return whether an expression may be a class of the backend, or has a name with a capital letter."""
-        names = self.possible_names(outline, node)
-        return any(_CAPITAL.search(one.rpartition(".")[2]) or self.is_class(one) for one in names)
 
     def _instead_of_builtin(self, module: Module, qualified: str) -> set[str]:
         """Return the qualified names that a built-in name may get from an ``import *`` of the backend."""
