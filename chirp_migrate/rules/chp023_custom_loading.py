@@ -8,26 +8,12 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.loaders.custom_loading import STREAMS, THREADS, WORKERS, CustomLoading, find_custom_loading
-from chirp_migrate.rules.api import CALL, GAP, Module, Project, Rule, RuleMatch, Safety, join_texts
+from chirp_migrate.rules.api import Module, Project, Rule, RuleMatch, Safety, join_texts
 
 _WHAT = {WORKERS: "a worker pool", THREADS: "a prefetch thread", STREAMS: "CUDA streams"}
 #: The arguments of a loader that replace each kind of hand-written code.
 _INSTEAD = {WORKERS: ("num_workers",), THREADS: ("prefetch_factor",), STREAMS: ("pin_memory", "device")}
-_POOL = re.compile(r"PoolExecutor\b|\b(Thread)?Pool\b")
-_HANDED = re.compile(rf"\.{GAP}(submit|i?map(_unordered|_async)?|starmap(_async)?|apply(_async)?){CALL}")
-_STARTED = re.compile(r"\b(Thread|Process)\b")
-_PUT = re.compile(rf"\.{GAP}(put(_nowait)?){CALL}")
-_STREAM = re.compile(r"\b(Stream|stream|StreamContext)\b")
-_MOVED = re.compile(rf"\.{GAP}(to|cuda){CALL}")
 _DATA = re.compile(r"oader|ataset|(\b|_)d[sl]\b")
-
-
-def _may_load_by_hand(text: str) -> bool:
-    return (
-        (_POOL.search(text) is not None and _HANDED.search(text) is not None)
-        or (_STARTED.search(text) is not None and _PUT.search(text) is not None)
-        or ("cuda" in text and _STREAM.search(text) is not None and _MOVED.search(text) is not None)
-    )
 
 
 class CustomLoadingCode(Rule):
@@ -41,17 +27,10 @@ class CustomLoadingCode(Rule):
     )
     safety = Safety.ADVICE
     trigger = (
-        "PoolExecutor",
-        "Pool(",
-        "Pool as",
-        "Thread(",
-        "Thread as",
-        "Process(",
-        "Process as",
-        "Stream(",
-        "Stream as",
+        *("PoolExecutor", "Pool(", "Pool as", "Thread(", "Thread as"),
+        *("Process(", "Process as", "Stream(", "Stream as"),
     )
-    beside = ("torch", _DATA, _may_load_by_hand)
+    beside = ("torch", _DATA)
     follows = frozenset()
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
