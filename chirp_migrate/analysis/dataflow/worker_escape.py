@@ -331,13 +331,18 @@ def _may_have_purpose(outline: Outline, project: Project) -> bool:
     makers = {one.name for one in outline.functions}
     returned = {last_name(one.value) for one in outline.find(ast.Return) if one.value is not None}
     called = [one.func for one in outline.find(ast.Call)]
-    bases = [base for one in outline.find(ast.ClassDef) for base in one.bases]
-    names = {name for node in (*called, *bases) for name in project.possible_names(outline, node)}
-    return (
+    if (
         not (_KEYWORDS.isdisjoint(stored) and _LOADER_KEYWORDS.isdisjoint(parameters))
         or any(_LOADER_WORDS.search(name) or "transform" in name for name in makers | returned)
         or not _TRANSFORM_HOLDERS.isdisjoint(map(last_name, called))
         or any(_is_called_elsewhere(project, name) for name in makers)
-        or any(_LOADER_CALL.fullmatch(name) or inherits_from(project, name, DATASET) for name in names)
-        or any(not _KEYWORDS.isdisjoint(project.parameter_names(name)) for name in names)
+    ):
+        return True
+    bases = (base for one in outline.find(ast.ClassDef) for base in one.bases)
+    return any(
+        _LOADER_CALL.fullmatch(name)
+        or inherits_from(project, name, DATASET)
+        or not _KEYWORDS.isdisjoint(project.parameter_names(name))
+        for node in (*bases, *called)
+        for name in project.possible_names(outline, node)
     )
