@@ -37,7 +37,7 @@ class ValidationDropsSamples(Rule):
             if loader.role in ("validation", "test"):
                 yield RuleMatch(
                     offset,
-                    f"`create_{loader.role}_loader` ignores `drop_last=True`, and warns: remove it",
+                    f"`create_{loader.role}_loader` ignores `drop_last=True`, and warns: remove the argument",
                 )
             elif _reads_in_order(module, project, loader) and (lost := _describe_loss(loader)):
                 yield RuleMatch(
