@@ -218,7 +218,7 @@ def value_assigned_to(module: Module, node: cst.CSTNode) -> cst.BaseExpression |
 def possible_value_expressions(
     module: Module, scope: cst.CSTNode, value: cst.BaseExpression, depth: int = 0
 ) -> Iterator[cst.BaseExpression]:
-    """Yield expressions whose values may be the value of ``value``, or inside the value.
+    """Yield the expressions whose results may be the result of ``value``, or parts of this result.
 
     The function yields both results of a conditional expression, the elements of a literal container or comprehension,
     and the values that ``scope`` assigns to a local variable.

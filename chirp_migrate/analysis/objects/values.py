@@ -33,7 +33,7 @@ class SuperResult(AbstractObject):
 
     Attributes:
         objects: the possible values of ``self`` or ``cls``.
-        below: the class after which the search for an attribute starts.
+        below: the class in the method resolution order after which the search for an attribute starts.
     """
 
     objects: Value
