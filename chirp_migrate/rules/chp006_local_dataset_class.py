@@ -85,9 +85,9 @@ class LocalDatasetClass(Rule):
       use an object of the class, and the loader of this object, only in a few ways. The code may pass object and loader
       to a loader call, iterate over them, call `len` and return them. The code may store object and loader in a
       variable for the following statements of the same block. The code may pass object and loader to a function of the
-      project that uses them only in these ways. If a captured name is bound again, the methods do not pass on `self`, a
-      method of `self`, or a generator or function that reads the name. If a captured name is bound again, no base is a
-      class of the project.
+      project that uses them only in the ways that this condition permits. If a captured name is bound again, the
+      methods do not pass on `self`, a method of `self`, or a generator or function that reads the name. If a captured
+      name is bound again, no base is a class of the project.
     - `plain-values`: a captured value is no local function, class or lambda. The name of a captured value does not
       begin with two underscores. If the value is imported, only one import statement binds its name, and the name
       always has the same value (see `one-import` of CHP012).

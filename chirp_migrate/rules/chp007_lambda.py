@@ -72,9 +72,9 @@ class PicklableFunction(Rule):
       only in a few ways. The code may pass the lambda to the call that builds a loader. The code may iterate over the
       loader that holds the lambda, call `len` on this loader and return the loader. The code may store lambda and
       loader in a variable for the following statements of the same block. The code may pass lambda and loader to a
-      function of the project that uses them only in these ways. If the lambda creates a generator or function that
-      reads the name, the surrounding call consumes the generator, or calls the created function, before the next
-      iteration.
+      function of the project that uses them only in the ways that this condition permits. If the lambda creates a
+      generator or function that reads the name, the surrounding call consumes the generator, or calls the created
+      function, before the next iteration.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the lambda
       runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
@@ -101,10 +101,10 @@ class PicklableFunction(Rule):
     - `not-a-method`: a lambda whose replacement binds values is not in the body of a class, and not bound to an object.
       No code assigns the lambda to an attribute of a class, or of an object that may be a class. The lambda would be a
       method of this class, and a method gets an object as its first argument.
-    - `class-not-inspected`: the class of a lambda that uses `self` permits a new method, because such a lambda becomes
-      a method. Neither the class nor a base in the project has a metaclass, another keyword or a decorator. The modules
-      of these classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The
-      analysis finds the class that the name of each base refers to. No class of the project has a `__getattribute__`.
+    - `class-not-inspected`: a lambda that uses `self` becomes a method of its class, so no code may inspect this class.
+      Neither the class nor a base in the project has a metaclass, another keyword or a decorator. The modules of these
+      classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis finds
+      the class that the name of each base refers to. No class of the project has a `__getattribute__`.
     - `method-not-shared`: no file reads the enclosing method from a class, as in `Class.method`, if the lambda becomes
       a method. Otherwise the method could get any object as its `self`. A class may call a method of its base.
     - `no-computed-names`: no code sets an attribute of the class under a computed name, as in

@@ -69,9 +69,9 @@ class LocalFunction(Rule):
       only in a few ways. The code may pass the function to the call that builds a loader. The code may iterate over the
       loader that holds the function, call `len` on this loader and return the loader. The code may store function and
       loader in a variable for the following statements of the same block. The code may pass function and loader to a
-      function of the project that uses them only in these ways. If the function creates a generator or another function
-      that reads the name, the surrounding call consumes the generator, or calls the created function, before the next
-      iteration.
+      function of the project that uses them only in the ways that this condition permits. If the function creates a
+      generator or another function that reads the name, the surrounding call consumes the generator, or calls the
+      created function, before the next iteration.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the function
       runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
@@ -96,10 +96,10 @@ class LocalFunction(Rule):
       Such a parameter may also be positional if three conditions hold. The code passes the function only to loader
       calls as `collate_fn` or `worker_init_fn`. No file reads these attributes of loaders. The function has a second
       parameter.
-    - `class-not-inspected`: the class of a function that uses `self` permits a new method, because such a function
-      becomes a method. Neither the class nor a base in the project has a metaclass, another keyword or a decorator. The
-      modules of these classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The
-      analysis finds the class that the name of each base refers to. No class of the project has a `__getattribute__`.
+    - `class-not-inspected`: a function that uses `self` becomes a method of its class, so no code may inspect this
+      class. Neither the class nor a base in the project has a metaclass, another keyword or a decorator. The modules of
+      these classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis
+      finds the class that the name of each base refers to. No class of the project has a `__getattribute__`.
     - `method-not-shared`: no file reads the enclosing method from a class, as in `Class.method`, if the function
       becomes a method. Otherwise the method could get any object as its `self`. A class may call a method of its base.
     - `no-computed-names`: no code sets an attribute of the class under a computed name, as in
