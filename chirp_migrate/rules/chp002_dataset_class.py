@@ -40,10 +40,10 @@ class WorkerSafeDatasetClass(Rule):
     - `methods-only`: the body of the class contains only a docstring and methods, and defines each name once.
     - `plain-access`: the class defines ``__getitem__``, but not ``__getitems__``, ``__iter__``, ``__getattr__`` or
       ``__getattribute__``.
-    - `plain-parameters`: ``__getitem__(self, index)`` and the methods that it calls have no decorator and are not
-      ``async``. These methods take positional arguments without defaults.
-    - `straight-line`: ``__getitem__`` and the methods that it calls consist of assignments to names, ``if`` and
-      ``return``.
+    - `plain-parameters`: the method ``__getitem__(self, index)`` and the methods that it calls have no decorator and
+      are not ``async``. These methods take positional arguments without defaults.
+    - `straight-line`: the method ``__getitem__`` and the methods that it calls consist of assignments to names, ``if``
+      and ``return``.
     - `known-samples`: each sample has one of three forms. The first form is ``((x - mean) / (std + number), y)`` for
       ``x, y = dataset[indices[index]]``, with or without the number. The second form is ``(transform(x), y)`` for
       ``x, y = dataset[index]``, with one transform or several transforms. The third form is ``samples[index]``

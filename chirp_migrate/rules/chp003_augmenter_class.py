@@ -52,9 +52,9 @@ class WorkerSafeAugmenter(Rule):
       below apply to `__call__` instead of `forward`, and to `np.array(image)` instead of `x.clone()`. The method
       returns `Image.fromarray(x)` instead of `x`.
     - `plain-methods`: the class defines each method once, and contains nothing else.
-    - `gate`: `forward` takes one sample and contains one gate: an `if` that compares `random.random()` with `self.p`.
-      If the gate is closed, `forward` returns the sample unchanged. Before the gate, the code only reads sizes and
-      tests whether the sample has two axes.
+    - `gate`: the method `forward` takes one sample and contains one gate, an `if` that compares `random.random()` with
+      `self.p`. If the gate is closed, `forward` returns the sample unchanged. Before the gate, the code only reads
+      sizes and tests whether the sample has two axes.
     - `clone`: the class writes all masks into one `x.clone()` and returns this tensor. No other code changes the
       tensor.
     - `two-axes`: the class masks samples with two axes and samples with three axes. The code may insert an axis in
@@ -72,8 +72,8 @@ class WorkerSafeAugmenter(Rule):
       first, so that `x` has three axes.
     - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may assign parts of this expression to
       names if the code uses each name once.
-    - `usual-names`: `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual modules and
-      functions in all calls of the class.
+    - `usual-names`: the names `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual
+      modules and functions in all calls of the class.
 
     By default the rule only decorates a class if a loader may apply the class to batches. The project must build a
     loader outside of tests. The migration must improve at least one loader that can contain the class (see "gain" in

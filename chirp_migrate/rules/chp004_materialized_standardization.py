@@ -41,13 +41,13 @@ class MaterializedStandardization(Rule):
     - `standardised-samples`: each element is ``((x - mean) / (std + number), y)``, with or without the number. The code
       gets ``x, y`` from ``dataset[i]`` for each ``i`` of a sequence, or from a loop over the dataset.
     - `known-reads`: the code reads each sample once and unpacks it, as in ``x, y = dataset[i]``. Or the element reads
-      the sample twice: ``dataset[i][0]`` for x and ``dataset[i][1]`` for y.
+      the sample twice, as ``dataset[i][0]`` for x and ``dataset[i][1]`` for y.
     - `plain-loop`: the code has one ``for`` over a name, such as ``for i in indices``. The ``for`` has no ``if``,
       ``else`` or ``async``, and is not inside an f-string.
     - `assignments-only`: the body of a loop contains assignments to names. The last statement of the body is the
       ``append`` of one element.
-    - `starts-empty`: ``samples = []`` is before the loop, in the same block. No statement between ``samples = []`` and
-      the loop uses the list or leaves the block.
+    - `starts-empty`: the statement ``samples = []`` is before the loop, in the same block. No statement between
+      ``samples = []`` and the loop uses the list or leaves the block.
     - `unused-in-loop`: no function inside the loop uses the list. No code uses the list after an error in the loop.
     - `plain-names`: the dataset, the sequence, mean and std are names that the loop does not bind. None of these names
       is the name of the list.

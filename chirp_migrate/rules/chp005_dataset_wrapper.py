@@ -42,15 +42,15 @@ _ATTRIBUTES = ("dataset", "training", "transforms")
 class DatasetWrapper(Rule):
     """Rewrites a class ``type("Name", (Dataset,), {...})`` only if all these conditions hold:
 
-    - `plain-type`: ``type`` and ``len`` are Python's own functions. The first argument of ``type`` is a string, and
-      PyTorch's ``Dataset`` is the only base.
+    - `plain-type`: the names ``type`` and ``len`` refer to Python's own functions. The first argument of ``type`` is a
+      string, and PyTorch's ``Dataset`` is the only base.
     - `inside-function`: the call of ``type`` is in a function, not in the body of a class.
     - `called-without-arguments`: the code only calls the class, without arguments. If the code assigns the class to a
       name, the name refers to the class on every path to these calls. No other code uses the name, and the rule can
       remove the line of the assignment.
     - `known-members`: the members are ``__getitem__``, ``__len__`` and optionally an ``__init__`` that does nothing.
       All members are lambdas without defaults.
-    - `length-of-dataset`: ``__len__`` returns ``len(dataset)`` for the dataset that ``__getitem__`` reads.
+    - `length-of-dataset`: the method ``__len__`` returns ``len(dataset)`` for the dataset that ``__getitem__`` reads.
     - `known-samples`: each sample is the pair (x, y) in ``dataset[index]``. The code applies one or more transforms to
       x, and applies no transform twice. A flag called ``training``, ``train`` or ``is_training`` may switch all
       transforms on or off.

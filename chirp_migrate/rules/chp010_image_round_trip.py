@@ -25,19 +25,19 @@ class ImageRoundTrip(Rule):
 
     - `torch-dataset`: the only base of the class is PyTorch's `Dataset`. The class has no decorator except
       `augments_images`.
-    - `base-read`: `__init__` stores a dataset in an attribute of `self`. `__getitem__` reads this attribute, as in
-      `self.dataset[index]`.
-    - `known-masks`: `__init__` stores an augmentation object in an attribute of `self`. `__getitem__` calls this
-      attribute, as in `self.augment(image)`. `__init__` creates the augmentation object by a call of a class of the
-      project, optionally followed by `if name else None`. The `__init__` of this class has only parameters that
+    - `base-read`: the method `__init__` stores a dataset in an attribute of `self`. `__getitem__` reads this attribute,
+      as in `self.dataset[index]`.
+    - `known-masks`: the method `__init__` stores an augmentation object in an attribute of `self`. `__getitem__` calls
+      this attribute, as in `self.augment(image)`. The augmentation object comes from a call of a project class, such as
+      `Masks(8, 8)` or `Masks(8, 8) if training else None`. The `__init__` of this class has only parameters that
       `SpecAugment` also has.
     - `one-at-a-time`: each statement that stores the dataset, the training flag or the augmentation stores only one
       attribute.
     - `not-reassigned`: only `__init__` assigns the attributes of the dataset and of the training flag. Other code may
       also assign an attribute called `dataset`, `base_dataset` or `training`.
-    - `own-values`: `__init__` does not compute the stored values from `self`.
-    - `stored-first`: `__init__` stores the dataset, the training flag and the augmentation before any statement that
-      reads an attribute of `self`.
+    - `own-values`: the method `__init__` does not compute the stored values from `self`.
+    - `stored-first`: the method `__init__` stores the dataset, the training flag and the augmentation before any
+      statement that reads an attribute of `self`.
     """
 
     code = "CHP010"

@@ -31,7 +31,7 @@ class ComposedTransforms(Rule):
 
     - `no-base`: the class has no base except `object`, and no decorator, keyword or type parameter.
     - `methods-only`: the body of the class defines each method once, and contains nothing else.
-    - `only-passes-on`: `__call__` returns `self.attribute(x)`. Or `__call__` sets `x = each(x)` in one loop
+    - `only-passes-on`: the method `__call__` returns `self.attribute(x)`. Or `__call__` sets `x = each(x)` in one loop
       `for each in self.attribute` and returns `x`. The attribute is not a method of the class. `__call__` has no
       decorator and is not `async`. `__call__` has one parameter besides `self`, without a default.
 

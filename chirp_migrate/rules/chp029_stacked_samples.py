@@ -41,11 +41,11 @@ _STACKS = re.compile(rf"\bstack{GAP}(\[|as\b)")
 class StackedSamples(Rule):
     """Rewrites `torch.stack([dataset[index][0] for i in indices])` and `torch.stack([x for x, _ in dataset])`, only if:
 
-    - `torch-stack`: `stack` is PyTorch's function, stacks along axis 0, and has no argument `out`.
+    - `torch-stack`: the function `stack` is PyTorch's function, stacks along axis 0, and has no argument `out`.
     - `every-sample`: the comprehension has one `for`, no `if` and no `async`. The comprehension yields the first item
       of each sample unchanged.
-    - `known-dataset`: `dataset` is a name or `name.attribute`. The class, annotation or name of `dataset`, or a call
-      that gets `dataset`, shows that the object is a dataset, and not a list, array or table.
+    - `known-dataset`: the expression `dataset` is a name or `name.attribute`. The class, annotation or name of
+      `dataset`, or a call that gets `dataset`, shows that the object is a dataset, and not a list, array or table.
     - `not-in-class-body`: the call is not directly in the body of a class.
     - `no-bindings`: the indices contain no `:=`, `await` or `yield`.
     - `pure-index`: an `index` other than `i` consists of names, items, attributes, arithmetic and functions that are
