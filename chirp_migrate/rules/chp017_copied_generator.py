@@ -36,7 +36,7 @@ _HELD = re.compile(
 _HELD_WORDS = ("default_rng", "check_random_state", "Random", "Generator")
 #: Names of functions that probably seed workers, although their module passes them to no loader.
 _SEEDS_WORKERS = re.compile(r"worker_init|init_worker|worker_seed|seed_worker", re.IGNORECASE)
-_REMEDY = "Use the global generators, or seed one in the worker: `torch.utils.data.get_worker_info().seed`"
+_REMEDY = "Use the global generators, or seed one with `torch.utils.data.get_worker_info().seed`"
 
 
 def _may_create_generators(text: str) -> bool:
