@@ -109,7 +109,7 @@ def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:
 def _mask_construction(
     module: Module, project: Project, augmenter: InitAttributeAssignment | None
 ) -> re.Match[str] | None:
-    """Return the match of the call that creates the image augmenter; None if the call has no known form."""
+    """Match the source of the call that creates the image augmenter; None if the call has no known form."""
     made = _CONSTRUCTION.fullmatch(augmenter.value) if augmenter is not None else None
     if made is None:
         return None

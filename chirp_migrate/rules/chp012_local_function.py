@@ -101,7 +101,8 @@ class LocalFunction(Rule):
       these classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis
       finds the class that the name of each base refers to. No class of the project has a `__getattribute__`.
     - `method-not-shared`: no file reads the enclosing method from a class, as in `Class.method`, if the function
-      becomes a method. Otherwise the method could get any object as its `self`. A class may call a method of its base.
+      becomes a method. Otherwise the method could get any object as its `self`. A call such as `Base.method(self)` in a
+      subclass is allowed.
     - `no-computed-names`: no code sets an attribute of the class under a computed name, as in
       `setattr(self, name, value)`, if the function becomes a method. Such an attribute could hide the method.
     - `known-annotations`: the module does not evaluate annotations, or defines every name in the function's annotations

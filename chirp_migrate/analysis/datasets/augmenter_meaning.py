@@ -47,7 +47,7 @@ class _RaisesError(Exception):
 
 
 def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """Return the arguments of the decorator ``masks_spectrograms`` with which ``SpecAugment`` masks like the class.
+    """Return the arguments with which the decorator ``masks_spectrograms`` describes the masks of the class.
 
     With probability 1 - p, the class returns the sample unchanged. With probability p, it returns a clone in which
     ``mask_value`` overwrites some ranges of each axis. The width of a range is uniform in 0..min(parameter, size). The
@@ -60,7 +60,7 @@ def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
 
 
 def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """Return the arguments of the decorator ``masks_images`` with which ``SpecAugment`` masks like the class.
+    """Return the arguments with which the decorator ``masks_images`` describes the masks of the class.
 
     The conditions are those of :func:`masks_like_spec_augment`, but the samples are grey images (F, T), and the method
     that masks is ``__call__``.
@@ -339,7 +339,7 @@ def _is_draw(statement: ast.stmt) -> bool:
 
 
 def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
-    """Return the arguments of the decorator ``adds_noise`` with which ``GaussianNoise`` augments like the class.
+    """Return the arguments with which the decorator ``adds_noise`` describes the noise of the class.
 
     With probability 1 - p, the class returns the sample x. With probability p, the class returns
     ``clamp(x + randn_like(x) * std, 0, 1)``.

@@ -50,7 +50,7 @@ class LoopNames(ABC, Generic[T]):
 
     @abstractmethod
     def value(self, node: cst.CSTNode) -> T:
-        """Return the fact about the value of an expression in the body."""
+        """Return the fact about an expression in the body, such as its place in the batch."""
 
     @abstractmethod
     def _fact_of_part(self, value: T, position: str) -> T:
