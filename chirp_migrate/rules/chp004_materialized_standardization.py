@@ -117,11 +117,11 @@ def _rewrite_loop(module: Module, project: Project, node: cst.For, found: Standa
     empty = empty_list_line(module, node, collected)
     problem = ""
     if empty is None:
-        problem = f"`{collected} = []` is not in the same block before the loop, or is used before the loop"
+        problem = f"`{collected} = []` must be above the loop in the same block, and unused until the loop"
     elif unfinished_list_may_be_seen(module, node, collected):
-        problem = f"other code may see `{collected}` before the loop ends"
+        problem = f"other code may read `{collected}` before the loop ends"
     elif any(may_be_read_outside_loop(module, project, node, one) for one in sorted(names_in_code(node))):
-        problem = "a variable of the loop may be read outside the loop"
+        problem = "code outside the loop may read a variable of the loop"
     if empty is None or problem:
         return RuleMatch(offset, f"{_FOUND}; not rewritten: {problem}")
     made = Edit(offset, end, _call_text(module, project, node, found, f"{collected} = "))
