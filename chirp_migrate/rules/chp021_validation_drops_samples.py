@@ -43,7 +43,7 @@ class ValidationDropsSamples(Rule):
                 yield RuleMatch(
                     offset,
                     f"`drop_last=True` in evaluation omits {lost} at the end of the dataset, the same in every epoch. "
-                    f"Remove it, unless this loader is for training. {SEE_IT}",
+                    f"Remove the argument, unless this loader is for training. {SEE_IT}",
                 )
 
 
