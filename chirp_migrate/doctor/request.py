@@ -18,7 +18,7 @@ class DoctorTask:
     """The task of one child process.
 
     Attributes:
-        tree: copy of the project: working directory and first import path of the child.
+        tree: copy of the project, in which the child runs, and from which it imports first.
         discovery: the entry points to train.
         records: folder in which worker processes write their recordings.
         ends_at: end of the time budget, on the clock of ``time.time``.

@@ -52,8 +52,8 @@ def unknown_rule_message(selector: str) -> str:
     """Return the error message for a selector that matches no rule, with the most similar code or name of a rule."""
     names = {name.upper(): rule for rule in all_rules() for name in (rule.code, rule.name)}
     near = get_close_matches(selector.upper(), names, n=1)
-    nearest = f"the nearest is {names[near[0]].code} ({names[near[0]].name}), " if near else ""
-    return f"there is no rule {selector!r}; {nearest}`chirp-migrate rules` lists them"
+    nearest = f"the nearest is {names[near[0]].code} ({names[near[0]].name}); " if near else ""
+    return f"there is no rule {selector!r}; {nearest}`chirp-migrate rules` lists all rules"
 
 
 def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[str]:

@@ -53,54 +53,54 @@ _NOT_REWRITTEN = {
     "replaced": "not rewritten: `{}` is patched elsewhere (for example in a test), and the patch would no longer take "
     f"effect; patch `{FACTORY}` instead and migrate this call by hand",
     "no-dataset": "not rewritten: the `DataLoader` call has no dataset",
-    "too-many-arguments": "not rewritten: the `DataLoader` call has too many arguments, or one of them twice",
+    "too-many-arguments": "not rewritten: the `DataLoader` call has too many arguments, or passes one argument twice",
 }
 
 
 class DataLoaderFactory(Rule):
     """Rewrites a mention of `DataLoader` only if all these conditions hold:
 
-    - `pytorch-class`: the name refers to PyTorch's `DataLoader`, also through imports of the project. No branch or
-      `import *` can bind the name to another object.
-    - `only-called`: the code calls the name directly, or passes it to `functools.partial`. Or the code stores the class
-      in a variable, parameter default or attribute of `self`, and the only use of the stored class in this file is to
-      call the class.
-    - `no-subclass`: the mention is not the base of a class.
-    - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
-    - `known-parameters`: a call passes no parameter twice, and at most as many positional arguments as `DataLoader`
-      takes.
-    - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. Any kind of
-      `patch` or `setattr` counts as a replacement, also of the module's ``__dict__``. A string that ends in
-      `module.name` counts as a replacement. An assignment to an attribute with the same name counts, except on
-      ``self``, and so does an assignment to an attribute of `DataLoader`. In a file that mentions `DataLoader`, an
-      assignment to `__defaults__`, `__kwdefaults__` or `__code__` of any function counts. A `reload` of PyTorch's
-      module counts. If code sets attributes with computed names, a call with the name as keyword or string counts. A
-      `patch` of PyTorch's own module does not count, because the patch does not affect modules that have imported the
-      class.
-    - `name-not-hidden`: no function, class or comprehension around the call binds the factory's name to another object.
-      Other rules have the same condition for the names that their rewrites add.
+    - `pytorch-class`: the name refers to PyTorch's `DataLoader`. The file may import the class from PyTorch or from
+      another file of the project. No branch and no `import *` can bind the name to another object.
+    - `only-called`: the code calls the name directly, or passes the name to `functools.partial`. The code may also
+      store the class in a variable, parameter default or attribute of `self`, as in `make = DataLoader`. The code of
+      this file then only calls the stored class, as in `make(dataset)`.
+    - `no-subclass`: the mention is not a base class, as in `class MyLoader(DataLoader)`.
+    - `dataset-given`: the call passes a dataset, or passes arguments with `*` or `**`.
+    - `known-parameters`: the call passes no parameter twice. The call has at most as many positional arguments as
+      `DataLoader` takes.
+    - `not-replaced`: no file of the project replaces the name `DataLoader` in this module, or a method of `DataLoader`.
+      A `patch` or `setattr` of the name counts as a replacement, also in the module's ``__dict__``. A string such as
+      `"train.DataLoader"` counts as a replacement if it ends in the names of the module and the class. An assignment
+      such as `train.DataLoader = Fake` counts as a replacement, but an assignment to `self.DataLoader` does not. An
+      assignment to an attribute of `DataLoader` counts as a replacement. In a file that mentions `DataLoader`, an
+      assignment to `__defaults__`, `__kwdefaults__` or `__code__` of any function counts as a replacement. A `reload`
+      of PyTorch's module counts as a replacement. If the project sets attributes with computed names, a call with the
+      keyword or string `DataLoader` counts as a replacement. A `patch` of PyTorch's own module does not count, because
+      modules that have imported the class do not see this patch.
+    - `name-not-hidden`: no function, class or comprehension around the call binds the name `OptimalDataLoaderFactory`
+      to another object. Other rules have the same condition for the names that their rewrites add.
 
-    The rewritten code calls `create_loader`, which takes the arguments of `DataLoader`. If every loader of a file is
-    clearly for training, validation or test, the rewritten code calls `create_training_loader`,
-    `create_validation_loader` and `create_test_loader` instead. The names of the loader, its dataset and the enclosing
-    functions show what a loader is for. The rewrite keeps all arguments. If the call sets `pin_memory`, the loader pins
-    every batch. Without this argument, the loader pins only the batches that the factory allocates itself.
+    The rewritten code calls `create_loader`, which takes the arguments of `DataLoader`. The rewrite keeps all
+    arguments. If every loader of a file is clearly for training, validation or test, the rewritten code calls
+    `create_training_loader`, `create_validation_loader` and `create_test_loader` instead. The rule reads the purpose of
+    a loader from the names of the loader, its dataset and the enclosing functions. If the call sets `pin_memory`, the
+    loader pins every batch. Without `pin_memory`, the loader pins only the batches that the factory allocates itself.
 
     By default the rule only rewrites calls that gain something. docs/apply.md lists the gains. If the code stores the
-    class and calls the class later, the rewrite needs one more condition. A call in this file must pass a dataset that
-    the loader can read in batches.
+    class and calls it later, at least one call in this file must pass a dataset that the loader can read in batches.
 
-    The new code calls `config.get` only if the same function, or `__init__`, has provably called `config.get` with a
-    key before. The earlier call may have a default: a number, None, True or False. No class of the project may define a
-    `get` or `__getattr__`, or inherit from a mapping, and no code may assign a `get`.
+    The new code may call `config.get`. For this, the same function or `__init__` has provably called `config.get` with
+    a key before. The earlier call may have a default: a number, None, True or False. No class of the project may define
+    `get` or `__getattr__`, or inherit from a mapping. No code may assign an attribute `get`.
     """
 
     code = "CHP001"
     name = "dataloader-factory"
     reason = (
-        "A hand-written loader call fixes workers, pinning and prefetching for one machine, and reads sample by "
-        "sample. The factory keeps every argument about data (batch size, order, sampler, collation, generator, "
-        "persistent_workers). It chooses all other settings for the dataset and the machine at hand."
+        "A hand-written loader call sets workers, pinning and prefetching for one machine, and reads samples one by "
+        "one. The factory keeps every argument about data (batch size, order, sampler, collation, generator, "
+        "persistent_workers). The factory chooses all other settings for the dataset and the machine."
     )
     safety = Safety.SAFE
     trigger = ("DataLoader", FACTORY, *FACTORY_FUNCTIONS)

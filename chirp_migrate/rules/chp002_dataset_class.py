@@ -34,38 +34,41 @@ _DOES = {
 class WorkerSafeDatasetClass(Rule):
     """Decorates a class at the top level of a module only if all these conditions hold:
 
-    - `plain-base`: the only base of the class is PyTorch's ``Dataset``, without class keywords.
+    - `plain-base`: the only base of the class is PyTorch's ``Dataset``. The class has no keywords, such as
+      `metaclass=`.
     - `no-decorator`: the class has no decorator.
     - `methods-only`: the body of the class contains only a docstring and methods, and defines each name once.
     - `plain-access`: the class defines ``__getitem__``, but not ``__getitems__``, ``__iter__``, ``__getattr__`` or
       ``__getattribute__``.
-    - `plain-parameters`: ``__getitem__(self, index)`` and the methods that it calls have no decorator, are not
-      ``async``, and take positional arguments without defaults.
-    - `straight-line`: ``__getitem__`` and the methods that it calls consist of assignments to names, ``if`` and
-      ``return``.
-    - `known-samples`: samples have one of the following three forms. The first is ``((x - mean) / (std + number), y)``
-      for ``x, y = dataset[indices[index]]``, with or without the number. The second is ``(transform(x), y)`` for ``x, y
-      = dataset[index]``, with one transform or more. The third is ``samples[index]`` unchanged.
-    - `samples-not-paths`: in ``samples[index]``, the list is not called ``paths``, ``files``, ``names``, ``urls`` or
-      similar, and does not list a folder.
-    - `own-state-only`: dataset, indices, mean, std, transforms, samples and the flags that switch transforms on are
-      attributes of the object.
-    - `plain-switches`: each condition in the code tests whether a flag is true, or whether a transform is not None.
-    - `nothing-else`: the value of every expression in these methods is used in the sample or in a condition, and no
-      call occurs twice.
-    - `clear-names`: the only names that the methods use from outside the class are None, True, False, and ``torch`` if
-      this name provably refers to the PyTorch module.
+    - `plain-parameters`: the method ``__getitem__(self, index)`` and the methods that it calls have no decorator and
+      are not ``async``. These methods take positional arguments without defaults.
+    - `straight-line`: the method ``__getitem__`` and the methods that it calls consist of assignments to names, ``if``
+      and ``return``.
+    - `known-samples`: each sample has one of three forms. The first form is ``((x - mean) / (std + number), y)`` for
+      ``x, y = dataset[indices[index]]``, with or without the number. The second form is ``(transform(x), y)`` for
+      ``x, y = dataset[index]``, with one transform or several transforms. The third form is ``samples[index]``
+      unchanged.
+    - `samples-not-paths`: the list in ``samples[index]`` is not called ``paths``, ``files``, ``names``, ``urls`` or
+      similar. The list does not contain the files of a folder, as ``os.listdir(root)`` does.
+    - `own-state-only`: dataset, indices, mean, std, transforms and samples are attributes of ``self``. The flags that
+      switch transforms on are attributes of ``self``, too.
+    - `plain-switches`: each condition in the code tests a flag, as in `if self.training`, or tests whether a transform
+      is not None.
+    - `nothing-else`: the sample or a condition uses the value of every expression in these methods. No call occurs
+      twice.
+    - `clear-names`: the methods use only the names None, True, False and ``torch`` from outside the class. The name
+      ``torch`` provably refers to PyTorch.
 
-    By default the rule only decorates a class if a loader of the project may read its samples in batches.
+    By default the rule only decorates a class if a loader of the project may read the samples of the class in batches.
     """
 
     code = "CHP002"
     name = "worker-safe-dataset-class"
     reason = (
-        "Standardising and augmenting one sample at a time costs more than reading it. A decorator names the "
+        "Standardising and augmenting one sample at a time takes longer than reading the sample. A decorator names the "
         "attributes of a class that contain dataset, indices, statistics and transforms. Loaders then read whole "
-        "batches where the result is equal. The class itself does not change, and its own code reads all other "
-        "samples."
+        "batches if the result is equal. The class itself does not change. In all other cases, loaders run the class's "
+        "own code for each sample."
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)

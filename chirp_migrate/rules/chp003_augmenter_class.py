@@ -47,36 +47,37 @@ _DECLARED: tuple[tuple[str, str, tuple[str, ...], Callable[[str], tuple[str, ...
 class WorkerSafeAugmenter(Rule):
     """Decorates a top-level class with the constructor parameters of `SpecAugment` or `GaussianNoise` only if:
 
-    - `nn-module`: the only base of the class is PyTorch's `nn.Module`, and the class has no decorator or keyword. Or
-      the class has no base and augments grey images. For such a class, the conditions below apply to `__call__` instead
-      of `forward`, to `np.array(image)` instead of `x.clone()`, and to `Image.fromarray(x)` instead of the returned
-      `x`.
+    - `nn-module`: the only base of the class is PyTorch's `nn.Module`, and the class has no decorator or keyword. The
+      rule also accepts a class without a base that augments grey images. For a class of grey images, the conditions
+      below apply to `__call__` instead of `forward`, and to `np.array(image)` instead of `x.clone()`. The method
+      returns `Image.fromarray(x)` instead of `x`.
     - `plain-methods`: the class defines each method once, and contains nothing else.
-    - `gate`: `forward` takes one sample, compares one `random.random()` with `self.p` in one `if` (the gate), and
-      returns the sample unchanged if the gate is closed. Before the gate, the code only reads sizes and tests whether
-      there are two axes.
-    - `clone`: the class writes its masks into one `x.clone()` and returns that tensor. The code changes the tensor in
-      no other way.
+    - `gate`: the method `forward` takes one sample and contains one gate, an `if` that compares `random.random()` with
+      `self.p`. If the gate is closed, `forward` returns the sample unchanged. Before the gate, the code only reads
+      sizes and tests whether the sample has two axes.
+    - `clone`: the class writes all masks into one `x.clone()` and returns this tensor. No other code changes the
+      tensor.
     - `two-axes`: the class masks samples with two axes and samples with three axes. The code may insert an axis in
-      front of a sample with two axes if the code removes this axis again. The code uses the sizes of the last two axes
-      (for an image with two axes also `shape[:2]`).
-    - `both-axes`: one loop over `num_time_masks` draws masks on the last axis, and another loop over `num_freq_masks`
-      draws masks on the axis before the last. The code of a mask is in the loop or in a separate method.
-    - `guard`: the masks of an axis have no condition, or the condition `parameter > 0`. Or the masks of both axes have
-      the condition `size > parameter`.
-    - `width`: each mask draws `width = random.randint(0, min(parameter, size))` for its axis.
-    - `start`: after the width, each mask draws `start = random.randint(0, size - width)`, optionally with `max(0, …)`,
-      or only if `width > 0`.
-    - `stretch`: after the start, each mask sets the range from `start` to `start + width`, in all rows or in all
-      columns, to `self.mask_value`, and does nothing else. Code that writes `x[:, a:b, :]` has unpacked the shape of
-      `x` into three names, so `x` has three axes.
+      front of a sample with two axes if the code removes this axis again. The code uses the sizes of the last two axes.
+      For an image with two axes, the code may also use `shape[:2]`.
+    - `both-axes`: one loop over `num_time_masks` draws masks on the last axis. Another loop over `num_freq_masks` draws
+      masks on the axis before the last axis. The code of a mask is in the loop or in a separate method.
+    - `guard`: the masks of an axis have no condition, or a condition such as `time_mask_param > 0`. Or the masks of
+      both axes have the condition `size > parameter`.
+    - `width`: each mask draws its width with `width = random.randint(0, min(parameter, size))` for its axis.
+    - `start`: each mask draws its start after its width, with `start = random.randint(0, size - width)`. The code may
+      write `max(0, size - width)`, or may draw the start only if `width > 0`.
+    - `stretch`: each mask sets the range from `start` to `start + width` to `self.mask_value`, in all rows or in all
+      columns. The mask does nothing else. Code that writes `x[:, a:b, :]` unpacks the shape of `x` into three names
+      first, so that `x` has three axes.
     - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may assign parts of this expression to
       names if the code uses each name once.
-    - `usual-names`: `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual modules and
-      functions in all calls of the class.
+    - `usual-names`: the names `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual
+      modules and functions in all calls of the class.
 
     By default the rule only decorates a class if a loader may apply the class to batches. The project must build a
-    loader outside of tests. At least one loader that can contain the class must gain something from its migration.
+    loader outside of tests. The migration must improve at least one loader that can contain the class (see "gain" in
+    docs/glossary.md).
     """
 
     code = "CHP003"

@@ -38,30 +38,32 @@ _MESSAGE = f"{_FOUND}: `{_SHIPPED}` builds the same list, at once where possible
 class MaterializedStandardization(Rule):
     """Rewrites a list comprehension, or a loop that appends to a list, only if all these conditions hold:
 
-    - `standardised-samples`: the elements are ``((x - mean) / (std + number), y)``, with or without the number. Here
-      ``x, y`` is ``dataset[i]`` for each ``i`` of a sequence, or each sample of a dataset.
-    - `known-reads`: the code reads a sample once and unpacks it into ``x, y``. Or the expression of the element reads
-      the sample twice: once for x and once for y.
-    - `plain-loop`: there is one ``for`` over a name, without ``if``, ``else`` or ``async``, and not inside an f-string.
-    - `assignments-only`: a loop contains assignments to names, and at its end the ``append`` of one element.
-    - `starts-empty`: ``samples = []`` is before a loop in the same block, and no statement between them uses the list
-      or leaves the block.
-    - `unused-in-loop`: no function inside a loop uses the list, and no code uses the list after an error in the loop.
-    - `plain-names`: dataset, sequence, mean and std are names that the loop does not bind, and none is the name of the
-      list.
-    - `names-have-values`: dataset, sequence, mean and std provably have values before the loop. Neither the body of a
-      class nor another function binds these names.
-    - `nothing-else`: every expression becomes part of the element, and the code contains no call.
-    - `loop-names-unused`: the variables of the loop belong to the enclosing function or module, and are provably not
-      read outside of the loop.
+    - `standardised-samples`: each element is ``((x - mean) / (std + number), y)``, with or without the number. The code
+      gets ``x, y`` from ``dataset[i]`` for each ``i`` of a sequence, or from a loop over the dataset.
+    - `known-reads`: the code reads each sample once and unpacks it, as in ``x, y = dataset[i]``. Or the element reads
+      the sample twice, as ``dataset[i][0]`` for x and ``dataset[i][1]`` for y.
+    - `plain-loop`: the code has one ``for`` over a name, such as ``for i in indices``. The ``for`` has no ``if``,
+      ``else`` or ``async``, and is not inside an f-string.
+    - `assignments-only`: the body of a loop contains assignments to names. The last statement of the body is the
+      ``append`` of one element.
+    - `starts-empty`: the statement ``samples = []`` is before the loop, in the same block. No statement between
+      ``samples = []`` and the loop uses the list or leaves the block.
+    - `unused-in-loop`: no function inside the loop uses the list. No code uses the list after an error in the loop.
+    - `plain-names`: the dataset, the sequence, mean and std are names that the loop does not bind. None of these names
+      is the name of the list.
+    - `names-have-values`: the dataset, the sequence, mean and std provably have values before the loop. No class body
+      and no other function binds these names.
+    - `nothing-else`: every expression is part of the element. The code calls no function except ``append``.
+    - `loop-names-unused`: the variables of the loop belong to the enclosing function or module. Provably no code
+      outside of the loop reads these variables.
     """
 
     code = "CHP004"
     name = "materialized-standardization"
     reason = (
-        "The loop builds a list of standardised samples one at a time, each with two temporary tensors. The "
-        "runtime's function builds the same list at once where the samples are rows of tensors in memory. It reads "
-        "all other samples one by one, as the original code does."
+        "The code standardises one sample at a time, with two temporary tensors for each sample. The runtime's "
+        "function builds the same list in one operation if the samples are rows of tensors in memory. The function "
+        "reads all other samples one by one, as the original code does."
     )
     safety = Safety.SAFE
     trigger = ("ataset",)
@@ -115,11 +117,11 @@ def _rewrite_loop(module: Module, project: Project, node: cst.For, found: Standa
     empty = empty_list_line(module, node, collected)
     problem = ""
     if empty is None:
-        problem = f"`{collected} = []` is not in the same block before the loop, or is used before the loop"
+        problem = f"`{collected} = []` must be above the loop in the same block, and unused until the loop"
     elif unfinished_list_may_be_seen(module, node, collected):
-        problem = f"other code may see `{collected}` before the loop ends"
+        problem = f"other code may read `{collected}` before the loop ends"
     elif any(may_be_read_outside_loop(module, project, node, one) for one in sorted(names_in_code(node))):
-        problem = "a variable of the loop may be read outside the loop"
+        problem = "code outside the loop may read a variable of the loop"
     if empty is None or problem:
         return RuleMatch(offset, f"{_FOUND}; not rewritten: {problem}")
     made = Edit(offset, end, _call_text(module, project, node, found, f"{collected} = "))

@@ -42,41 +42,41 @@ _ATTRIBUTES = ("dataset", "training", "transforms")
 class DatasetWrapper(Rule):
     """Rewrites a class ``type("Name", (Dataset,), {...})`` only if all these conditions hold:
 
-    - `plain-type`: ``type`` and ``len`` are Python's own, the name is a string, and PyTorch's ``Dataset`` is the only
-      base.
-    - `inside-function`: the call is in a function, not in the body of a class.
+    - `plain-type`: the names ``type`` and ``len`` refer to Python's own functions. The first argument of ``type`` is a
+      string, and PyTorch's ``Dataset`` is the only base.
+    - `inside-function`: the call of ``type`` is in a function, not in the body of a class.
     - `called-without-arguments`: the code only calls the class, without arguments. If the code assigns the class to a
-      name, the name refers to the class on every path to the calls, and no other code uses the name. The rule can
+      name, the name refers to the class on every path to these calls. No other code uses the name, and the rule can
       remove the line of the assignment.
     - `known-members`: the members are ``__getitem__``, ``__len__`` and optionally an ``__init__`` that does nothing.
       All members are lambdas without defaults.
-    - `length-of-dataset`: ``__len__`` returns ``len(dataset)`` for the dataset that ``__getitem__`` reads.
-    - `known-samples`: each sample is ``dataset[index]``, a pair (x, y). The code applies one or more transforms to x,
-      and applies no transform twice. A flag called ``training``, ``train`` or ``is_training`` may switch all transforms
-      on or off.
-    - `plain-switches`: the code applies a transform if the transform is not None. Or the code always applies the
-      transform, and the transform is not a parameter with the default None. The code does not compare the flag with
-      None.
-    - `straight-line`: a function that the lambdas call is a plain function, defined once next to the lambdas. Such a
-      function consists of assignments to names, ``if`` and ``return``, and none of its names hides a name from outside.
-    - `nothing-else`: the value of every expression is used in the sample or in a condition, every sample is read once,
+    - `length-of-dataset`: the method ``__len__`` returns ``len(dataset)`` for the dataset that ``__getitem__`` reads.
+    - `known-samples`: each sample is the pair (x, y) in ``dataset[index]``. The code applies one or more transforms to
+      x, and applies no transform twice. A flag called ``training``, ``train`` or ``is_training`` may switch all
+      transforms on or off.
+    - `plain-switches`: the code applies a transform if the transform is not None, or always applies the transform. A
+      transform that the code always applies is not a parameter with the default None. The code does not compare the
+      flag with None.
+    - `straight-line`: each function that the lambdas call is a plain function, defined once next to the lambdas. Such a
+      function consists of assignments to names, ``if`` and ``return``. No name in such a function hides a name from
+      outside.
+    - `nothing-else`: the sample or a condition uses the value of every expression. The code reads every sample once,
       and no call occurs twice.
-    - `own-names-only`: dataset, transforms and flag are variables of the enclosing functions.
-    - `bound-once`: these variables provably have their values before the call, and the same values whenever a sample is
-      read.
+    - `own-names-only`: the dataset, the transforms and the flag are variables of the enclosing functions.
+    - `bound-once`: the dataset, the transforms and the flag provably have their values before the call of ``type``.
+      Their values are the same whenever code reads a sample.
     - `not-probed`: no file of the project reads an attribute `dataset`, `training` or `transforms` with `hasattr` or
-      `getattr`, or in a `try` statement that handles AttributeError. No file sets such an attribute on an object other
-      than `self`.
-    - `not-copied`: no file of the project copies objects deeply, or defines estimators of scikit-learn, which are
-      cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`. Copies of
-      `state_dict()` and `parameters()` do not count. In a project with such code, the rewrite is still possible if the
-      uses of the dataset and of its loader are limited. The project may only pass the dataset and its loader to a
-      loader call, iterate over them and measure them with `len`. The project may also pass them to its own functions
-      that use them only in these ways. No function returns the dataset or its loader.
+      `getattr`. No file reads such an attribute in a `try` statement that handles AttributeError. No file sets such an
+      attribute on an object other than `self`.
+    - `not-copied`: no file of the project copies objects deeply, or defines estimators of scikit-learn, which
+      scikit-learn clones. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`. Copies
+      of `state_dict()` and `parameters()` do not count. If a project copies objects deeply, the rewrite is still
+      possible if the project only passes the dataset and its loader to loader calls, loops, `len` and own functions.
+      These functions use the dataset and its loader only in the same ways, and return neither of them.
 
-    The class of the new object has another name, and the object has the attributes `dataset`, `training` and
-    `transforms`. Its samples are tuples. If a sample is not a pair, reading the sample raises a ValueError, because the
-    sample cannot be unpacked.
+    The class of the new object has another name. The new object has the attributes `dataset`, `training` and
+    `transforms`, and its samples are tuples. If a sample is not a pair, reading the sample raises a ValueError, because
+    the class unpacks each sample.
     """
 
     code = "CHP005"
@@ -128,7 +128,7 @@ def _examine_type_call(
     captured = None if meaning is None else _captured_names(module, node, meaning)
     if meaning is None or captured is None or any(construction.args for construction in constructions):
         message = (
-            "this dataset class is made by type() from functions in a form that the rule does not recognise; write "
+            "this dataset class is made by type() from functions that the rule does not recognise; write "
             "it as a class statement"
         )
         return RuleMatch(offset, message)

@@ -48,76 +48,79 @@ _NAMES_OF_CLASSES = r"\.\s*__name__\b|[\"']__name__[\"'](?!\s*:)"
 class LocalDatasetClass(Rule):
     """Moves a dataset class out of a function only if all these conditions hold:
 
-    - `only-constructed`: outside of the class, the code only calls the class, without ``*`` and ``**``. At each call,
+    - `only-constructed`: the code outside of the class only calls the class, without ``*`` and ``**``. At each call,
       the class is provably defined, and the rule can add arguments to the call.
-    - `directly-in-function`: the definition of the class is directly in a function, not in the body of another class,
-      and not alone in a block.
-    - `no-decorator`: the class has no decorators and no class keywords.
-    - `plain-bases`: the bases of the class are names that are known at module level. They are classes of PyTorch or
-      torchvision, or classes of the project that inherit from such classes. A base from the project has no metaclass,
-      no ``__init_subclass__`` and no decorators that may store state. No method of such a base creates, copies or
-      inspects objects and their attributes, as ``__dict__``, ``vars`` and ``dir`` do. No attribute of this base is an
-      object of a class of the project, because such an object may be a descriptor. A descriptor receives the class from
-      which code reads the attribute. If methods of the base use the class of an object, as `type(self)`, they only call
-      this class or read its attributes.
-    - `plain-body`: the body of the class contains methods and constants. All decorators in the body are decorators of
-      Python and PyTorch that store nothing. Decorators, bases, defaults and annotations have the same values at module
-      level. No other code assigns the module-level names in these expressions, or attributes of such names.
+    - `directly-in-function`: the definition of the class is directly in a function, not in the body of another class.
+      The definition is not the only statement of its block.
+    - `no-decorator`: the class has no decorators and no keywords, such as `metaclass=`.
+    - `plain-bases`: each base of the class is a name that is known at module level. Each base is a class of PyTorch or
+      torchvision, or a class of the project that inherits from such a class. A base from the project has no metaclass,
+      no ``__init_subclass__`` and no decorators that may store state. The methods of a base from the project do not
+      create, copy or inspect objects, as ``__dict__``, ``vars`` and ``dir`` do. The attributes of a base from the
+      project are not objects of project classes, because such an object may be a descriptor. The methods of a base from
+      the project use `type(self)` only to call this class or to read its attributes.
+    - `plain-body`: the body of the class contains methods and constants. All decorators in the body are from Python or
+      PyTorch and store nothing, such as `@property`. Decorators, bases, defaults and annotations have the same values
+      at module level. No other code assigns a module-level name that these expressions use, or an attribute of such a
+      name.
     - `place-independent`: the class contains no code whose result depends on its place, such as ``eval``, ``vars``,
       ``nonlocal``, ``__dict__`` or ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``,
-      ``locals`` or ``vars``, and the module has no ``__getattr__``.
-    - `no-class-state`: the methods of the class meet the same conditions as the methods of its bases (see
-      `plain-bases`). They use the name of the class only for ``super`` and to read attributes. No file of the project
-      sets an attribute on the class of an object, reads its ``__qualname__``, has ``__subclasses__`` or ``__func__``,
-      lists the classes of a module with ``getmembers``, or passes `type` on. If the class captures values, no file uses
-      the class of an object as a key or an argument, compares this class with the class of another object, or creates
-      an object with this class. Also, the methods and bases of the moved class do not create objects with
-      ``type(self)`` or ``cls``.
-    - `captured-in-methods`: only the bodies of methods read the captured names. The first parameter of such a method is
-      ``self``, or the method is ``__init__``.
+      ``locals`` or ``vars``. The module has no ``__getattr__``.
+    - `no-class-state`: the methods of the class meet the conditions that `plain-bases` has for methods. These methods
+      use the name of the class only for ``super`` and to read attributes. No file of the project sets an attribute on
+      the class of an object, as in `type(dataset).scale = 2`, or reads `type(dataset).__qualname__`. No file contains
+      ``__subclasses__`` or ``__func__``. No file lists the classes of a module with ``getmembers``, or passes `type` to
+      a function. If the class captures values, no file uses `type(dataset)` as a key or an argument. If the class
+      captures values, no file compares `type(dataset)` with the class of another object, or creates an object with
+      `type(dataset)(…)`. If the class captures values, its methods and bases do not create objects with ``type(self)``
+      or ``cls``.
+    - `captured-in-methods`: captured names are variables of an enclosing function that the class reads. Only the bodies
+      of methods read captured names. The first parameter of such a method is ``self``, or the method is ``__init__``.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the class.
-      No code deletes the name, no inner function binds the name again, and the name is not the name of an exception. An
-      assignment in a `with` block counts only if the context managers are known not to swallow exceptions. An
-      assignment with `:=` counts only if every path evaluates this assignment.
-    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the class and its
-      objects. The code may pass such an object, and the loader that contains the object, to a loader call, iterate over
-      them, measure them with `len` and return them. The code may also store object and loader in a variable for the
-      following statements of the same block, or pass them to a function of the project that uses them only in these
-      ways. Each iteration of a comprehension binds its variable again. The methods of the class do not pass on `self`,
-      a method of `self`, or a generator or function that reads the captured name. No base is a class of the project.
-    - `plain-values`: a captured value is no local function, class or lambda, and its name does not begin with two
-      underscores. If the value is imported, only one import statement binds its name, and the name always has the same
-      value (see `one-import` of CHP012).
-    - `plain-constructor`: if the class captures names, its ``__init__`` has no ``**`` parameter, has its body on lines
-      of its own, and assigns none of these names. If the class has no ``__init__``, its bases provably have no
-      constructor either. No method creates, copies or inspects objects and their attributes.
-    - `not-copied`: if the objects of the class store captured values, no file of the project copies objects deeply, or
-      defines estimators of scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`, `astuple`,
-      `AveragedModel` and `pickle.dumps`. Copies of `state_dict()` and `parameters()` do not count. In a project with
-      such code, the rewrite is still possible if the class and its objects have no uses except those that
-      `used-before-rebound` permits, and no code returns them.
-    - `attributes-not-listed`: if the class captures names, the module contains no ``vars``, ``dir``, ``globals``,
-      ``getmembers`` or ``__dict__``, and no file lists the attributes of an object other than `self`, a class or parsed
-      arguments. Such code would show the attributes that objects of the class get for the captured values.
+      No code deletes the name, and no inner function binds the name again. The name is not bound by
+      ``except … as name``. An assignment in a `with` block counts only if the context managers provably do not swallow
+      exceptions. An assignment with `:=` counts only if every path evaluates this assignment.
+    - `used-before-rebound`: each captured name keeps its value until the last use of the class and its objects. The
+      variable of a comprehension gets a new value in each iteration. If a captured name is bound again, the code may
+      use an object of the class, and the loader of this object, only in a few ways. The code may pass object and loader
+      to a loader call, iterate over them, call `len` and return them. The code may store object and loader in a
+      variable for the following statements of the same block. The code may pass object and loader to a function of the
+      project that uses them only in the ways that this condition permits. If a captured name is bound again, the
+      methods do not pass on `self`, a method of `self`, or a generator or function that reads the name. If a captured
+      name is bound again, no base is a class of the project.
+    - `plain-values`: a captured value is no local function, class or lambda. The name of a captured value does not
+      begin with two underscores. If the value is imported, only one import statement binds its name, and the name
+      always has the same value (see `one-import` of CHP012).
+    - `plain-constructor`: the ``__init__`` of a class that captures names has no ``**`` parameter, and assigns none of
+      these names. The body of ``__init__`` is on lines of its own. If the class has no ``__init__``, its bases provably
+      have no constructor either. No method creates, copies or inspects objects and their attributes.
+    - `not-copied`: the objects of the class store no captured values, or no file of the project copies objects deeply.
+      Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and estimators of scikit-learn,
+      which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count. If a project copies objects
+      deeply, the rewrite is still possible if the class and its objects have only the uses that `used-before-rebound`
+      permits. No code may return the class or its objects.
+    - `attributes-not-listed`: the module of a class that captures names contains no ``vars``, ``dir``, ``globals``,
+      ``getmembers`` or ``__dict__``. No file lists the attributes of an object other than `self`, a class or parsed
+      arguments. Such a list would contain the new attributes with the captured values.
     - `class-name-unused`: no file contains `__qualname__`. If the name of the class is taken in the module, no file
       reads an attribute `__name__`.
 
     The rule does not move classes of samplers, because samplers stay in the main process.
 
-    If the name is taken at module level, or pytest would collect a class with this name, the class gets another name.
+    The class gets another name if its name is taken at module level, or if pytest would collect a class with this name.
     Objects of a class that captures values get attributes for these values.
 
-    By default the rule moves a class only if a loader contains an object of the class. After the move, this loader may
-    have workers, or can read whole batches. If no such loader is known, the file must contain a loader with workers, or
-    must set a number of workers. Such code may also be in a file that this file imports. For code outside of tests,
-    loaders in tests do not count.
+    By default the rule moves a class only if a loader contains an object of the class. This loader may have workers, or
+    can read whole batches after the move. If no such loader is known, the file, or a file that it imports, must contain
+    a loader with workers or set a number of workers. Loaders in tests count only for code in tests.
     """
 
     code = "CHP006"
     name = "local-dataset-class"
     reason = (
-        "Worker processes look a class up by its name in a module. A class inside a function has no such name, so "
-        "its datasets cannot be pickled. At module level it has one; the values that it captured become arguments."
+        "Worker processes look a class up by its name in a module. A class inside a function has no such name, so its "
+        "datasets cannot be pickled. A class at module level has such a name. The values that the class captured "
+        "become arguments of its constructor."
     )
     safety = Safety.SAFE
     stops_workers = True
@@ -209,13 +212,13 @@ def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iter
     for one in local.values:
         owner = module.scopes.lookup(one.name, call)
         if owner is None or owner.scope is not one.scope:
-            raise NotMovable(f"`{one.name}` means something else at a constructor call")
+            raise NotMovable(f"`{one.name}` refers to another object at a constructor call")
     if local.values:
         last = call.args[-1] if call.args else None
         if last is not None and isinstance(last.value, cst.GeneratorExp) and not last.value.lpar:
             raise NotMovable("a constructor call passes a generator expression without parentheses")
         if last is not None and local.init is None:
-            raise NotMovable("a constructor call passes arguments to the constructor of its base class")
+            raise NotMovable("a constructor call passes arguments to the constructor of the base class")
         end = module.span(call)[1] - 1
         lead = ", " if last is not None and not isinstance(last.comma, cst.Comma) else ""
         yield Edit(end, end, lead + ", ".join(f"{value.name}={value.name}" for value in local.values))
@@ -245,7 +248,7 @@ def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequen
     """Return the edit that adds keyword-only parameters after the existing parameters."""
     own = function.params
     if own.star_kwarg is not None:
-        raise NotMovable("its `**` parameter would receive the captured values")
+        raise NotMovable("the `**` parameter of `__init__` would receive the captured values")
     pieces = (*own.posonly_params, own.posonly_ind, *own.params, own.star_arg, *own.kwonly_params)
     end = module.span(own)[0]
     for piece in pieces:

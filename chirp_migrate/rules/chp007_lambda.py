@@ -57,81 +57,83 @@ _Made = dict[tuple[str, ...], Defined]
 class PicklableFunction(Rule):
     """Rewrites a lambda that is passed to a loader, dataset or transform, only if all these conditions hold:
 
-    - `place-independent`: the lambda contains no code whose result depends on its place. Such code is a call of
-      `super`, `dir`, `eval`, `exec`, `locals` or `vars`, `__class__`, or a name that is private to the enclosing class.
-      The enclosing function does not call `dir`, `eval`, `exec`, `locals` or `vars` either. The module has no
-      `__getattr__`, and no name that Python normalises to another spelling.
-    - `no-local-helper`: the lambda uses no local function, class or other lambda, because such helpers would have to
-      move first.
+    - `place-independent`: the lambda contains no code whose result depends on its place. Examples are a call of
+      `super`, `dir`, `eval`, `exec`, `locals` or `vars`, `__class__`, and a name that is private to the enclosing
+      class, such as `__scale`. The enclosing function does not call `dir`, `eval`, `exec`, `locals` or `vars`. The
+      module has no `__getattr__`, and no name that Python normalises to another spelling.
+    - `no-local-helper`: the lambda uses no local function, local class or other lambda, because such a helper would
+      have to move first.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the lambda.
-      No code deletes the name, no inner function binds the name again, and the name is not the name of an exception. An
-      assignment in a `with` block counts only if the context managers are known not to swallow exceptions. An
+      No code deletes the name, and no inner function binds the name again. The name is not bound by `except … as name`.
+      An assignment in a `with` block counts only if the context managers provably do not swallow exceptions. An
       assignment with `:=` counts only if every path evaluates this assignment.
-    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the lambda. The code
-      may pass the lambda to the call that builds a loader. The code may iterate over the loader that holds the lambda,
-      call `len` on this loader and return the loader. The code may also store lambda and loader in a variable for the
-      following statements of the same block, or pass them to a function of the project that uses them only in these
-      ways. Each iteration of a comprehension binds its variable again. If the lambda creates a generator or function
-      that reads the name, the surrounding call uses it up (iterates
-      over the generator, or calls the function) before the next iteration.
-    - `one-import`: if a captured name is imported, exactly one import statement binds the name, and every path to the
-      lambda runs this statement. In the imported module, one statement at the top level assigns the name. No file
-      replaces the name in that module, or replaces a module in `sys.modules`.
-    - `not-inspected`: no code uses an attribute of the lambda or passes it to `inspect`. The analysis traces the lambda
-      through all variables, attributes, containers and parameters that may hold the lambda. No file of the project sets
-      an attribute on the lambda, or passes the lambda on in a way that the analysis cannot trace. If the replacement is
-      not a `partial`, no file uses the lambda as a key or reads its identity. No file contains `.__name__` (except of a
-      class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`,
-      `FunctionType` or `LambdaType`, or checks for `MethodType`. If the replacement binds values, as a `partial` or a
-      method does, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__`,
-      except of a class. In this case, no file reads the class of the lambda either (except for an error). If the
-      replacement is a `partial`, no file checks whether an object is a `partial`.
-    - `not-copied`: if the replacement binds values, as a `partial` or a method does, no file of the project copies
-      objects deeply, or defines estimators of scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`,
-      `astuple`, `AveragedModel` and `pickle.dumps`. Copies of `state_dict()` and `parameters()` do not count. In a
-      project with such code, the rewrite is still possible if the lambda has no uses except those that
-      `used-before-rebound` permits, and no code returns the lambda.
-    - `partial-available`: if the replacement needs `partial`, this name refers to `functools.partial` at the place of
-      the lambda.
-    - `kept-signature`: if a default value must be computed at the old place of the lambda, its parameter is
-      keyword-only. Such a parameter may also be positional if three conditions hold. The function is only passed to
-      loader calls as `collate_fn` or `worker_init_fn`, no file reads these attributes, and the function has a second
-      parameter.
-    - `not-a-method`: if the replacement binds values, the lambda is not in the body of a class, and not bound to an
-      object. No code assigns the lambda to an attribute of a class, or of an object that may be a class, because a
-      method gets an object as its first argument.
-    - `class-not-inspected`: a lambda that uses `self` becomes a method. In this case, neither the class nor a base in
-      the project has a metaclass, another keyword or a decorator. The modules of these classes contain no
-      `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis can find the class that
-      the name of each base refers to. No class of the project has a `__getattribute__`.
-    - `method-not-shared`: if the lambda becomes a method, no file reads the enclosing method from a class, as in
-      `Class.method`. Otherwise the method could get any object as its `self`. A class may call a method of its base.
-    - `no-computed-names`: if the lambda becomes a method, no code sets an attribute of the class under a computed name.
-      Such an attribute could hide the method.
+    - `used-before-rebound`: each captured name keeps its value until the last use of the lambda. The variable of a
+      comprehension gets a new value in each iteration. If a captured name is bound again, the code may use the lambda
+      only in a few ways. The code may pass the lambda to the call that builds a loader. The code may iterate over the
+      loader that holds the lambda, call `len` on this loader and return the loader. The code may store lambda and
+      loader in a variable for the following statements of the same block. The code may pass lambda and loader to a
+      function of the project that uses them only in the ways that this condition permits. If the lambda creates a
+      generator or function that reads the name, the surrounding call consumes the generator, or calls the created
+      function, before the next iteration.
+    - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the lambda
+      runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
+      name in that module, or replaces a module in `sys.modules`.
+    - `not-inspected`: no code uses an attribute of the lambda, or passes the lambda to `inspect`. The analysis traces
+      the lambda through all variables, attributes, containers and parameters that may hold the lambda. No file of the
+      project sets an attribute on the lambda, or passes the lambda on in a way that the analysis cannot trace. If the
+      replacement is not a `partial`, no file uses the lambda as a key or reads its identity. No file contains
+      `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`,
+      `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file checks for `MethodType`. If the replacement binds
+      values, as a `partial` or a method does, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
+      `.__globals__` or `.__module__`, except of a class. If the replacement binds values, no file reads the class of
+      the lambda (except for an error). If the replacement is a `partial`, no file checks whether an object is a
+      `partial`.
+    - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
+      method bind values. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and
+      estimators of scikit-learn, which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count.
+      If a project copies objects deeply, the rewrite is still possible if the lambda has only the uses that
+      `used-before-rebound` permits. No code may return the lambda.
+    - `partial-available`: the name `partial` refers to `functools.partial` at the place of the lambda, if the
+      replacement needs `partial`.
+    - `kept-signature`: a parameter is keyword-only if its default must be computed at the old place of the lambda. Such
+      a parameter may also be positional if three conditions hold. The code passes the function only to loader calls as
+      `collate_fn` or `worker_init_fn`. No file reads these attributes of loaders. The function has a second parameter.
+    - `not-a-method`: a lambda whose replacement binds values is not in the body of a class, and not bound to an object.
+      No code assigns the lambda to an attribute of a class, or of an object that may be a class. The lambda would be a
+      method of this class, and a method gets an object as its first argument.
+    - `class-not-inspected`: a lambda that uses `self` becomes a method of its class, so no code may inspect this class.
+      Neither the class nor a base in the project has a metaclass, another keyword or a decorator. The modules of these
+      classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis finds
+      the class that the name of each base refers to. No class of the project has a `__getattribute__`.
+    - `method-not-shared`: no file reads the enclosing method from a class, as in `Class.method`, if the lambda becomes
+      a method. Otherwise the method could get any object as its `self`. A call such as `Base.method(self)` in a
+      subclass is allowed.
+    - `no-computed-names`: no code sets an attribute of the class under a computed name, as in
+      `setattr(self, name, value)`, if the lambda becomes a method. Such an attribute could hide the method.
 
-    A class or function of `chirpid_patch`, such as `Standardize`, replaces a lambda that does the same. Every name of
-    the module that the lambda uses must be assigned once, above the lambda, and no call may pass its argument by
-    keyword. `Standardize` has the attributes `mean` and `std`, so it replaces a lambda only if no file reads attributes
-    with these names by `hasattr` or `getattr`.
+    A class or function of `chirpid_patch`, such as `Standardize`, replaces a lambda that does the same. For this, the
+    module must assign every name that the lambda uses once, above the lambda. No call may pass the argument of the
+    lambda by keyword. `Standardize` has the attributes `mean` and `std`, so no file may read attributes with these
+    names by `hasattr` or `getattr`.
 
     A lambda that only calls a function of the project, with constants and captured values, becomes a `partial` of that
-    function. This does not happen if other code may replace the function, or if a call passes a parameter of the lambda
-    by keyword. A lambda that the module assigns to a name becomes a function with this name. This does not happen if
-    the name may get another value. Any other lambda becomes a function whose name describes the work or the purpose of
-    the lambda.
+    function. The lambda becomes no `partial` if other code may replace the function, or if a call passes a parameter of
+    the lambda by keyword. A lambda that the module assigns to a name becomes a function with this name, unless the name
+    may get another value. Any other lambda becomes a function whose name describes the work or the purpose of the
+    lambda.
 
     By default the rule moves a lambda only if a loader that holds the lambda may have workers, or can read whole
-    batches after the rewrite. If no such loader is known, the file must contain a loader with workers, or must set a
-    number of workers. Such code may also be in a file that this file imports. For code outside of tests, loaders in
-    tests do not count.
+    batches after the rewrite. If no such loader is known, the file, or a file that it imports, must contain a loader
+    with workers or set a number of workers. Loaders in tests count only for code in tests.
     """
 
     code = "CHP007"
     name = "lambda-in-loader"
     reason = (
         "Worker processes look a function up by its name in a module. A lambda has no such name, so a dataset or "
-        "loader that holds one cannot be pickled. A module-level function can be pickled; functools.partial binds "
-        "the captured values. If a function of the runtime does the same for whole batches, it replaces the lambda."
+        "loader that holds a lambda cannot be pickled. A module-level function can be pickled, and functools.partial "
+        "binds the captured values. If a function of the runtime does the same for whole batches, this function "
+        "replaces the lambda."
     )
     safety = Safety.SAFE
     stops_workers = True
@@ -212,7 +214,7 @@ def _propose_function(
         return RuleMatch(span[0], message, edits, imports, gain=loader_gains(project).gain_of_held(module, span[0]))
     moved.check_callers([node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
-        raise NotMovable("in the body of a class it becomes a method, and a `partial` would not")
+        raise NotMovable("a lambda in the body of a class becomes a method, but a `partial` would not")
     wishes = function_names_for_lambda(module, node, wish)
     name = moved.free_name(wishes, taken)
     inner = moved.indent + module.tree.default_indent

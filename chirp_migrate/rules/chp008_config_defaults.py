@@ -27,21 +27,22 @@ class ConfigDefaults(Rule):
     - `config-read`: a file of the project contains `config.get(` and builds a loader.
     - `default-config`: the dictionary is written as `{…}` and assigned to one name, `default_config` (also in
       capitals).
-    - `training-keys`: at least three of its keys are settings of a training, such as `batch_size`.
+    - `training-keys`: at least three keys of the dictionary are settings of a training, such as `batch_size`.
     - `plain-keys`: the dictionary contains no `**`.
     - `read-with-default`: the project uses the added key only as the key of a dictionary, or in `.get(key, value)` with
       the value that the rule adds.
-    - `only-looked-up`: code may look up keys in an object called `…config`, test, copy or merge the object, and pass
-      the object on under such a name. No other use is allowed. If a function gets a configuration, the function belongs
-      to the project, has a parameter called `…config`, and has no decorator that may print arguments. No code prints,
-      saves, compares or unpacks a configuration, or reads variables with `locals`, `globals`, `eval` or frames. If an
-      attribute stores a configuration, no code reads all attributes of an object, or saves an object other than a
-      dictionary or list. The object with this attribute does not contain command-line arguments. If a module stores a
-      configuration, no code lists the names of a module. No class declares a configuration as a field.
+    - `only-looked-up`: code uses an object called `…config` only in a few ways. Code may look up keys in a
+      configuration, test, copy or merge it, and pass it on under the name `…config`. A function that gets a
+      configuration belongs to the project, has a parameter called `…config`, and has no decorator that may print
+      arguments. No code prints, saves, compares or unpacks a configuration. No code reads variables with `locals`,
+      `globals`, `eval` or frames. If an attribute stores a configuration, no code reads all attributes of an object, or
+      saves an object other than a dictionary or list. If an attribute stores a configuration, the object with this
+      attribute does not contain command-line arguments. If a module stores a configuration, no code lists the names of
+      a module. No class declares a configuration as a field.
 
-    The rule adds the missing keys among `optimize_dataloaders`, `benchmark_performance` and the augmentation flags. The
-    rule adds a flag only if the flag is a parameter of the enclosing function, or if the project reads the flag with
-    `config.get`.
+    The rule adds `optimize_dataloaders`, `benchmark_performance` and the augmentation flags, if the dictionary lacks
+    them. The rule adds an augmentation flag only if the flag is a parameter of the enclosing function, or if the
+    project reads the flag with `config.get`.
     """
 
     code = "CHP008"
@@ -95,12 +96,12 @@ def _add_missing_keys(module: Module, project: Project, node: cst.Dict) -> RuleM
         return None
     offset, last = module.span(node)[0], node.elements[-1]
     names = ", ".join(f"`{one}`" for one in missing)
-    found = f"the default configuration lacks {names}; add them by hand. Not rewritten: "
+    found = f"the default configuration lacks {names}; add the missing keys by hand. Not rewritten: "
     if len(entries) < len(node.elements):
-        return RuleMatch(offset, f"{found}a dictionary that is unpacked into it may contain them")
+        return RuleMatch(offset, f"{found}a dictionary that is unpacked into it may contain such keys")
     shown = first_use_of_whole_config(project)
     if shown is not None:
-        return RuleMatch(offset, f"{found}`{shown}` uses all of its keys")
+        return RuleMatch(offset, f"{found}`{shown}` uses all keys of the configuration")
     start, end = module.span(last)
     quote = '"' if isinstance(last, cst.DictElement) and module.source(last.key).startswith('"') else "'"
     own_line = not module.text[module.line_start(start) : start].strip()

@@ -17,15 +17,14 @@ _WRAPPER = "create_augmented_dataset_wrapper"
 class WireAugmentation(Rule):
     """Rewrites a call of `create_training_loader` only if all these conditions hold:
 
-    - `runtime-factory`: the called function is the method `create_training_loader` of the runtime's class
-      `OptimalDataLoaderFactory`.
+    - `runtime-factory`: the called function is `OptimalDataLoaderFactory.create_training_loader` of `chirpid_patch`.
     - `wrapper-unused`: the module imports `create_augmented_dataset_wrapper` at its top level and does not mention it
       again.
     - `wrapper-visible`: the name `create_augmented_dataset_wrapper` refers to no other object, neither at the call nor
       at the top level of the module.
-    - `known-flags`: the wrapper is a function of the project. It has the parameters `use_spec_augment` and
-      `use_gaussian_noise`, or else the parameter `training`, after its first parameter. All further parameters have
-      defaults.
+    - `known-flags`: the function `create_augmented_dataset_wrapper` belongs to the project. After its first parameter,
+      the function has the parameters `use_spec_augment` and `use_gaussian_noise`, or else the parameter `training`. All
+      further parameters have defaults.
     - `dataset-first`: the first argument of the call is positional, without a star.
     - `config-available`: the enclosing code reads a configuration, called `config` or `cfg`, with `get`.
     """
@@ -74,5 +73,5 @@ def _wrap_dataset(module: Module, project: Project, name: str, wrapper: cst.Para
             continue
         dataset, given = call.args[0], ", ".join(f"{flag}={value}" for flag, value in flags.items())
         edit = Edit(*module.span(dataset), f"{name}({module.source(dataset.value)}, {given})")
-        message = f"nothing reads `spec_augment` and `gaussian_noise` of the configuration: wraps the data in `{name}`"
+        message = f"no code reads the flags `spec_augment` and `gaussian_noise`; the dataset is wrapped in `{name}`"
         yield RuleMatch(module.span(call)[0], message, (edit,))

@@ -23,28 +23,30 @@ _CONSTRUCTION = re.compile(
 class ImageRoundTrip(Rule):
     """Rewrites a top-level class whose `__getitem__` contains `fromarray` and `255`, only if all these conditions hold:
 
-    - `torch-dataset`: the only base of the class is PyTorch's `Dataset`, and its only decorator, if any, is
+    - `torch-dataset`: the only base of the class is PyTorch's `Dataset`. The class has no decorator except
       `augments_images`.
-    - `base-read`: `__init__` stores a dataset in an attribute that `__getitem__` reads as `self.attribute[`.
-    - `known-masks`: `__init__` stores an object in an attribute that `__getitem__` calls as `self.attribute(`. A call
-      of a class of the project creates this object, optionally followed by `if name else None`. The `__init__` of this
-      class has only parameters that `SpecAugment` also has.
+    - `base-read`: the method `__init__` stores a dataset in an attribute of `self`. `__getitem__` reads this attribute,
+      as in `self.dataset[index]`.
+    - `known-masks`: the method `__init__` stores an augmentation object in an attribute of `self`. `__getitem__` calls
+      this attribute, as in `self.augment(image)`. The augmentation object comes from a call of a project class, such as
+      `Masks(8, 8)` or `Masks(8, 8) if training else None`. The `__init__` of this class has only parameters that
+      `SpecAugment` also has.
     - `one-at-a-time`: each statement that stores the dataset, the training flag or the augmentation stores only one
       attribute.
-    - `not-reassigned`: if the attribute of the dataset or flag is not called `dataset`, `base_dataset` or `training`,
-      only `__init__` assigns it.
-    - `own-values`: the stored values are not computed from `self`.
-    - `stored-first`: in `__init__`, no statement above the statements that store these values reads an attribute of
-      `self`.
+    - `not-reassigned`: only `__init__` assigns the attributes of the dataset and of the training flag. Other code may
+      also assign an attribute called `dataset`, `base_dataset` or `training`.
+    - `own-values`: the method `__init__` does not compute the stored values from `self`.
+    - `stored-first`: the method `__init__` stores the dataset, the training flag and the augmentation before any
+      statement that reads an attribute of `self`.
     """
 
     code = "CHP010"
     name = "image-round-trip"
     reason = (
-        "The class converts each spectrogram to an 8-bit image and back, which rescales each spectrogram by its own "
-        "minimum and maximum, and "
-        "quantises it. The model then trains on other values than it is validated on. Masks on the tensor avoid "
-        "this conversion. They change what the model sees, so the rewrite needs --unsafe."
+        "The class converts each spectrogram to an 8-bit image and back. The conversion rescales each spectrogram by "
+        "its own minimum and maximum, and rounds its values. The model then trains on other values than it is "
+        "validated on. Masks on the tensor need no conversion. The rewrite changes what the model sees, so it needs "
+        "--unsafe."
     )
     safety = Safety.BEHAVIOUR
     trigger = ("fromarray",)
@@ -107,7 +109,7 @@ def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:
 def _mask_construction(
     module: Module, project: Project, augmenter: InitAttributeAssignment | None
 ) -> re.Match[str] | None:
-    """Return the match of the call that creates the image augmenter; None if the call has no known form."""
+    """Match the source of the call that creates the image augmenter; None if the call has no known form."""
     made = _CONSTRUCTION.fullmatch(augmenter.value) if augmenter is not None else None
     if made is None:
         return None

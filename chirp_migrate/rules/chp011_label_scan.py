@@ -46,39 +46,41 @@ class LabelScan(Rule):
     """Rewrites a loop or comprehension only if all these conditions hold:
 
     - `known-dataset`: the loop reads an object that was created, annotated, named or passed to a loader as a dataset.
-      If the object is an attribute, no property computes it.
-    - `only-labels`: the loop uses only the second item of each sample, and its variable for nothing else.
+      If the object is an attribute, no property computes this attribute.
+    - `only-labels`: the loop uses only the second item of each sample, as in `_, label = dataset[i]`. The loop uses its
+      variable for nothing else.
     - `read-once`: each iteration reads one sample, once.
     - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. The
       comprehension or loop is not directly in the body of a class.
-    - `read-in-each-iteration`: no condition decides whether a sample is read.
-    - `read-first`: before an iteration reads a sample by its index, its code only counts, or only uses names that no
-      code assigns again.
+    - `read-in-each-iteration`: each iteration reads its sample without a condition.
+    - `read-first`: the code above the read of a sample only counts, or only uses names that no code assigns again. This
+      condition applies only to loops that read samples by index.
     - `only-computes`: all other code of an iteration, and the code that computes the indices, has no side effects. Such
       code uses operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of
       PyTorch and NumPy.
     - `consumed-at-once`: a generator expression is the argument of a call that consumes all of it, such as ``list`` or
       ``sum``.
     - `only-collects`: a loop only assigns, counts and appends.
-    - `local-collection`: a loop appends to a variable, and the same function creates every value of that variable.
+    - `local-collection`: a loop appends to a variable, as in `labels.append(label)`. The same function creates every
+      value of this variable.
     - `dataset-unchanged`: the loop neither assigns nor changes the dataset or the indices.
-    - `same-dataset`: reading a sample does not replace the dataset. The dataset is a local variable, a parameter, or a
-      name of the module that no function declares ``global`` and no other file assigns. If the dataset is an attribute,
-      only ``self.NAME = …`` in an ``__init__`` sets it, in all files, and no ``setattr`` or ``__dict__`` changes the
-      attribute. The code that computes the indices only calls known functions, so it does not replace the dataset
-      either.
+    - `same-dataset`: reading a sample does not replace the dataset. The dataset is a local variable, a parameter, an
+      attribute or a name of the module. If the dataset is a name of the module, no function declares the name
+      ``global`` and no other file assigns it. If the dataset is an attribute, only ``self.NAME = …`` in an ``__init__``
+      sets the attribute, in all files. No ``setattr`` and no ``__dict__`` changes this attribute. The code that
+      computes the indices only calls known functions, so it does not replace the dataset either.
     - `no-handler`: no ``try`` contains the loop. The context managers of every ``with`` statement around the loop are
       known not to swallow exceptions, such as those of ``open``, PyTorch and tqdm.
-    - `names-unused-later`: no code of the project reads names that the rewritten loop no longer binds, and the
-      enclosing function does not call ``locals``, ``eval`` or similar functions.
+    - `names-unused-later`: no code of the project reads names that the rewritten loop no longer binds. The enclosing
+      function does not call ``locals``, ``eval`` or similar functions.
     """
 
     code = "CHP011"
     name = "label-scan"
     reason = (
         "`dataset[i][1]` loads, standardises or augments a sample just for its label. The runtime reads the same "
-        "labels, in the same order and with the same errors. It skips the work on x where nothing can depend on it, "
-        "and reads all other datasets sample by sample."
+        "labels, in the same order and with the same errors. The runtime skips the work on x if nothing can depend on "
+        "this work. For all other datasets, the runtime reads whole samples one by one."
     )
     safety = Safety.SAFE
     trigger = (*_WORDS, *DATASET_WORDS)
@@ -118,7 +120,7 @@ def _make_match(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> Rule
         indices = "" if scan.index is None else ", indices"
         advice = f"loop over `{_ITERATE}({module.source(scan.dataset).strip()}{indices})` instead"
         return RuleMatch(offset, f"{_FOUND}; {advice}. Not rewritten: {scan.problem}")
-    message = f"{_FOUND}: `{called}` reads labels alone"
+    message = f"{_FOUND}: `{called}` reads only the labels"
     return RuleMatch(
         offset, message, tuple(_edits_for_scan(module, node, scan, called)), frozenset({runtime_import(called)})
     )

@@ -50,65 +50,67 @@ _Made = dict[str, Defined]
 class LocalFunction(Rule):
     """Rewrites a local function that is passed to a loader, dataset or transform, only if all these conditions hold:
 
-    - `place-independent`: the function contains no code whose result depends on its place. Such code is a `nonlocal`
-      name of an enclosing function, a call of `super`, `dir`, `eval`, `exec`, `locals` or `vars`, `__class__`, or a
-      name that is private to the enclosing class. The enclosing function does not call `dir`, `eval`, `exec`, `locals`
-      or `vars` either. The module has no `__getattr__`, and no name that Python normalises to another spelling. If the
-      replacement of the function binds values, as a `partial` or a method does, the function is not an attribute of a
-      class.
+    - `place-independent`: the function contains no code whose result depends on its place. Examples are a `nonlocal`
+      name of an enclosing function, a call of `super`, `dir`, `eval`, `exec`, `locals` or `vars`, `__class__`, and a
+      name that is private to the enclosing class, such as `__scale`. The enclosing function does not call `dir`,
+      `eval`, `exec`, `locals` or `vars`. The module has no `__getattr__`, and no name that Python normalises to another
+      spelling. If the replacement of the function binds values, as a `partial` or a method does, the function is not an
+      attribute of a class.
     - `plain-definition`: the function has no decorator except `torch.no_grad`, `torch.enable_grad` and
-      `torch.inference_mode`, and no type parameters. No code deletes its name.
-    - `no-local-helper`: the function uses no other local function, class or lambda, because such helpers would have to
-      move first.
+      `torch.inference_mode`. The function has no type parameters, and no code deletes its name.
+    - `no-local-helper`: the function uses no other local function, local class or lambda, because such a helper would
+      have to move first.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the
-      function. No code deletes the name, no inner function binds the name again, and the name is not the name of an
-      exception. An assignment in a `with` block counts only if the context managers are known not to swallow
+      function. No code deletes the name, and no inner function binds the name again. The name is not bound by
+      `except … as name`. An assignment in a `with` block counts only if the context managers provably do not swallow
       exceptions. An assignment with `:=` counts only if every path evaluates this assignment.
-    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The code
-      may pass the function to the call that builds a loader. The code may iterate over the loader that holds the
-      function, call `len` on this loader and return the loader. The code may also store function and loader in a
-      variable for the following statements of the same block, or pass them to a function of the project that uses them
-      only in these ways. Each iteration of a comprehension binds its variable again. If the function creates a
-      generator or another function that reads the name, the surrounding call uses it up (iterates
-      over the generator, or calls the function) before the next iteration.
-    - `one-import`: if a captured name is imported, exactly one import statement binds the name, and every path to the
-      function runs this statement. In the imported module, one statement at the top level assigns the name. No file
-      replaces the name in that module, or replaces a module in `sys.modules`.
-    - `not-inspected`: no code uses an attribute of the function or passes it to `inspect`. The analysis traces the
-      function through all variables, attributes, containers and parameters that may hold the function. No file of the
-      project sets an attribute on the function, or passes the function on in a way that the analysis cannot trace. If
-      the replacement is not a `partial`, no file uses the function as a key or reads its identity. No file contains
-      `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`,
-      `ismethod`, `isroutine`, `FunctionType` or `LambdaType`, or checks for `MethodType`. If the replacement binds
+    - `used-before-rebound`: each captured name keeps its value until the last use of the function. The variable of a
+      comprehension gets a new value in each iteration. If a captured name is bound again, the code may use the function
+      only in a few ways. The code may pass the function to the call that builds a loader. The code may iterate over the
+      loader that holds the function, call `len` on this loader and return the loader. The code may store function and
+      loader in a variable for the following statements of the same block. The code may pass function and loader to a
+      function of the project that uses them only in the ways that this condition permits. If the function creates a
+      generator or another function that reads the name, the surrounding call consumes the generator, or calls the
+      created function, before the next iteration.
+    - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the function
+      runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
+      name in that module, or replaces a module in `sys.modules`.
+    - `not-inspected`: no code uses an attribute of the function, or passes the function to `inspect`. The analysis
+      traces the function through all variables, attributes, containers and parameters that may hold the function. No
+      file of the project sets an attribute on the function, or passes the function on in a way that the analysis cannot
+      trace. If the replacement is not a `partial`, no file uses the function as a key or reads its identity. No file
+      contains `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`,
+      `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file checks for `MethodType`. If the replacement binds
       values, as a `partial` or a method does, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
-      `.__globals__` or `.__module__`, except of a class. In this case, no file reads the class of the function (except
-      for an error), or turns the function into a method. If the replacement is a `partial`, no file checks whether an
-      object is a `partial`.
-    - `not-copied`: if the replacement binds values, as a `partial` or a method does, no file of the project copies
-      objects deeply, or defines estimators of scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`,
-      `astuple`, `AveragedModel` and `pickle.dumps`. Copies of `state_dict()` and `parameters()` do not count. In a
-      project with such code, the rewrite is still possible if the function has no uses except those that
-      `used-before-rebound` permits, and no code returns the function.
-    - `partial-available`: if the replacement needs `partial`, this name refers to `functools.partial` at the place of
-      the function, and the function does not call itself.
-    - `kept-signature`: if a default value must be computed at the old place of the function, its parameter is
-      keyword-only. Such a parameter may also be positional if three conditions hold. The function is only passed to
-      loader calls as `collate_fn` or `worker_init_fn`, no file reads these attributes, and the function has a second
+      `.__globals__` or `.__module__`, except of a class. If the replacement binds values, no file reads the class of
+      the function (except for an error), or turns the function into a method. If the replacement is a `partial`, no
+      file checks whether an object is a `partial`.
+    - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
+      method bind values. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and
+      estimators of scikit-learn, which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count.
+      If a project copies objects deeply, the rewrite is still possible if the function has only the uses that
+      `used-before-rebound` permits. No code may return the function.
+    - `partial-available`: the name `partial` refers to `functools.partial` at the place of the function, if the
+      replacement needs `partial`. The function does not call itself if the replacement is a `partial`.
+    - `kept-signature`: a parameter is keyword-only if its default must be computed at the old place of the function.
+      Such a parameter may also be positional if three conditions hold. The code passes the function only to loader
+      calls as `collate_fn` or `worker_init_fn`. No file reads these attributes of loaders. The function has a second
       parameter.
-    - `class-not-inspected`: a function that uses `self` becomes a method. In this case, neither the class nor a base in
-      the project has a metaclass, another keyword or a decorator. The modules of these classes contain no
-      `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis can find the class that
-      the name of each base refers to. No class of the project has a `__getattribute__`.
-    - `method-not-shared`: if the function becomes a method, no file reads the enclosing method from a class, as in
-      `Class.method`. Otherwise the method could get any object as its `self`. A class may call a method of its base.
-    - `no-computed-names`: if the function becomes a method, no code sets an attribute of the class under a computed
-      name. Such an attribute could hide the method.
-    - `known-annotations`: the module does not evaluate annotations. Or the module defines every name in the function's
-      annotations above the new place of the function.
+    - `class-not-inspected`: a function that uses `self` becomes a method of its class, so no code may inspect this
+      class. Neither the class nor a base in the project has a metaclass, another keyword or a decorator. The modules of
+      these classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis
+      finds the class that the name of each base refers to. No class of the project has a `__getattribute__`.
+    - `method-not-shared`: no file reads the enclosing method from a class, as in `Class.method`, if the function
+      becomes a method. Otherwise the method could get any object as its `self`. A call such as `Base.method(self)` in a
+      subclass is allowed.
+    - `no-computed-names`: no code sets an attribute of the class under a computed name, as in
+      `setattr(self, name, value)`, if the function becomes a method. Such an attribute could hide the method.
+    - `known-annotations`: the module does not evaluate annotations, or defines every name in the function's annotations
+      above the new place of the function.
 
     By default the rule moves a function only if a loader that holds the function may have workers. If no such loader is
-    known, the file must contain a loader with workers, or must set a number of workers. Such code may also be in a file
-    that this file imports. For code outside of tests, loaders in tests do not count.
+    known, the file, or a file that it imports, must contain a loader with workers or set a number of workers. Loaders
+    in tests count only for code in tests.
     """
 
     code = "CHP012"

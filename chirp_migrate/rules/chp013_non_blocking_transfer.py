@@ -58,31 +58,31 @@ class NonBlockingTransfer(Rule):
     - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader. The
       loader builds its batches itself.
     - `pinning-loader`: at least one call that builds the loader does not set ``pin_memory=False``. If no call that
-      builds this loader is known, other code of the project must build loaders.
-    - `not-on-device`: the samples are not on a device already. At least one dataset of the loop is not created from
-      tensors that code has moved to a device.
-    - `unchanged-batch`: the copied object is the batch from the loader, or a part of the batch that the code reads by
-      position, key or attribute. The copied object is not a computed value.
+      builds the loader is known, other code of the project must build loaders.
+    - `not-on-device`: the samples are not on a device already. For at least one dataset of the loop, no code moves its
+      tensors to a device first.
+    - `unchanged-batch`: the code copies the batch from the loader, or a part of this batch such as ``batch[0]``,
+      ``batch["x"]`` or ``batch.x``. The code does not copy a computed value.
     - `to-accelerator`: the device is CUDA or XPU. Or the device is a variable with the name of a device (such as
       `device`), and is not provably the CPU or MPS.
-    - `plain-arguments`: the call has no arguments but device, dtype, memory format and copy, and none from ``*`` or
-      ``**``.
+    - `plain-arguments`: the call has no arguments except device, dtype, memory format and copy. The call passes no
+      ``*`` or ``**``.
     - `not-changed`: no code may write to the memory of the batch after the copy. Below the copy, in inner functions, in
       the next iteration and after the loop, the code only reads the batch or binds it to names.
     - `no-mps`: the call names CUDA itself, or no file of the backend contains ``"mps"`` or ``backends.mps``.
     - `plain-to`: PyTorch's own collation builds the batch. Or each ``to`` and ``cuda`` that the project defines or
       assigns has a parameter ``non_blocking``, and no class of the project has a ``__getattr__``. (The rule does not
       read the definitions of other libraries.)
-    - `arguments-not-inspected`: no file inspects the arguments of a ``to`` or ``cuda``
-      (``x.to.assert_called_with(…)``), or replaces the ``to`` or ``cuda`` of tensors.
-    - `no-batch-encoding`: the copied object is a part of a batch, or no file of the project imports transformers.
+    - `arguments-not-inspected`: no file inspects the arguments of a ``to`` or ``cuda``, as in
+      ``x.to.assert_called_with(…)``. No file replaces the ``to`` or ``cuda`` of tensors.
+    - `no-batch-encoding`: the code copies only a part of a batch, or no file of the project imports transformers.
 
     By default the rule adds the argument only where the argument has an effect. A loader of the loop must provably pin
-    its batches, the rewrite of the loader must gain something, and the loop must not wait for the copy at once. A
+    its batches, and the rewrite of this loader must gain something. The loop must not wait for the copy at once. A
     loader provably pins its batches if ``pin_memory`` is ``True``, ``torch.cuda.is_available()`` or a comparison with
     ``"cuda"``. A loader also pins its batches if its samples are in memory and the factory allocates the batches. With
-    ``--all-loaders`` the rule adds the argument everywhere. In a review, the copies and the call that builds their
-    loader can only be accepted or refused together.
+    ``--all-loaders`` the rule adds the argument everywhere. A review accepts or refuses the copies and the call that
+    builds their loader only together.
 
     If a tuple assignment gets too long, the rule writes one assignment for each name. The rule does not split the
     assignment if one new assignment would read a name that another new assignment changes.
@@ -92,8 +92,8 @@ class NonBlockingTransfer(Rule):
     name = "non-blocking-transfer"
     reason = (
         "Copying a batch to the device makes Python wait until the copy is done. From pinned memory, "
-        "`non_blocking=True` lets Python continue with the next operations. The device runs them after the copy, so "
-        "all values stay the same. From other memory the copy blocks as before."
+        "`non_blocking=True` lets Python continue with the next operations. The device runs these operations after the "
+        "copy, so all values stay the same. A copy from other memory blocks as before."
     )
     safety = Safety.SAFE
     verbose_only = True
@@ -227,11 +227,11 @@ def _why_unsafe(module: Module, project: Project, call: cst.Call, path: Path, co
     shown = module.source(call)
     certain = called_method_name(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
     if not certain and (place := find_mps_device(project)) is not None:
-        return f"the project also runs on MPS ({place}), where it is not known to be safe"
+        return f"the project also runs on MPS ({place}), where a non-blocking copy may be unsafe"
     if not collated and (problem := why_to_may_lack_non_blocking(project)) is not None:
         return problem
     if (place := find_transfer_argument_inspection(project)) is not None:
-        return f"the project inspects the arguments of such calls ({place})"
+        return f"the project inspects the arguments of `to` or `cuda` ({place})"
     if not path and project.holds(_TRANSFORMERS, "transformers"):
         return "the batch may be a `BatchEncoding`, whose `to` takes no `non_blocking` in old versions of transformers"
     return None

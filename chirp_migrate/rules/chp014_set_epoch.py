@@ -41,30 +41,29 @@ class SetEpoch(Rule):
 
     - `shuffling-sampler`: a call that builds the loader has a `DistributedSampler` that shuffles.
     - `known-sampler`: the sampler has a name in the loop, or the loader provably has this sampler and no other sampler.
-      If the loader may have another sampler, the module imports the class of the sampler at its top level, and the new
-      code checks the class with `isinstance`.
-    - `iterates-each-time`: each iteration iterates over the loader, or passes it to a call other than `len`, `print` or
-      similar.
+      If the loader may have another sampler, the module imports the class of the sampler at its top level. The new code
+      then checks the class with `isinstance`.
+    - `iterates-each-time`: each iteration iterates over the loader, or passes the loader to a call other than `len`,
+      `print` or similar.
     - `set-epoch-not-called`: no code of the same function calls `set_epoch`, and no other code of the module calls
       `set_epoch` on this sampler or loader. The loop calls no function of the project that calls `set_epoch`.
     - `kept-sampler`: at least one enclosing loop that counts does not build the sampler again in each iteration.
     - `one-counter`: exactly one enclosing loop that counts has `epoch` in its variable's name. Or only one enclosing
       loop counts.
-    - `named-epoch`: the variable of this loop is a plain name that contains a letter.
-    - `body-on-own-lines`: if the new code must check the class of the sampler, the body of the loop is not on the line
-      of the `for`.
+    - `named-epoch`: the variable of the loop over epochs is a plain name that contains a letter.
+    - `body-on-own-lines`: the body of the loop is not on the line of the `for`, if the new code must check the class of
+      the sampler.
 
-    The rule applies without `--unsafe` if a condition about distributed training decides whether the sampler is built
-    or the loop runs. Such conditions are `if args.distributed` and `if dist.is_initialized()`. In this case, a program
-    that trains in a single process does not change.
+    The rule applies without `--unsafe` if a condition such as `if args.distributed` or `if dist.is_initialized()`
+    decides whether the sampler is built or the loop runs. Training in a single process then does not change.
     """
 
     code = "CHP014"
     name = "set-epoch"
     reason = (
         "A DistributedSampler shuffles by its seed and its epoch. A loop that never calls `set_epoch` trains on the "
-        "same order in every epoch. The call changes the order from the second epoch on. So the rewrite needs "
-        "--unsafe, unless a condition about distributed training guards the sampler."
+        "same order in every epoch. Calling `set_epoch` changes the order from the second epoch on. So the rewrite "
+        "needs --unsafe, unless a condition about distributed training guards the sampler."
     )
     safety = Safety.BEHAVIOUR
     finds_bugs = True
@@ -132,11 +131,11 @@ def _propose_set_epoch(module: Module, around: list[cst.For], sampler: Distribut
     lines = [f"if isinstance({sampler.name}, {sampler.guard}):", f"\t{call}"] if sampler.guard else [call]
     edit = insert_at_start_of_block(module, loop.iter, loop.body, lines)
     problems = (
-        (edit is None, "the name may refer to another sampler, or to none"),
+        (edit is None, "the name of the sampler may refer to another object"),
         (not inner, "the loop builds the sampler again in every iteration"),
         (len(chosen) > 1, "it is not clear which of the loops counts the epochs"),
-        ("." in epoch or not epoch.strip("_"), "the loop has no name for the epoch"),
-        (not sampler.is_known, "the name may refer to another sampler, or to none"),
+        ("." in epoch or not epoch.strip("_"), "the loop has no variable for the epoch"),
+        (not sampler.is_known, "the name of the sampler may refer to another object"),
     )
     problem = next((said for is_so, said in problems if is_so), None)
     shown = call if "." not in epoch and epoch.strip("_") else f"{sampler.name}.set_epoch(epoch)"

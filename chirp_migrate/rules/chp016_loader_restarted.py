@@ -32,8 +32,8 @@ class LoaderRestarted(Rule):
     name = "loader-restarted-in-loop"
     reason = (
         "`next(iter(loader))` begins a new epoch each time. The loader starts its workers again, the workers load "
-        "several batches, and all but the first batch are discarded. Each iteration sees only the beginning of an "
-        "epoch. Without shuffling, this is always the same batch."
+        "several batches, and the loader discards all but the first batch. Each iteration sees only the beginning of "
+        "an epoch. Without shuffling, every iteration sees the same batch."
     )
     safety = Safety.ADVICE
     trigger = ("next",)
@@ -51,7 +51,7 @@ class LoaderRestarted(Rule):
                 continue
             message = (
                 f"`next(iter({one_line_source(module, node)}))` in a loop restarts the loader and its workers each "
-                "time: loop over it, or create the iterator once before the loop"
+                "time: loop over the loader, or create the iterator once before the loop"
             )
             yield RuleMatch(module.span(call)[0], message)
 

@@ -36,7 +36,7 @@ _HELD = re.compile(
 _HELD_WORDS = ("default_rng", "check_random_state", "Random", "Generator")
 #: Names of functions that probably seed workers, although their module passes them to no loader.
 _SEEDS_WORKERS = re.compile(r"worker_init|init_worker|worker_seed|seed_worker", re.IGNORECASE)
-_REMEDY = "Use the global generators, or seed one in the worker: `torch.utils.data.get_worker_info().seed`"
+_REMEDY = "Use the global generators, or seed one with `torch.utils.data.get_worker_info().seed`"
 
 
 def _may_create_generators(text: str) -> bool:
@@ -51,10 +51,10 @@ class CopiedGenerator(Rule):
     name = "copied-generator"
     reason = (
         "PyTorch (1.9 and later) seeds the global generators of random, torch and NumPy in each worker and epoch. "
-        "It does not seed other generator objects: all workers get copies in the same state and draw the same "
+        "PyTorch does not seed other generator objects: all workers get copies in the same state and draw the same "
         "numbers. The same happens if a worker_init_fn seeds the global generators with a constant. "
-        "`np.random.get_state()[1][0]` is also a constant: PyTorch seeds NumPy with an array, and then this value "
-        "is always 2147483648."
+        "`np.random.get_state()[1][0]` is also a constant: after PyTorch has seeded NumPy, this value is always "
+        "2147483648."
     )
     safety = Safety.ADVICE
     finds_bugs = True
@@ -75,7 +75,7 @@ class CopiedGenerator(Rule):
         return _HELD.search(outline.text) is not None and bool(outline.once(possible_dataset_classes, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether another rewrite may pass ``worker_init_fn`` by keyword that the code passes by position."""
+        """Return whether another rewrite may turn a positional ``worker_init_fn`` into a keyword argument."""
         return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "worker_init_fn")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
@@ -84,7 +84,7 @@ class CopiedGenerator(Rule):
             for one in (one for state in dataset_classes(module, project) for one in find_random_generators(state)):
                 yield RuleMatch(
                     module.span(one.value)[0],
-                    f"`{one.name}`: every {one.workers} starts with the same state, so "
+                    f"`{one.name}` has the same state at the start of every {one.workers}, so "
                     f"`{one.drawn.function.name.value}` draws the same numbers in each. {_REMEDY}. {SEE_IT}",
                 )
         found: dict[cst.Call, RuleMatch] = {}
@@ -114,12 +114,12 @@ def _report_repeated_seed(module: Module, seed: RepeatedSeed) -> RuleMatch:
     names, called = module.qualified_names(seed.call.func), module.source(seed.call.func).strip()
     bound = " % 2**32" if any(name.startswith("numpy.") for name in names) else ""
     remedy = f"`{called}(torch.initial_seed(){bound})`"
-    who, happens = ("epoch", "each draws") if seed.by_worker else ("worker", "all draw")
+    who, happens = ("epoch", "all epochs draw") if seed.by_worker else ("worker", "all workers draw")
     message = f"{quote_sources(module, seed.call)} sets the same seed in every {who}"
     if seed.state is not None:
         message += f": {quote_sources(module, seed.state)} is 2147483648 in every worker. Write {remedy} (see `doctor`)"
     else:
         message += (
-            f": {happens} the same numbers. Remove it (PyTorch seeds workers itself), or write {remedy}. {SEE_IT}"
+            f": {happens} the same numbers. Remove the call (PyTorch seeds workers itself), or write {remedy}. {SEE_IT}"
         )
     return RuleMatch(module.span(seed.call)[0], message)

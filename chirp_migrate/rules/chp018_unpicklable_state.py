@@ -82,7 +82,7 @@ class UnpicklableState(Rule):
             yield RuleMatch(
                 module.span(value)[0],
                 f"{what} fails in forked workers, and opens a CUDA context in every other worker. With workers, "
-                "keep them on the CPU and move batches in the training loop",
+                "keep the tensors on the CPU and move batches in the training loop",
             )
         for one in unpicklable_matches(module, project, ReportedUnpicklableKind.STATE):
             yield replace(one, message=f"{one.message}. {SEE_IT}")

@@ -25,8 +25,8 @@ class UnguardedScript(Rule):
     name = "unguarded-script"
     reason = (
         "Workers that are not forked (macOS, Windows, and Linux with Python 3.14 or later) import the main script. "
-        'Without `if __name__ == "__main__":` each worker runs the whole script again. If that makes a run fail, '
-        "`doctor` names the line."
+        'Without `if __name__ == "__main__":` each worker runs the whole script again. If a training run fails for '
+        "this reason, `doctor` names the line."
     )
     safety = Safety.ADVICE
     stops_workers = True
@@ -49,7 +49,7 @@ class UnguardedScript(Rule):
         return bool(find_worker_starts_at_import(project, outline.path))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether another rewrite may pass ``num_workers`` by keyword that the code passes by position."""
+        """Return whether another rewrite may turn a positional ``num_workers`` into a keyword argument."""
         return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "num_workers")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:

@@ -37,13 +37,13 @@ class ValidationDropsSamples(Rule):
             if loader.role in ("validation", "test"):
                 yield RuleMatch(
                     offset,
-                    f"`create_{loader.role}_loader` ignores `drop_last=True`, and warns: remove it",
+                    f"`create_{loader.role}_loader` ignores `drop_last=True`, and warns: remove the argument",
                 )
             elif _reads_in_order(module, project, loader) and (lost := _describe_loss(loader)):
                 yield RuleMatch(
                     offset,
                     f"`drop_last=True` in evaluation omits {lost} at the end of the dataset, the same in every epoch. "
-                    f"Remove it, unless this loader is for training. {SEE_IT}",
+                    f"Remove the argument, unless this loader is for training. {SEE_IT}",
                 )
 
 

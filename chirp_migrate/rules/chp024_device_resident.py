@@ -25,11 +25,11 @@ class DeviceResident(Rule):
     name = "device-resident"
     reason = (
         "A loop that moves each batch to the device copies the same samples in every epoch. With `device=`, the "
-        "factory's loader uploads a dataset once if it fits into the memory of the device, and gathers, "
-        "standardises and augments its batches there. The loader copies batches of any other dataset from pinned "
-        "memory, ahead of the computation. The `.to(device)` of the loop then has nothing to move. The rule does "
-        "not rewrite the code: other loops over the same loader may need its batches on the CPU, the samples take "
-        "memory of the device, and noise on the device has the same distribution, but may have other values."
+        "factory's loader uploads a dataset once if it fits into the memory of the device, and gathers, standardises "
+        "and augments its batches there. The loader copies batches of any other dataset from pinned memory, ahead of "
+        "the computation. The `.to(device)` of the loop then has nothing to move. The rule does not rewrite the code "
+        "for three reasons. Other loops over the same loader may need its batches on the CPU. The samples take memory "
+        "of the device. Noise on the device has the same distribution, but may have other values."
     )
     safety = Safety.ADVICE
     verbose_only = True

@@ -29,11 +29,11 @@ class ItemInLoop(Rule):
     code = "CHP025"
     name = "item-in-loop"
     reason = (
-        "`loss.item()` makes Python wait until the device has computed everything in its queue, and the next step "
-        "enters the queue only when the device is idle. If the code adds up detached tensors and reads the sum once, "
-        "after the loop, it waits only once. If the loop prints the sum, each print waits. The rule does not rewrite "
-        "the code: the rounding of the sum depends on the device and on the loss, and tensors change what a debugger "
-        "or a progress bar shows."
+        "`loss.item()` makes Python wait until the device has computed everything in its queue. The device is then "
+        "idle until Python has queued the next step. If the code adds up detached tensors and reads the sum once, "
+        "after the loop, Python waits only once. If the loop prints the sum, each print waits. The rule does not "
+        "rewrite the code for two reasons. The rounding of the sum depends on the device and on the loss. Tensors "
+        "change what a debugger or a progress bar shows."
     )
     safety = Safety.ADVICE
     verbose_only = True

@@ -43,8 +43,8 @@ class CopiesInLoop(Rule):
     reason = (
         "`.cpu()`, `.numpy()` and `.tolist()` of a result wait for the device in every step, although nothing needs "
         "the values before the loop ends. Collected tensors can be copied at once after the loop. The rule does not "
-        "rewrite the code: collected tensors take memory of the device, the code does not show how much memory they "
-        "take, and a model that runs as a CUDA graph overwrites its last output with the next one."
+        "rewrite the code for two reasons. The collected tensors may not fit into the memory of the device. A model "
+        "that runs as a CUDA graph overwrites its previous output."
     )
     safety = Safety.ADVICE
     verbose_only = True
@@ -53,7 +53,7 @@ class CopiesInLoop(Rule):
     follows = frozenset()
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Report copies to the CPU that the loop only appends to a list, or over whose values the loop iterates."""
+        """Report copies to the CPU that can move below the loop."""
         for there in device_loops(module, project):
             copies = [
                 wait.node
@@ -71,7 +71,7 @@ class CopiesInLoop(Rule):
 def _can_copy_after_loop(module: Module, loop: cst.For, copy: cst.CSTNode) -> bool:
     """Return whether the copy can move below the loop.
 
-    For this, a step may only append the copy to a list, or iterate over the values of the copy.
+    The result is True if each step only appends the copy to a list, or iterates over the values of the copy.
     """
     if _is_collected(module, copy):
         return True

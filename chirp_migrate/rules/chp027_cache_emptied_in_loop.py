@@ -36,11 +36,11 @@ class CacheEmptiedInLoop(Rule):
     code = "CHP027"
     name = "cache-emptied-in-loop"
     reason = (
-        "`torch.cuda.empty_cache()` waits for the device and returns memory to the driver. The next step requests "
-        "the same memory, which waits again. The call frees nothing that is in use: PyTorch reuses free memory "
+        "`torch.cuda.empty_cache()` waits for the device and returns memory to the driver. The next step requests the "
+        "same memory, which waits again. The call frees no memory that is in use, and PyTorch reuses free memory "
         "automatically. `gc.collect()` visits all objects of the program. `torch.cuda.synchronize()` waits for the "
-        "device, which helps only where steps are timed. The rule does not remove these calls: other programs may "
-        "wait for the memory, and a model that nearly fills the device may need them to fit."
+        "device, which helps only where steps are timed. The rule does not remove these calls for two reasons. Other "
+        "programs may wait for the memory. A model that nearly fills the device may need the calls to fit."
     )
     safety = Safety.ADVICE
     trigger = ("empty_cache", "synchronize")

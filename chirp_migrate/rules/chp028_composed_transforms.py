@@ -31,20 +31,21 @@ class ComposedTransforms(Rule):
 
     - `no-base`: the class has no base except `object`, and no decorator, keyword or type parameter.
     - `methods-only`: the body of the class defines each method once, and contains nothing else.
-    - `only-passes-on`: `__call__` has no decorator, is not `async`, and has one parameter besides `self`, without a
-      default. `__call__` returns `self.attribute(x)`. Or `__call__` sets `x = each(x)` in one loop over
-      `self.attribute` and returns `x`. The attribute is not a method of the class.
+    - `only-passes-on`: the method `__call__` returns `self.attribute(x)`. Or `__call__` sets `x = each(x)` in one loop
+      `for each in self.attribute` and returns `x`. The attribute is not a method of the class. `__call__` has no
+      decorator and is not `async`. `__call__` has one parameter besides `self`, without a default.
 
     By default the rule only decorates a class if a loader may apply the class to batches. The project must build a
-    loader outside of tests. At least one loader that can contain the class must gain something from its migration.
+    loader outside of tests. The migration must improve at least one loader that can contain the class (see "gain" in
+    docs/glossary.md).
     """
 
     code = "CHP028"
     name = "composed-transforms"
     reason = (
-        "A dataset cannot see inside a class of the project that only calls other transforms, so masks and noise "
-        "inside run sample by sample. A decorator declares the transforms that the class calls, and loaders apply "
-        "them to whole batches where possible. The class itself does not change."
+        "If a class of the project only calls other transforms, a loader cannot see the masks and noise in this class. "
+        "So masks and noise run sample by sample. A decorator declares the transforms that the class calls. Loaders "
+        "then apply these transforms to whole batches where possible. The class itself does not change."
     )
     safety = Safety.SAFE
     trigger = ("__call__",)
@@ -71,7 +72,7 @@ class ComposedTransforms(Rule):
             decorator = "composes_transforms" if found.composes else "applies_transform"
             edit = class_decorator_insertion(module, project.code_style, node, decorator, [f'"{found.attribute}"'])
             does = "only chains transforms" if found.composes else "only calls a function"
-            message = f"`{node.name.value}` {does}: `@{decorator}` declares this, and loaders apply it to whole batches"
+            message = f"`{node.name.value}` {does}: `@{decorator}` declares this, and loaders transform whole batches"
             gain = loader_gains(project).gain_of_transform(module.path, node.name.value)
             imports = frozenset({runtime_import(decorator)})
             yield RuleMatch(module.span(node.name)[0], message, (edit,), imports, gain=gain)

@@ -41,32 +41,34 @@ _STACKS = re.compile(rf"\bstack{GAP}(\[|as\b)")
 class StackedSamples(Rule):
     """Rewrites `torch.stack([dataset[index][0] for i in indices])` and `torch.stack([x for x, _ in dataset])`, only if:
 
-    - `torch-stack`: `stack` is PyTorch's function, stacks along axis 0, and has no `out`.
-    - `every-sample`: the comprehension has one `for`, no `if`, no `async`, and yields the first item of each sample
-      unchanged.
-    - `known-dataset`: `dataset` is a name, or `name.attribute`. The class, the annotation or the name of `dataset`, or
-      a call that gets `dataset`, shows that the object is a dataset, and not a list, array or table.
+    - `torch-stack`: the function `stack` is PyTorch's function, stacks along axis 0, and has no argument `out`.
+    - `every-sample`: the comprehension has one `for`, no `if` and no `async`. The comprehension yields the first item
+      of each sample unchanged.
+    - `known-dataset`: the expression `dataset` is a name or `name.attribute`. The class, annotation or name of
+      `dataset`, or a call that gets `dataset`, shows that the object is a dataset, and not a list, array or table.
     - `not-in-class-body`: the call is not directly in the body of a class.
     - `no-bindings`: the indices contain no `:=`, `await` or `yield`.
     - `pure-index`: an `index` other than `i` consists of names, items, attributes, arithmetic and functions that are
       known to have no side effects.
-    - `indices-available`: if `index` is not just `i`, all indices exist before the first sample is read. The indices
-      are a list, tuple or `range`, the result of a known function, or a local name for such a value.
-    - `same-dataset`: neither computing the indices nor reading a sample replaces the dataset. The dataset is a local
-      variable. Or only known functions compute the indices, and the dataset is a name of the module, or an attribute.
-      No function declares such a name ``global``, and no other file assigns the name. Only ``self.NAME = …`` in an
-      ``__init__`` sets such an attribute, in all files, and no ``setattr`` or ``__dict__`` changes the attribute.
+    - `indices-available`: all indices exist before the code reads the first sample, unless `index` is just `i`. The
+      indices are a list, tuple or `range`, the result of a known function, or a local name for such a value.
+    - `same-dataset`: neither the computation of the indices nor the reading of a sample replaces the dataset. The
+      dataset is a local variable, or only known functions compute the indices. If the dataset is a name of the module,
+      no function declares the name ``global``, and no other file assigns it. If the dataset is an attribute, only
+      ``self.NAME = …`` in an ``__init__`` sets the attribute, in all files. No ``setattr`` and no ``__dict__`` changes
+      this attribute.
     - `no-comment`: the code contains no `#`, because the rewrite would lose a comment.
     """
 
     code = "CHP029"
     name = "stacked-samples"
     reason = (
-        "`torch.stack([dataset[i][0] for i in indices])` reads the samples one at a time, before it copies all of "
-        "them. Projects mostly use it to compute a mean and a deviation. If the samples are rows of tensors in memory, "
-        "the new function gathers them at once into the same tensor, so every result stays the same to the last bit. "
-        "The new function reads other datasets sample by sample, as before. An alternative computes mean and deviation "
-        "without a second copy of the data: `streaming_standardization_stats`, whose last digits differ."
+        "`torch.stack([dataset[i][0] for i in indices])` reads all samples one by one, and then copies all of them. "
+        "Projects mostly use such code to compute a mean and a deviation. If the samples are rows of tensors in "
+        "memory, the new function gathers them at once into the same tensor, so every result stays the same to the "
+        "last bit. The new function reads other datasets sample by sample, as before. "
+        "`streaming_standardization_stats` computes mean and deviation without a second copy of the data, but its last "
+        "digits differ."
     )
     safety = Safety.SAFE
     trigger = ("stack",)
@@ -100,7 +102,7 @@ def _make_match(module: Module, project: Project, call: cst.Call, scan: ScannedS
     offset, problem = module.span(call)[0], why_not_readable_before_loop(module, project, scan)
     computed = scan.index is not None and not isinstance(scan.index, cst.Name)
     if problem is None and computed and not _exists_before_loop(module, scan.iterable):
-        problem = f"`{module.source(scan.iterable).strip()}` may be computed while samples are read"
+        problem = f"`{module.source(scan.iterable).strip()}` may compute its items while samples are read"
     if problem is None and "#" in module.source(call):
         problem = "the rewrite would lose a comment in this code"
     if problem is not None:

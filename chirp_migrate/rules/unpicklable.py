@@ -19,12 +19,12 @@ _OPENING = re.compile(r"[\s(]*")
 
 
 def words_in_unpicklable_code(project: Project, kind: ReportedUnpicklableKind) -> frozenset[str]:
-    """Return words such that a file without any of these words creates no unpicklable object of ``kind``."""
+    """Return words; a file without any of these words creates no unpicklable object of ``kind``."""
     return find_unpicklable_objects(project).words(kind)
 
 
 def may_create_unpicklable(text: str, project: Project, kind: ReportedUnpicklableKind) -> bool:
-    """Return whether a source text may create an unpicklable object of a kind."""
+    """Return whether a source text may create an unpicklable object of ``kind``, such as a lambda."""
     return has_word(text, words_in_unpicklable_code(project, kind))
 
 
@@ -34,14 +34,14 @@ def has_word(text: str, words: Set[str]) -> bool:
 
 
 def creates_unpicklable(outline: Outline, project: Project, kind: ReportedUnpicklableKind) -> bool:
-    """Return whether a module creates an unpicklable object of a kind."""
+    """Return whether a module creates an unpicklable object of ``kind``, such as a lambda."""
     return bool(find_unpicklable_objects(project).objects_in_file(outline.path, kind))
 
 
 def unpicklable_matches(
     module: Module, project: Project, kind: ReportedUnpicklableKind, reported_offsets: Iterable[int] = ()
 ) -> Iterator[RuleMatch]:
-    """Yield a finding for each unpicklable object of a kind, except at ``reported_offsets``."""
+    """Yield a finding for each unpicklable object of ``kind``, except at ``reported_offsets``."""
     known = {_skip_opening_brackets(module, offset) for offset in reported_offsets}
     for offset, found in find_unpicklable_objects(project).remaining_objects(module, kind):
         if _skip_opening_brackets(module, offset) not in known:

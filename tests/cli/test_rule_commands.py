@@ -32,7 +32,7 @@ def test_rules_lists_every_rule_in_80_columns() -> None:
 def test_explain_shows_reason_safety_and_a_diff(code: str) -> None:
     shown = run("explain", code, "--color", "never").stdout
     head, diff = shown.split("\n--- before.py\n")
-    assert head.startswith("CHP001  dataloader-factory") and "Safety: safe" in head and "fixes workers" in head
+    assert head.startswith("CHP001  dataloader-factory") and "Safety: safe" in head and "sets workers" in head
     assert "\n-" in diff and "\n+" in diff and "OptimalDataLoaderFactory" in diff
     assert max(map(len, head.splitlines())) <= 80
     assert "\x1b[32m+" in run("explain", code, "--color", "always").stdout

@@ -63,7 +63,7 @@ def dataset(init: str, getitem: str = "return self.x[i]", base: str = "Dataset",
 def test_a_generator_drawn_from_in_getitem_is_copied(init: str, getitem: str) -> None:
     (message,) = advice("CHP017", dataset(init, getitem))
     assert (
-        "`self.rng`: every worker" in message
+        "`self.rng` has the same state at the start of every worker" in message
         and "`__getitem__` draws" in message
         and "get_worker_info().seed" in message
     )
@@ -163,8 +163,8 @@ def test_generators_of_class_and_module_are_shared_too() -> None:
                 return seeded.normal() + noise() + torch.rand(1, generator=self.rng) + f(unused=i) + changed.normal()
     """
     said = advice("CHP017", text)
-    assert [one.partition(":")[0] for one in said] == ["`seeded`", "`fresh`", "`rng`"]
-    assert ["every forked worker starts" in one for one in said] == [False, True, False]
+    assert [one.partition(" ")[0] for one in said] == ["`seeded`", "`fresh`", "`rng`"]
+    assert ["start of every forked worker" in one for one in said] == [False, True, False]
 
 
 @pytest.mark.parametrize(

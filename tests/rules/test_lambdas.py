@@ -331,7 +331,7 @@ def test_a_default_that_other_code_sets_has_no_place_in_the_body_of_a_class() ->
     text = "SIZE = 3\nclass A(Dataset):\n    loader = DataLoader([1], collate_fn=lambda b, size=SIZE: (b, size))\n"
     assert "collate_fn=_collate_fn)" in migrate(text)[0]
     after, (finding,) = migrate(text, other="a.SIZE = 4")
-    assert after == text and "in the body of a class it becomes a method" in finding.message
+    assert after == text and "a lambda in the body of a class becomes a method" in finding.message
 
 
 #: Sources of modules with a function ``make()`` that gives an object of a class made inside a function.
@@ -456,11 +456,11 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return [D() for n in (1, 2)]\n",
-            "`n` means something else at a constructor call",
+            "`n` refers to another object at a constructor call",
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return D(3)\n",
-            "a constructor call passes arguments to the constructor of its base class",
+            "a constructor call passes arguments to the constructor of the base class",
         ),
         ("def f(n):\n    class D(Dataset):\n        pass\n    return D\n", "the code uses the class as a value"),
     ],

@@ -362,7 +362,7 @@ def test_what_is_told_already_or_no_loop_of_epochs(loop: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("for _ in range(9):\n    work(loader)\n", "no name for the epoch"),
+        ("for _ in range(9):\n    work(loader)\n", "no variable for the epoch"),
         ("for a, b in enumerate(range(9)):\n    work(loader)\n", None),
         ("for a in range(9):\n    for b in range(9):\n        work(loader)\n", "which of the loops"),
     ],
@@ -383,7 +383,7 @@ def test_a_sampler_that_may_be_another_is_only_told_where_its_class_is_at_hand()
                 work(loader)
     """
     after, findings = migrate("CHP014", text)
-    assert after == textwrap.dedent(text) and "may refer to another sampler" in reports(findings)[0]
+    assert after == textwrap.dedent(text) and "may refer to another object" in reports(findings)[0]
 
 
 def test_without_leave_nothing_changes() -> None:

@@ -463,13 +463,13 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP013",
-        "inspects the arguments of such calls",
+        "inspects the arguments of `to` or `cuda`",
         TRANSFER + "batch.to.assert_called_once_with('cuda')\n",
         ("to.assert_called_once_with", "save.assert_called_once_with"),
     ),
     (
         "CHP013",
-        "inspects the arguments of such calls",
+        "inspects the arguments of `to` or `cuda`",
         TRANSFER + "patch.object(torch.Tensor, 'to', send)\n",
         ("'to'", "'save'"),
     ),
@@ -518,7 +518,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP014",
-        "the loop has no name for the epoch",
+        "the loop has no variable for the epoch",
         (
             "def train(data, step):\n"
             "    sampler = DistributedSampler(data)\n"

@@ -47,7 +47,7 @@ class _RaisesError(Exception):
 
 
 def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """Return the arguments of the decorator ``masks_spectrograms`` with which ``SpecAugment`` masks like the class.
+    """Return the arguments with which the decorator ``masks_spectrograms`` describes the masks of the class.
 
     With probability 1 - p, the class returns the sample unchanged. With probability p, it returns a clone in which
     ``mask_value`` overwrites some ranges of each axis. The width of a range is uniform in 0..min(parameter, size). The
@@ -60,7 +60,7 @@ def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
 
 
 def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """Return the arguments of the decorator ``masks_images`` with which ``SpecAugment`` masks like the class.
+    """Return the arguments with which the decorator ``masks_images`` describes the masks of the class.
 
     The conditions are those of :func:`masks_like_spec_augment`, but the samples are grey images (F, T), and the method
     that masks is ``__call__``.
@@ -108,8 +108,8 @@ def _equal_expressions(ndim: int) -> _Names:
 class _MaskGrammar:
     """Checks the code of a class that masks parts of samples with ``ndim`` axes.
 
-    The check traces the code outside the loops in order. The check traces variables with sizes, and conditions on the
-    number of axes. The check also traces a first axis that the code adds to samples with two axes and later removes.
+    The check reads the code outside the loops in order. It traces variables with sizes, conditions on the number of
+    axes, and a first axis that the code adds to samples with two axes and later removes.
     """
 
     def __init__(self, methods: Mapping[str, ast.FunctionDef], images: bool, ndim: int) -> None:
@@ -286,7 +286,7 @@ class _MaskGrammar:
             raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(steps[-1])}`")
 
     def _range_subscripts(self, axis: int, stretch: str, count: int) -> list[str]:
-        """Return the possible subscripts that select a range on one axis, and the whole of all other axes."""
+        """Return the possible subscripts, such as ``:, start:end``, that select a range on one axis only."""
         places = [f"..., {stretch}" if axis == -1 else f"..., {stretch}, :"]
         if self._ndim < 4:
             axes = [":"] * count
@@ -309,7 +309,7 @@ class _MaskGrammar:
     def _guard_conditions(self, test: ast.expr, names: _Names) -> frozenset[str]:
         """Return the conditions of an ``if`` around masks, such as "num_time_masks longer".
 
-        The condition is *positive* if the largest width is above 0, and *longer* if the axis is longer than this width.
+        *Positive* means that the largest width is above 0. *Longer* means that the axis is longer than this width.
         """
         parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
         known: dict[str, str] = {}
@@ -339,7 +339,7 @@ def _is_draw(statement: ast.stmt) -> bool:
 
 
 def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
-    """Return the arguments of the decorator ``adds_noise`` with which ``GaussianNoise`` augments like the class.
+    """Return the arguments with which the decorator ``adds_noise`` describes the noise of the class.
 
     With probability 1 - p, the class returns the sample x. With probability p, the class returns
     ``clamp(x + randn_like(x) * std, 0, 1)``.

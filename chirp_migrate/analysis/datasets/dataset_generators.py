@@ -117,7 +117,7 @@ def _creating_call(module: Module, project: Project, value: cst.BaseExpression) 
 
 
 def _always_has_same_state(module: Module, made: cst.Call) -> bool:
-    """Return whether a new generator always has the same state, as with a seed or for a ``torch.Generator``."""
+    """Return whether a new generator always has the same state: it has a seed, or is a ``torch.Generator``."""
     calls = find_nodes(made, cst.Call)
     return "torch.Generator" in module.qualified_names(calls[-1].func) or all(call.args for call in calls)
 

@@ -43,7 +43,7 @@ class StandardizedSamples:
 
 @dataclass(frozen=True)
 class AugmentationStage:
-    """One augmentation of a sample (x, y): ``function`` is applied to x while ``gate`` is true (always for None)."""
+    """One augmentation of a sample (x, y): the dataset applies ``function`` to x if ``gate`` is true or None."""
 
     function: Value
     gate: Value | None
@@ -93,7 +93,7 @@ class GetitemResult:
 
 
 def infer_getitem_result(paths: Sequence[CodePath]) -> GetitemResult | None:
-    """Return the results of all paths through a ``__getitem__``; ``None`` for paths with too many conditions."""
+    """Return the result of each path of execution through a ``__getitem__``; ``None`` for too many conditions."""
     conditions = sorted({condition for path in paths for condition in path.truths}, key=str)
     if len(conditions) > MAX_CONDITIONS:
         return None

@@ -144,11 +144,11 @@ class DatasetClass:
     def stored_values(
         self, kind: Callable[[cst.BaseExpression], Kind | None]
     ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-        """Yield attribute, value and kind for each attribute in which the constructor stores a value of interest.
+        """Yield attribute, value and kind for each attribute in which the constructor stores a value with a kind.
 
-        ``kind`` returns the kind of an expression, or None if its value is not of interest. A value in a container also
-        counts. The result omits attributes that the constructor later deletes, closes or sets to None. The result also
-        omits attributes that code outside the class sets, for example in a ``worker_init_fn``.
+        ``kind`` returns the kind of an expression, such as an open file, or None for any other expression. A value in a
+        container also counts. The result omits attributes that the constructor later deletes, closes or sets to None.
+        The result also omits attributes that code outside the class sets, for example in a ``worker_init_fn``.
         """
         constructing = [one for one in self.constructor_methods if one.owner is self.node]
         for attribute, uses in self._uses.items():
@@ -218,7 +218,7 @@ def value_assigned_to(module: Module, node: cst.CSTNode) -> cst.BaseExpression |
 def possible_value_expressions(
     module: Module, scope: cst.CSTNode, value: cst.BaseExpression, depth: int = 0
 ) -> Iterator[cst.BaseExpression]:
-    """Yield expressions whose values may be the value of ``value``, or inside the value.
+    """Yield the expressions whose results may be the result of ``value``, or parts of this result.
 
     The function yields both results of a conditional expression, the elements of a literal container or comprehension,
     and the values that ``scope`` assigns to a local variable.

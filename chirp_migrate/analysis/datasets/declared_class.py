@@ -244,14 +244,14 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
 
 
 def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
-    """Return the method for each attribute that ``__init__`` assigns as in ``self.scale = self._scale``."""
+    """Return a dictionary: attribute name → method name, for assignments such as ``self.scale = self._scale``."""
     assigns = find_nodes(methods["__init__"], cst.Assign) if "__init__" in methods else []
     stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", normalized_source(module, assign)) for assign in assigns)
     return {store[1]: store[2] for store in stores if store is not None and store[2] in methods}
 
 
 def _lambdas_as_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst.FunctionDef]:
-    """Return the lambdas that ``__init__`` assigns to attributes, converted to methods, by the attributes' names."""
+    """Return a dictionary: attribute name → the lambda that ``__init__`` assigns to the attribute, as a method."""
     found: dict[str, cst.FunctionDef] = {}
     for assign in find_nodes(methods["__init__"], cst.Assign) if "__init__" in methods else []:
         match assign:

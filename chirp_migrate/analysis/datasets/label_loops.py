@@ -120,7 +120,7 @@ def _why_read_is_conditional(module: Module, scan: ScannedSamples, node: cst.CST
 
 
 def _why_order_matters(module: Module, project: Project, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
-    """Return why reading the sample earlier may change an expression that the loop evaluates before; else None."""
+    """Return why an expression may have another value if the sample is read before the expression; else None."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
         around = takewhile(lambda one: one is not node, module.ancestors(read))

@@ -71,7 +71,7 @@ def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: 
 
 
 def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
-    """Return an evaluator that inlines functions of the same scope as ``node``."""
+    """Return an evaluator that also evaluates calls of the functions in the scope of ``node``."""
     around = module.scopes.scope_of(node)
 
     def inline(function: Value) -> cst.FunctionDef | None:

@@ -25,7 +25,7 @@ def innermost_statement(module: Module, node: cst.CSTNode) -> cst.CSTNode:
 
 @dataclass(frozen=True)
 class NameBinding(Generic[T]):
-    """A binding of a name by ``statement`` in ``block``. ``value`` is the fact about the name after ``offset``."""
+    """An assignment to a name by ``statement`` in ``block``. After ``offset``, ``value`` is the fact about the name."""
 
     offset: int
     value: T
@@ -50,7 +50,7 @@ class LoopNames(ABC, Generic[T]):
 
     @abstractmethod
     def value(self, node: cst.CSTNode) -> T:
-        """Return the fact about the value of an expression in the body."""
+        """Return the fact about an expression in the body, such as its place in the batch."""
 
     @abstractmethod
     def _fact_of_part(self, value: T, position: str) -> T:
@@ -119,7 +119,7 @@ class LoopNames(ABC, Generic[T]):
                 yield from self._names(target, self._fact_of_item(iterable))
 
     def _named(self, name: cst.Name) -> T:
-        """Return the fact about the value of a variable at one place in the code."""
+        """Return the fact about a variable, such as its place in the batch, at the place where ``name`` is read."""
         for ancestor in self._module.ancestors(name):
             if ancestor is self._loop:
                 break

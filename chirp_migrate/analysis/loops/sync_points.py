@@ -1,6 +1,6 @@
 """Find expressions that wait for the device in every step of a loop, such as ``.item()``, ``.cpu()`` and ``float(…)``.
 
-A value is on the device if the loop itself moves it there as a part of the batch, or computes it from such a value.
+A value is on the device if the loop moves this part of the batch to the device, or computes the value from such a part.
 Loops that move no batch are not reported, because code on the CPU does not wait.
 """
 

@@ -66,7 +66,7 @@ class AbstractScope:
 
     Attributes:
         path: the file.
-        around: the enclosing scope; None for a module. Names that this scope does not define are looked up there.
+        around: the enclosing scope, which is searched for names that this scope does not define; None for a module.
         kind: ``module``, ``class``, ``function`` or ``comprehension``.
         cells: the values of the names.
         elsewhere: names that a statement declares ``global`` or ``nonlocal``, each with the scope that defines the
@@ -290,7 +290,7 @@ class UnpicklableLibraryObject(AbstractObject):
         place: the code that creates the object.
         kind: the kind of object.
         items: the value of each item in an iteration over the object, or the value in ``with … as``.
-        part: the name of a part that the object is, such as ``file``, or ``variable`` for a variable in a file; "" if
+        part: ``file``, or the part of a file that the object is, such as ``variable`` for a variable in a file; "" if
             the kind has no parts.
     """
 

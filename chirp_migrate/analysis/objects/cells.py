@@ -41,7 +41,7 @@ class VariableStore:
         """Run each alternative from the same state, and combine the resulting values.
 
         Returns:
-            Whether all alternatives leave the block, by ``return``, ``raise`` or similar.
+            True if every alternative leaves the block, by ``return``, ``raise`` or similar.
         """
         finals: list[dict[tuple[int, object], tuple[Cells, Value | None]]] = []
         ends = True

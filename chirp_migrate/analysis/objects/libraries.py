@@ -1,6 +1,6 @@
 """List library calls with known results: objects that store their arguments, and objects that cannot be pickled.
 
-All other library calls return an unknown object, which is never reported.
+The result of any other library call is an unknown object. No rule reports an unknown object.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class ObjectAccess(LibraryCalls):
 
     @abstractmethod
     def module(self, path: str) -> AbstractScope:
-        """Return the names of a module after its import."""
+        """Import a module, and return the scope with its names."""
 
     @abstractmethod
     def _value_of_name(self, scope: AbstractScope, name: str) -> Value: ...

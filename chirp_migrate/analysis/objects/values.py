@@ -33,7 +33,7 @@ class SuperResult(AbstractObject):
 
     Attributes:
         objects: the possible values of ``self`` or ``cls``.
-        below: the class after which the search for an attribute starts.
+        below: the class in the method resolution order after which the search for an attribute starts.
     """
 
     objects: Value
@@ -131,7 +131,7 @@ def possible_texts(value: Value) -> list[str]:
 
 
 def texts_ending_with(value: Value) -> Value:
-    """Return a value that stands for all texts that end with a text of ``value``."""
+    """Return the value of a text of which only the end is known: a text of ``value``."""
     return tuple(Constant(text, is_whole=False) for text in possible_texts(value)) or UNKNOWN
 
 

@@ -67,7 +67,7 @@ def is_in_memory(recording: Recording, loader: LoaderInfo, loader_pass: LoaderPa
 def find_repeated_slow_reading(
     recording: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]
 ) -> _RepeatedReading | None:
-    """Return slow reading work that has equal results in the first two epochs; None without such work."""
+    """Return the slow reading that has equal results in the first two epochs; None if there is no slow reading."""
     (loader, first), (_, later) = epochs[:2]
     tasks = [task for task in recording.tasks_of(later) if task.indices]
     seconds = sum(task.seconds for task in tasks)

@@ -33,7 +33,7 @@ class LineFinder:
         return CodeLine()
 
     def line_of_unguarded_main(self) -> CodeLine:
-        """Return the line of the main script that runs now, if workers that import the script run the line again.
+        """Return the running line of the main script, if a worker that imports the script would run the line again.
 
         A line under an ``if`` does not count, because the ``if`` may prevent the second run. ``__main__.py`` of a
         package does not count, because workers do not import it.

@@ -44,7 +44,7 @@ _make_fetcher: Callable[..., Any] = dataloader._DatasetKind.create_fetcher
 
 
 class _End(msgspec.Struct, tag="end"):
-    """Line of a file: the iterable dataset has no more samples."""
+    """A line in a file of recordings, which means that the iterable dataset has no more samples."""
 
 
 class _RunLine(FetcherPassRecord, tag="run"):
