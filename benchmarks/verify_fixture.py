@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness import FIXTURE, ROOT, TOOL, migrated_copy
 
-SIZES = ["--measure-seconds", "15", "--time-budget", "300"]
+SIZES = ["--time-budget", "300"]
 BEGIN, END = "<!-- verify: begin -->", "<!-- verify: end -->"
 
 

@@ -31,7 +31,6 @@ from chirp_migrate.cli.options import (
     NonEmptyText,
     Number,
     WholeNumber,
-    WholeNumbers,
     argument,
     option,
     output_options,
@@ -52,7 +51,7 @@ from chirp_migrate.training.process.interrupts import sigterm_as_keyboard_interr
 from chirp_migrate.training.workload.choosing import entry_point_source, select_entry_points
 from chirp_migrate.training.workload.entry_points import TrainingSource, documented_arguments, find_entry_points
 from chirp_migrate.transaction.recovery import recover
-from chirp_migrate.verify.options import DEFAULT_WORKERS, VerifyOptions, resolve_options
+from chirp_migrate.verify.options import VerifyOptions, resolve_options
 from chirp_migrate.verify.sides.baseline import find_original_version
 from chirp_migrate.verify.verify_report import VerifyReport
 
@@ -176,14 +175,6 @@ Examples:
     help="Simulate a device that needs MS milliseconds per training batch and no CPU time.",
 )  # fmt: skip
 @_measured(
-    "--num-workers", "worker_counts", is_setting=True, metavar="N,N,…", default=",".join(map(str, DEFAULT_WORKERS)),
-    type=WholeNumbers(0, 64), help="Worker counts to measure the migrated datasets with; '' for none.",
-)  # fmt: skip
-@_measured(
-    "--measure-seconds", "extra_s", is_setting=True, type=Number(0, 3600), default=_DEFAULTS.extra_s, metavar="S",
-    help="Seconds to measure the datasets of each version; 0 also skips wait times and memory.",
-)  # fmt: skip
-@_measured(
     "--plot", type=FolderPath(file_okay=False), metavar="FOLDER",
     help="Write plots of the measurements to this folder (SVG).",
 )  # fmt: skip
@@ -195,8 +186,6 @@ def verify(
     plot: Path | None,
     output: Output,
     simulate_step_ms: float,
-    worker_counts: tuple[int, ...],
-    extra_s: float,
     **_settings: Any,
 ) -> None:
     """Measure whether the migrated project at PATH trains faster and unchanged.
@@ -211,8 +200,7 @@ def verify(
     defines the training, or --command names a program to time. Options override [tool.chirp-migrate.verify] in
     pyproject.toml.
     """
-    measured = {"simulate_step_ms": simulate_step_ms, "worker_counts": worker_counts, "extra_s": extra_s}
-    asked = {**values_from_options_and_settings(click.get_current_context()), **measured}
+    asked = {**values_from_options_and_settings(click.get_current_context()), "simulate_step_ms": simulate_step_ms}
     if output.quiet and output.verbose:
         raise UsageProblem("--quiet and --verbose contradict each other: pass only one of them.")
     try:

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.report.page.charts import plots_of_measurements, times_plot
+from chirp_migrate.report.page.charts import times_plot, waits_plot
 from chirp_migrate.report.page.render import jinja_environment, style_sheet
 from chirp_migrate.verify.verify_report import VerifyReport
 
@@ -36,7 +36,7 @@ def draw_plots(folder: Path, report: VerifyReport) -> str:
     more += [f"SIMULATED device steps of {simulated.step_ms:g} ms, which use no CPU."] if simulated else []
     template = jinja_environment().get_template("plot.svg.j2")
     written = []
-    for plot in (*times_plot(report), *plots_of_measurements(report)):
+    for plot in (*times_plot(report), *waits_plot(report)):
         lines = [line for text in (plot.says, *more) for line in textwrap.wrap(text, _COLUMNS)]
         path = folder / f"{plot.name}.svg"
         try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.measures.metric_data import Metric
+from chirp_migrate.verify.metrics import Metric
 from chirp_migrate.verify.verify_report import VerifyReport
 
 _SIDES = ("before", "after", "cached")
@@ -103,9 +103,8 @@ def detectable_probability_change(report: VerifyReport, label: str) -> float | N
 def batch_waits_ms(report: VerifyReport) -> dict[str, list[float]]:
     """Return sorted waits for training batches in ms, by version, without the first batch of each loader pass."""
     found = {}
-    for side, raw in report.measures.raw.items():
-        walks = (walk for entry in raw.entries.values() for walk in entry.walks if walk.role == "train")
-        waits = sorted(1e3 * seconds for walk in walks for seconds in walk.waits_s[1:])
-        if waits and side in _SIDES:
+    for side in ("before", "after"):
+        visits = (visit for each in report.rounds.made for visit in each.visits_of(side).values())
+        if waits := sorted(1e3 * seconds for visit in visits for seconds in visit.waits_s):
             found[side] = waits
     return found

@@ -15,14 +15,16 @@ from chirp_migrate.tune.tune_report import (
     SettingsOutcome,
     TrainingRun,
 )
-from chirp_migrate.verify.measures.targets import (
-    AUGMENTATION_PERCENT,
-    AUGMENTATION_WARNING,
-    BATCH,
-    BATCHES_PER_S,
-    GPU_PERCENT,
-)
 from chirpid_patch.loading.limits import WAITING
+
+_BATCHES_PER_S, _BATCH = 10.0, 32
+"""Number of batches per second that loading must exceed, and the batch size for this target."""
+
+_GPU_PERCENT = 90.0
+"""GPU utilisation in percent that the training must exceed."""
+
+_AUGMENTATION_PERCENT, _AUGMENTATION_WARNING = 20.0, 30.0
+"""Percent of the loading time that augmentation may take, and percent above which ``tune`` warns."""
 
 _WAITS_LITTLE = 0.05
 _START_SHARE = 0.05
@@ -123,11 +125,11 @@ def _recommend_batch_size(loader: LoaderReport) -> list[Recommendation]:
 
 def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
     share = loader.augmentation_share
-    if share is None or 100 * share < AUGMENTATION_PERCENT:
+    if share is None or 100 * share < _AUGMENTATION_PERCENT:
         return []
     what = "make it cheaper: fewer or simpler transforms, smaller p, or the batched transforms of chirpid_patch"
-    high = 100 * share > AUGMENTATION_WARNING
-    bound = f"above {AUGMENTATION_WARNING:.0f} %" if high else f"the target is below {AUGMENTATION_PERCENT:.0f} %"
+    high = 100 * share > _AUGMENTATION_WARNING
+    bound = f"above {_AUGMENTATION_WARNING:.0f} %" if high else f"the target is below {_AUGMENTATION_PERCENT:.0f} %"
     return [
         Recommendation(
             "the transform of the dataset", what, f"{format_percent(share)} of loading, {bound}", warning=high
@@ -145,17 +147,17 @@ def _recommend_at_limits(loader: LoaderReport, chosen: CandidateMeasurement) -> 
         why = f"loading waits {format_percent(waits)} of its time instead of computing"
         advice.append(Recommendation(_setting_name(loader, "num_workers"), what, why))
     per_s = mean_rate(chosen.rates).value / (loader.batch_size or 1)
-    if loader.role == "training" and loader.batch_size == BATCH and per_s < BATCHES_PER_S:
+    if loader.role == "training" and loader.batch_size == _BATCH and per_s < _BATCHES_PER_S:
         what = "make a sample cheaper to read: store it decoded and at its final size"
-        why = f"{per_s:.1f} batches/s at best, the target is above {BATCHES_PER_S:.0f}"
+        why = f"{per_s:.1f} batches/s at best, the target is above {_BATCHES_PER_S:.0f}"
         advice.append(Recommendation("__getitem__ of the dataset", what, why, warning=True))
     return advice
 
 
 def _recommend_for_gpu(training: TrainingRun | None) -> list[Recommendation]:
-    if training is None or training.gpu_percent is None or training.gpu_percent >= GPU_PERCENT:
+    if training is None or training.gpu_percent is None or training.gpu_percent >= _GPU_PERCENT:
         return []
-    why = f"the GPU was busy {training.gpu_percent:.0f} % of the training, the target is above {GPU_PERCENT:.0f} %"
+    why = f"the GPU was busy {training.gpu_percent:.0f} % of the training, the target is above {_GPU_PERCENT:.0f} %"
     return [Recommendation("pin_memory", "True, with .to(device, non_blocking=True) in the loop", why, warning=True)]
 
 

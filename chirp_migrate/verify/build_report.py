@@ -16,14 +16,7 @@ from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, TrainingSource
 from chirp_migrate.verify.equivalence.compare import Equivalence
-from chirp_migrate.verify.measures.figures import (
-    MEASURES,
-    memory_growth_per_epoch,
-    metrics_of_measured_run,
-    metrics_of_timed_rounds,
-)
-from chirp_migrate.verify.measures.metric_data import VersionMeasures
-from chirp_migrate.verify.measures.targets import judge_targets
+from chirp_migrate.verify.metrics import METRICS, judge_targets, metrics_of_timed_rounds
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryPointTiming, LoaderPassTrace
 from chirp_migrate.verify.timing.rounds import SIDES, Rounds, StopReason
@@ -39,6 +32,7 @@ from chirp_migrate.verify.verify_report import (
 )
 from chirp_migrate.verify.watching import RecordedRuns
 from chirpid_patch.machine.cpus import usable_cpus
+from chirpid_patch.machine.nvml import gpu_status
 
 
 @dataclass
@@ -49,14 +43,12 @@ class VerificationResults:
         watched: the recorded small runs of both versions.
         equivalence: the differences between the trainings of both versions.
         rounds: the timed rounds; empty if the trainings differ, because then nothing is timed.
-        measured: dictionary, name of the version → waits, memory and GPU use of its measured run.
         spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
     """
 
     watched: RecordedRuns
     equivalence: Equivalence
     rounds: Rounds = field(default_factory=lambda: Rounds.of((), ()))
-    measured: dict[str, VersionMeasures] = field(default_factory=dict)
     spent_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -81,9 +73,8 @@ def build_report(
         side: {label: one.traces for label, one in of.items() if not one.error}
         for side, of in results.watched.sides.items()
     }
-    targets = []
-    if after := results.measured.get("after"):
-        targets = judge_targets(after, metrics_of_measured_run(after), settings.sizes.batch_size, settings.simulates)
+    metrics = {side: _metric_values(timed, side) for side in ("before", "after")} if timed.count else {}
+    targets = judge_targets(metrics["after"], str(gpu_status()), settings.simulates) if metrics else []
     reason, interrupted = decision.reason, timed.ended_with == StopReason.INTERRUPTED
     if settings.simulates:
         reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
@@ -112,12 +103,7 @@ def build_report(
         zero_cost_ratio=None if total is None else total.zero_cost_ratio,
         own_runs=_own_run_times(discovery, timed),
         spent_s={name: round(seconds, 3) for name, seconds in results.spent_s.items()},
-        measures=ReportedMetrics(
-            definitions=list(MEASURES),
-            figures={side: _metric_values(measured, timed, side) for side, measured in results.measured.items()},
-            memory_slope_mib={side: memory_growth_per_epoch(measured) for side, measured in results.measured.items()},
-            raw=results.measured,
-        ),
+        measures=ReportedMetrics(definitions=list(METRICS), figures=metrics),
         targets=targets,
         simulated=_describe_simulation(discovery, settings, timed) if settings.simulates else None,
         differences=equivalence.found,
@@ -233,16 +219,11 @@ def _provenance() -> dict[str, Any]:
     }
 
 
-def _metric_values(measured: VersionMeasures, timed: Rounds, side: str) -> dict[str, float | None]:
-    found = metrics_of_measured_run(measured)
-    if timed.count:
-        visits = [
-            (visit, each.visits_of("after")[label])
-            for each in timed.made
-            for label, visit in each.visits_of(side).items()
-        ]
-        found |= metrics_of_timed_rounds(timed.total_seconds(side), visits)
-    return {measure.name: found.get(measure.name) for measure in MEASURES}
+def _metric_values(timed: Rounds, side: str) -> dict[str, float | None]:
+    visits = [
+        (visit, each.visits_of("after")[label]) for each in timed.made for label, visit in each.visits_of(side).items()
+    ]
+    return metrics_of_timed_rounds(timed.total_seconds(side), visits)
 
 
 def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptions, timed: Rounds) -> SimulatedDevice:

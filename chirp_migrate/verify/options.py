@@ -22,9 +22,6 @@ from chirp_migrate.training.workload.entry_points import (
 from chirp_migrate.training.workload.hook import workload_file_candidates
 from chirp_migrate.training.workload.script import script_of_command
 
-DEFAULT_WORKERS = (0, 2, 4, 8, 12)
-"""Numbers of worker processes with which ``verify`` reads the migrated datasets by default."""
-
 MARGIN = 0.05
 """An entry point counts as slower if its time after the migration exceeds its time before by more than this share."""
 
@@ -57,9 +54,6 @@ class VerifyOptions:
             of the entry points.
         select: expression that selects entry points by their labels, as with ``pytest -k``; None for all.
         simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for no step.
-        worker_counts: numbers of worker processes with which ``verify`` reads the migrated datasets; an empty tuple for
-            none.
-        extra_s: seconds that each version may spend on measurements of its datasets, in addition to training.
         may_halve: whether ``verify`` times half as many samples on a very busy machine; False if the user chose the
             number of samples.
     """
@@ -77,8 +71,6 @@ class VerifyOptions:
     select: str | None = None
     margin_percent: float = 100 * MARGIN
     simulate_step_ms: float = 0.0
-    worker_counts: tuple[int, ...] = ()
-    extra_s: float = 4.0
     may_halve: bool = False
 
     def sizes_for_timing(self, others: float) -> WorkloadSizes:
@@ -101,11 +93,6 @@ class VerifyOptions:
     def margin(self) -> float:
         """Return how much longer an entry point must take to count as slower, as a share of its earlier time."""
         return self.margin_percent / 100
-
-    @property
-    def measures(self) -> bool:
-        """Return whether ``verify`` measures waits, memory and datasets after the rounds."""
-        return self.extra_s > 0
 
     @property
     def simulates(self) -> bool:

@@ -15,9 +15,8 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ from chirp_migrate.verify.equivalence.api import describe_api
 from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, seed_dependent_aspects
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder, WorkerCountLimit
-from chirp_migrate.verify.measures.measuring import TrainingMeasurement
 from chirp_migrate.verify.spec import REPEATED, EntryPointTiming, EntryResult, JobKind, RunResult, RunSpec
 from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
 from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, EpochTimer
@@ -92,10 +90,8 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
         _watch_entry_points(spec, parent, data)
         if spec.api_names:
             result.api = describe_api(spec.api_names)
-    elif spec.job is JobKind.TIME:
-        _time_entry_points(spec, parent, data, spent)
     else:
-        result.measured = _measure_entry_points(spec, parent)
+        _time_entry_points(spec, parent, data, spent)
     result.spent_s = dict(spent)
     return result
 
@@ -160,8 +156,10 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
     epochs = EpochTimer(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached)
     if cached is not None:
         cached.is_active = False
+    # Waits for batches do not include simulated steps, because steps come last.
+    interceptions: list[Interception] = [one for one in (cached, epochs, steps) if one is not None]
     with ExitStack() as stack:
-        for interception in filter(None, (cached, steps, epochs)):
+        for interception in interceptions:
             stack.enter_context(interception)
         for entry in spec.entry_points:
             parent.wait_for_turn()
@@ -171,12 +169,13 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
                     _warm_up(spec, entry, few)
                     _ = steps.take() if steps is not None else None
                 call = _prepare_call(spec, entry, data, sizes)
-                for interception in filter(None, (cached, steps)):
+                for interception in interceptions:
                     interception.cover_new_classes()
                 _wait_for_workers_to_end()
                 seed_everything(sizes.seed)
                 with _wrap_user_errors(entry, "timing"):
-                    visit = epochs.time(call, FOR_ALL_S * entry.own.all_epochs / own_epochs)
+                    seconds = FOR_ALL_S * entry.own.all_epochs / own_epochs
+                    visit = epochs.time(call, seconds, reads_memory=entry.label in spec.memory_of)
                 del call
             except UserCodeError as raised:
                 visit = EntryPointTiming()
@@ -214,46 +213,9 @@ def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
     gc.freeze()
 
 
-def _measure_entry_points(spec: RunSpec, parent: Parent) -> Any:
-    """Train each entry point once more, as long as time is left, and measure waits, memory and GPU use."""
-    torch.set_num_threads(spec.threads)
-    options, data = spec.options, data_for_entry_points(spec.entry_points, spec.sizes)
-    measuring = TrainingMeasurement(options.worker_counts, options.extra_s)
-    steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
-    epochs = EpochTimer(lambda: None, max(1, spec.sizes.epochs - 1))
-    parent.wait_for_turn()
-    until = time.monotonic() + spec.seconds
-    with ExitStack() as stack:
-        for interception in filter(None, (measuring, steps, epochs)):
-            stack.enter_context(interception)
-        for number, entry in enumerate(spec.entry_points):
-            if number and time.monotonic() > until:
-                break
-            parent.show(ProgressStep(entry.label, number, len(spec.entry_points)))
-            sizes = spec.sizes if entry.label in spec.whole else _with_endless_epochs(spec.sizes)
-            with suppress(UserCodeError):
-                call = _prepare_call(spec, entry, data, sizes)
-                for interception in filter(None, (measuring, steps)):
-                    interception.cover_new_classes()
-                measuring.train(entry.label, partial(_time_call, epochs, entry, call, sizes.seed))
-                del call
-                with steps.paused() if steps is not None else nullcontext():
-                    measuring.measure_datasets(entry.label)
-    return measuring.finish()
-
-
 def _with_endless_epochs(sizes: WorkloadSizes) -> WorkloadSizes:
     """Return sizes with more epochs than are timed, so that the code after the last epoch never runs."""
     return replace(sizes, epochs=sizes.epochs + LONGEST_VISIT + 2)
-
-
-def _time_call(epochs: EpochTimer, entry: EntryPoint, call: Callable[[], Any], seed: int) -> tuple[float, Any]:
-    _wait_for_workers_to_end()
-    seed_everything(seed)
-    with _wrap_user_errors(entry, "measuring"):
-        began = time.perf_counter()
-        epochs.time(call)
-        return time.perf_counter() - began, None
 
 
 def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:

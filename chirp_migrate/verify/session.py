@@ -35,11 +35,6 @@ from chirp_migrate.verify.verdict import Judge, combine_timings
 from chirp_migrate.verify.verify_report import VerifyReport
 from chirp_migrate.verify.watching import record_runs
 
-_SIDES_MEASURED = 2  # the versions are measured one after the other
-
-_MEASURING_S = 8.0
-"""Seconds of the time budget that are reserved to measure waits and memory; ``extra_s`` for each version is added."""
-
 
 def verify_versions(
     root: Path,
@@ -141,14 +136,12 @@ def run_all_processes(
 def _time_versions(
     children: ChildStarter, found: VerificationResults, settings: VerifyOptions, progress: Progress, deadline: float
 ) -> None:
-    """Time both versions, compare results that the first round repeats, and then measure waits and memory."""
+    """Time both versions, and compare the results that the first round repeats."""
     before, after = found.watched.working_entries("before"), found.watched.working_entries("after")
     repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
     # An entry point that iterates over a training loader only once has no epochs, so the whole call is timed.
     whole = [label for label, one in before.items() if sum(trace.role == "train" for trace in one.traces) < 2]
-    has_loaders = any(one.traces for one in before.values())
-    measuring_s = _MEASURING_S + 2 * settings.extra_s if has_loaders and settings.measures else 0.0
-    found.rounds = _run_rounds(children, found, settings, progress, deadline - measuring_s, repeats, whole)
+    found.rounds = _run_rounds(children, found, settings, progress, deadline, repeats, whole)
     if all(children.repeated.values()) or not repeats:
         again = {
             side: {
@@ -161,21 +154,6 @@ def _time_versions(
         found.equivalence = found.equivalence.combined_with(results)
     for label, error in children.failing.items():
         note = f"{label}: not timed: the version before the migration fails with more samples: {error}"
-        found.equivalence = found.equivalence.combined_with(Equivalence(notes=[note]))
-    if not measuring_s or found.equivalence.differences or found.rounds.ended_with == StopReason.INTERRUPTED:
-        return
-    left_s = deadline - time.monotonic()
-    starting_s = children.spent_s["starting interpreters, importing"] / max(1, found.rounds.count)
-    if left_s < _SIDES_MEASURED * (starting_s + settings.extra_s):
-        note = "waits, memory and datasets were not measured: the time budget was used up"
-        found.equivalence = found.equivalence.combined_with(Equivalence(notes=[note]))
-        return
-    progress(ProgressStep("measuring waits, memory and datasets", left_s=left_s))
-    each_s = left_s / _SIDES_MEASURED - starting_s - settings.extra_s
-    # The longest entry points run first, because there may be no time for all.
-    found.measured = children.measure(each_s, _sort_by_duration(found.rounds, list(before)), whole)
-    if "after" not in found.measured:
-        note = "waits, memory and datasets were not measured: the measurement took too long"
         found.equivalence = found.equivalence.combined_with(Equivalence(notes=[note]))
 
 
@@ -222,9 +200,3 @@ def _needs_repeating(before: EntryResult, after: EntryResult) -> bool:
     The entry point runs again if its results differ between the versions, or if its samples are augmented.
     """
     return before.fingerprint != after.fingerprint or any(trace.random for trace in before.traces)
-
-
-def _sort_by_duration(rounds: Rounds, labels: list[str]) -> list[str]:
-    """Sort the labels of entry points by the duration of the user's own run, longest first."""
-    weights = {label: max(rounds.seconds("before", label), default=0.0) for label in labels}
-    return sorted(labels, key=lambda label: -weights[label])

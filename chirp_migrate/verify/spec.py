@@ -7,7 +7,6 @@ from enum import Enum
 
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
 from chirp_migrate.verify.equivalence.api import Api
-from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.options import VerifyOptions
 
 REPEATED = "results of runs that were watched twice"
@@ -21,14 +20,12 @@ class JobKind(str, Enum):
     """The task of a child process.
 
     NAMES lists the training calls of a workload function. WATCH trains every entry point on a few samples and records
-    its batches. TIME trains and times epoch by epoch, in turns with the process of the other version. MEASURE trains
-    every entry point once and measures waits, memory and GPU use (see :mod:`chirp_migrate.verify.measures.measuring`).
+    its batches. TIME trains and times epoch by epoch, in turns with the process of the other version.
     """
 
     NAMES = "names"
     WATCH = "watch"
     TIME = "time"
-    MEASURE = "measure"
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class RunSpec:
     Attributes:
         tree: root of the copy of the project, and working directory of the child.
         discovery: the entry points to train.
-        options: the options of the verification; ``worker_counts`` is empty for the version before the migration.
+        options: the options of the verification.
         job: the task.
         api_names: dictionary, module → public names whose signatures the child reads; empty to read none.
         twice: whether the child records each entry point twice, because two runs on a GPU may differ.
@@ -47,9 +44,9 @@ class RunSpec:
         whole: for TIME: labels of the entry points without epochs, whose whole call the child times.
         cached: for TIME: whether the child also times an epoch of each entry point with zero-cost loading, which
             repeats one batch from memory.
-        seconds: for MEASURE: seconds after which no further entry point begins.
+        memory_of: for TIME: labels of the entry points for which the child reads its memory.
         hash_seed: value of ``PYTHONHASHSEED`` in the child.
-        threads: number of compute threads for timed and measured training, equal for both versions.
+        threads: number of compute threads for timed training, equal for both versions.
         watching_threads: number of compute threads for recorded runs, which both versions make at the same time.
     """
 
@@ -62,7 +59,7 @@ class RunSpec:
     repeats: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     cached: bool = False
-    seconds: float = 0.0
+    memory_of: tuple[str, ...] = ()
     hash_seed: int = 0
     threads: int = 1
     watching_threads: int = 1
@@ -204,6 +201,16 @@ class EntryPointTiming:
         cached_s: seconds of each epoch with zero-cost loading; an empty list if no such epoch was timed.
         rest_s: seconds from the last timed epoch to the end of the training call; 0 if ``verify`` ended the call early.
         samples, batches: mean number of samples and batches that all loaders yielded in a later epoch.
+        waits_s: seconds of waiting for training batches in the later epochs, without the first batch of each pass; a
+            random sample if there are many.
+        first_waits_s: seconds from the start of each training pass in the later epochs to its first batch.
+        waited_s: seconds of all waits for training and validation batches in the later epochs.
+        lost_workers: number of loaders with a worker process that died or could not start.
+        memory_bytes: largest memory of the process and its workers in the first epoch; None if it was not read.
+        memory_kind: kind of ``memory_bytes``: ``pss``, ``uss``, ``rss`` or ``peak-rss`` (see
+            ``chirpid_patch.machine.process_memory``).
+        gpu_percent: mean utilisation of the visible GPUs at the end of each later epoch; an empty list without a GPU.
+        gpu_bytes: largest memory that PyTorch reserved on all visible GPUs together; None without a GPU.
         steps: counts of simulated device steps; None without a simulation.
         error, printed: the error of the entry point in one line, and the last lines of its traceback.
     """
@@ -214,6 +221,14 @@ class EntryPointTiming:
     rest_s: float = 0.0
     samples: float = 0.0
     batches: float = 0.0
+    waits_s: list[float] = field(default_factory=list)
+    first_waits_s: list[float] = field(default_factory=list)
+    waited_s: float = 0.0
+    lost_workers: int = 0
+    memory_bytes: int | None = None
+    memory_kind: str = ""
+    gpu_percent: list[float] = field(default_factory=list)
+    gpu_bytes: int | None = None
     steps: StepCount | None = None
     error: str = ""
     printed: str = ""
@@ -226,11 +241,9 @@ class RunResult:
     Attributes:
         api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`).
         names: for the task NAMES: names of the training calls of a workload function; else an empty list.
-        measured: for the task MEASURE: the measurements; else None.
         spent_s: dictionary, name of an activity of the process → seconds of the activity.
     """
 
     api: Api = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
-    measured: VersionMeasures | None = None
     spent_s: dict[str, float] = field(default_factory=dict)

@@ -15,8 +15,7 @@ from chirp_migrate.console.json_document import convert_json, read_json, to_json
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 from chirp_migrate.transaction.journal_schema import check_relative_path
-from chirp_migrate.verify.measures.metric_data import MemoryGrowth, Metric, VersionMeasures
-from chirp_migrate.verify.measures.targets import TargetVerdict
+from chirp_migrate.verify.metrics import Metric, TargetVerdict
 from chirp_migrate.verify.spec import LoaderPassTrace, StepCount
 from chirp_migrate.verify.timing.rounds import Rounds
 
@@ -108,19 +107,15 @@ class DetectableDifference(msgspec.Struct, frozen=True):
 
 
 class ReportedMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Metrics of both versions, with the definitions of the metrics and the raw measurements.
+    """Metrics of both versions, with the definitions of the metrics.
 
     Attributes:
         definitions: name, unit and method of each metric.
         figures: dictionary, version → metric → value; None if the metric was not measured.
-        memory_slope_mib: dictionary, version → growth of memory per epoch, with its interval.
-        raw: dictionary, version → raw measurements.
     """
 
     definitions: list[Metric] = []
     figures: dict[str, dict[str, float | None]] = {}
-    memory_slope_mib: dict[str, MemoryGrowth | None] = {}
-    raw: dict[str, VersionMeasures] = {}
 
 
 class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):

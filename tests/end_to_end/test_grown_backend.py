@@ -18,7 +18,6 @@ pytestmark = pytest.mark.slow
 
 FIXTURE = FIXTURES / "grown_backend"
 SIZES = ("--samples", "60", "--shape", "24x32", "--threads", "1", "--max-rounds", "4", "--epochs", "1")
-QUICK = ("--measure-seconds", "0", "--num-workers", "")
 
 #: What is found of datasets, augmenters and lists and not rewritten: the rescaling, which changes what the model sees.
 LEFT_ALONE = {("CHP010", "utils/dataset_utils.py", "opt-in")}
@@ -116,7 +115,7 @@ def errors_of(script: str, tree: Path) -> str:
 @pytest.mark.exhaustive  # test_watching.py has broken entry points, too
 def test_it_trains_as_before_and_the_broken_ways_are_named(applied: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    asked = [*SIZES, *QUICK, "--json", str(report), "-k", "not util_backup", "-v"]
+    asked = [*SIZES, "--json", str(report), "-k", "not util_backup", "-v"]
     result = run("verify", applied, "--baseline", FIXTURE, *asked)
     values = json.loads(report.read_text(encoding="utf-8"))
     assert values["verdict"] != "failed" and values["differences"] == [], result.output

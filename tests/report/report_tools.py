@@ -54,12 +54,7 @@ def applied(folder: Path, **files: str) -> Path:
 def verdict_json(**changes: Any) -> dict[str, Any]:
     """What a verification of two entry points writes: made up, in the form of docs/json.md."""
     ratio = {"value": 0.5, "low": 0.4, "high": 0.6, "rounds": 3}
-    walk = {"loader": 0, "begun_s": 0.0, "ended_s": 9.0}
-    walks = [
-        {**walk, "role": "train", "waits_s": [0.5, 0.004, 0.002, 0.008]},
-        {**walk, "role": "validation", "waits_s": [0.1, 9.0]},
-    ]
-    entry = {"seconds": 10.0, "walks": walks, "lost_workers": 0}
+    visit = {"waits_s": [0.004, 0.002, 0.008], "first_waits_s": [0.5], "waited_s": 9.6}
     row = {"requirement": "R-004"}
     train = {"loader": 0, "role": "train", "samples": 100}
     whole: dict[str, Any] = {
@@ -94,7 +89,9 @@ def verdict_json(**changes: Any) -> dict[str, Any]:
                 {"name": "gpu_percent", "unit": "%", "title": "GPU utilisation", "method": "NVML", **row},
             ],
             "figures": {"before": {"wait_p50_ms": 8.0, "gpu_percent": None}, "after": {"wait_p50_ms": 1.5}},
-            "raw": {side: {"entries": {"train.one": entry}} for side in ("before", "after")},
+        },
+        "rounds": {
+            "made": [{"seconds": {}, "visits": {side: {"train.one": visit} for side in ("before", "after")}}],
         },
         "targets": [
             {
@@ -103,7 +100,6 @@ def verdict_json(**changes: Any) -> dict[str, Any]:
                 "verdict": "met",
                 "value": 40.0,
                 "why": "40 batches/s",
-                "warning": False,
             }
         ],
         "simulated": None,

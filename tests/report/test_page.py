@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from report_tools import HOSTILE, LOADERS, applied, backend, doctor_file, doctor_json, verdict_file, verdict_json
+from report_tools import HOSTILE, LOADERS, applied, backend, doctor_file, doctor_json, verdict_file
 from support import run, sentence
 
 from chirp_migrate.report.hunks import ChangeRow, ChangeSection
@@ -108,18 +108,6 @@ def test_the_verdict_and_its_figures_come_first(tmp_path: Path) -> None:
         at = text.index(said, at)
     for said in ("R-004", "4 made, 3 count, 1 discarded", "some CPU", "meets the threshold", "validates on what it"):
         assert said in text
-
-
-def test_what_verify_can_plot_is_on_the_page(tmp_path: Path) -> None:
-    no_gpu = {"resident_bytes": None, "gpu_percent": None, "gpu_bytes": None}
-    usage = [{"seconds": float(n), "memory_bytes": n << 26, **no_gpu} for n in (1, 2)]
-    rate = {"loader": "plain", "dataset": "d", "samples_per_second": 90.0, "problem": None}
-    rates = [{**rate, "workers": n} for n in (0, 2)]
-    measures = verdict_json()["measures"]
-    measures["raw"]["after"] |= {"usage": usage, "rates": rates}
-    text = "".join(Document(page_of(applied(tmp_path / "mine"), verdict_file(tmp_path, measures=measures))).text)
-    for title in ("Waiting for batches", "Loading at several worker counts", "Memory while training"):
-        assert title in text
 
 
 def test_code_that_tries_to_be_html_is_only_text(tmp_path: Path) -> None:

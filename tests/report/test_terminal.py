@@ -24,8 +24,7 @@ from chirp_migrate.report.terminal.render import show_report
 from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.measures.metric_data import Metric
-from chirp_migrate.verify.measures.targets import TargetVerdict
+from chirp_migrate.verify.metrics import Metric, TargetVerdict
 from chirp_migrate.verify.verdict import Verdict
 from chirp_migrate.verify.verify_report import (
     DetectableDifference,
@@ -68,7 +67,7 @@ def verdict(text: str = "faster", **changes: object) -> VerifyReport:
                 "after": {"samples_per_s": 600.0, "wait_p50_ms": 0.9},
             },
         ),
-        targets=[TargetVerdict("R-004", "more than 10 batches/s", "met", 40.0, "40 batches/s", False)],
+        targets=[TargetVerdict("R-004", "more than 10 batches/s", "met", 40.0, "40 batches/s")],
         smallest_adjusted_p={SINGLE: 0.47},
         noticed={SINGLE: {"mean": DetectableDifference(0.19, None, (500, 500))}},
         described=RunDescription(

@@ -7,10 +7,12 @@ import multiprocessing
 from dataclasses import asdict
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from chirp_migrate.cli.options import WholeNumbers
 from chirp_migrate.cli.tune import tune
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.tune.plateau import pick_smallest_best
@@ -153,3 +155,12 @@ def workload(sizes):
     notes = " ".join(found["notes"])
     assert "hangs did not end within" in notes and "dies ended with exit code 7" in notes
     assert "fails raised KeyError: 'no such bird'" in notes
+
+
+def test_worker_counts_are_numbers() -> None:
+    kind = WholeNumbers(0, 64)
+    assert kind.convert(" 8,0,2 ,8", None, None) == (0, 2, 8) == kind.convert([8, 0, 2], None, None)
+    assert kind.convert("", None, None) == ()
+    for text in ("two", "1.5", "-1", "65", "1,,2", True, [1.5]):
+        with pytest.raises(click.BadParameter, match="0 to 64"):
+            kind.convert(text, None, None)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import sys
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import EntryPointTiming
 from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
 from chirp_migrate.verify.timing.epochs import LONGEST_VISIT, EnoughEpochsTimed, EpochTimer
 from chirp_migrate.verify.timing.rounds import own_run_seconds, zero_cost_run_seconds
+from chirpid_patch import BatchedDataLoader
+
+MS = 1e-3
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="workers are forked on Linux")
 
 
 class Numbers(Dataset[int]):
@@ -325,3 +335,177 @@ def test_an_epoch_that_is_long_enough_is_timed_more_often_where_there_is_time(
     monkeypatch.setattr("chirp_migrate.verify.timing.epochs.time", Clock)
     with EpochTimer(lambda: None) as epochs:
         assert len(epochs.time(training, enough_s).epochs_s) == timed_epochs
+
+
+class Slow(Numbers):
+    """Each number takes two milliseconds."""
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(2 * MS)
+        return super().__getitem__(index)
+
+
+def test_waits_are_for_the_next_training_batch_of_the_timed_epochs() -> None:
+    def training(log: Log) -> None:
+        train, val = DataLoader(Slow(), 4), DataLoader(Slow(), 5)
+        for _ in range(20):
+            each(train, log, "train")
+            with torch.no_grad():
+                each(val, log, "val")
+
+    for cached in (None, RepeatedBatchLoading()):
+        visit, _ = timed(training, cached)
+        epochs = len(visit.epochs_s)
+        assert len(visit.waits_s) == 2 * epochs and len(visit.first_waits_s) == epochs
+        # A clock that starts after the batch has come sees none of this.
+        assert all(wait >= samples * 2 * MS for wait, samples in zip(visit.waits_s, [4, 2] * epochs, strict=True))
+        assert all(wait >= 8 * MS for wait in visit.first_waits_s)
+        training_s = sum(visit.waits_s) + sum(visit.first_waits_s)
+        assert sum(visit.epochs_s) >= visit.waited_s >= training_s + 20 * MS * epochs, "validation waits too"
+
+
+@pytest.mark.parametrize("training", [evaluating_first, with_three_passes_of_statistics])
+def test_waits_of_start_up_do_not_count(training: Training) -> None:
+    visit, _ = timed(training)
+    assert len(visit.first_waits_s) == visit.samples / 10 * len(visit.epochs_s)
+    whole, _ = timed(lambda log: plain(log, 1))
+    assert (whole.waits_s, whole.first_waits_s, whole.waited_s) == ([], [], 0.0)
+
+
+def test_of_many_waits_some_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chirp_migrate.verify.timing.epochs._MOST_WAITS", 5)
+    visit, _ = timed(plain)
+    assert len(visit.waits_s) == 5 and len(visit.first_waits_s) == LONGEST_VISIT
+
+
+def _hold_memory(ready: Any, over: Any) -> None:
+    held = bytearray(os.urandom(2**20) * 80)
+    ready.set()
+    over.wait(60)
+    assert held
+
+
+def _memory_of(training: Callable[[], Any]) -> EntryPointTiming:
+    with EpochTimer(lambda: None) as epochs:
+        return epochs.time(training, reads_memory=True)
+
+
+@linux
+def test_memory_is_read_with_the_processes_that_were_started() -> None:
+    visit = _memory_of(lambda: plain([]))
+    assert visit.memory_kind == "pss" and visit.memory_bytes
+    assert timed(plain)[0].memory_bytes is None, "only where it is asked for"
+
+    context = multiprocessing.get_context("fork")
+    ready, over = context.Event(), context.Event()
+    process = context.Process(target=_hold_memory, args=(ready, over))
+    process.start()
+    ready.wait(60)
+    during = _memory_of(lambda: plain([]))
+    over.set()
+    process.join()
+    assert (during.memory_bytes or 0) - visit.memory_bytes > 64 * 2**20
+
+
+def test_reading_memory_takes_no_time_of_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    read: list[int] = []
+
+    class Clock:
+        @staticmethod
+        def perf_counter() -> float:
+            return now
+
+    class Streamed(IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(8))
+
+    def memory_status(_monitor: Any) -> Any:
+        nonlocal now
+        now += 5.0
+        read.append(len(multiprocessing.active_children()))
+        return SimpleNamespace(bytes=len(read), kind="pss")
+
+    def training() -> None:
+        nonlocal now
+        loader, stream = DataLoader(Numbers(), 4, num_workers=1), DataLoader(Streamed(), 4)
+        for _ in range(3):
+            for _ in loader:
+                now += 1.0
+                train_step()
+            with torch.no_grad():
+                assert len(list(stream)) == 2
+
+    monkeypatch.setattr("chirp_migrate.verify.timing.epochs.time", Clock)
+    monkeypatch.setattr("chirpid_patch.DataLoaderPerformanceMonitor.memory_status", memory_status)
+    visit = _memory_of(training)
+    assert read == [1], "once, in the first epoch, while the worker lives"
+    assert (visit.start_s, visit.epochs_s, visit.memory_bytes) == (3.0, [3.0], 1)
+
+
+class DiesOnce(Numbers):
+    """Its first worker dies."""
+
+    def __init__(self, mark: Path) -> None:
+        super().__init__()
+        self.mark = mark
+
+    def __getitem__(self, index: int) -> int:
+        if not self.mark.exists():
+            self.mark.touch()
+            os._exit(1)
+        return super().__getitem__(index)
+
+
+@linux
+def test_a_loader_that_lost_its_workers_is_counted_once(tmp_path: Path) -> None:
+    def training(log: Log) -> None:
+        loader: Any = BatchedDataLoader(DiesOnce(tmp_path / "died"), batch_size=4, num_workers=1)
+        for _ in range(20):
+            each(loader, log, "train")
+
+    visit, _ = timed(training)
+    assert visit.lost_workers == 1 and visit.samples == 10, "and no sample is lost"
+
+
+class Nvml:
+    """The part of `pynvml` that is used, for one GPU."""
+
+    NVMLError = RuntimeError
+
+    def nvmlInit(self) -> None: ...
+    def nvmlDeviceGetCount(self) -> int:
+        return 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:
+        return f"GPU-{handle}"
+
+    def nvmlDeviceGetName(self, handle: int) -> str:
+        return "Stand-in"
+
+    def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:
+        return SimpleNamespace(gpu=85)
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
+        return SimpleNamespace(used=3 * 2**30, total=16 * 2**30)
+
+
+def test_the_gpu_is_read_at_the_end_of_every_timed_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml())
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.max_memory_reserved", lambda device: 2**30 * (1 + device))
+    visit, _ = timed(plain)
+    assert visit.gpu_percent == [85] * LONGEST_VISIT and visit.gpu_bytes == 3 * 2**30
+    visit, _ = timed(evaluating_first)
+    assert len(visit.gpu_percent) == LONGEST_VISIT, "start-up does not count"
+
+
+def test_without_a_gpu_nothing_is_read_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    visit, _ = timed(plain)
+    assert visit.gpu_percent == [] and visit.gpu_bytes is None

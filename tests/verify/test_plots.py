@@ -9,36 +9,23 @@ import pytest
 
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.report.plots import create_plot_folder, draw_plots
-from chirp_migrate.verify.measures.metric_data import (
-    EntryMeasures,
-    LoaderRate,
-    PassTiming,
-    UsageReading,
-    VersionMeasures,
-)
-from chirp_migrate.verify.verify_report import ReportedMetrics, RunDescription, SimulatedDevice, VerifyReport
+from chirp_migrate.verify.spec import EntryPointTiming
+from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
+from chirp_migrate.verify.verify_report import RunDescription, SimulatedDevice, VerifyReport
 
-FILES = ("training-time.svg", "batch-waits.svg", "worker-counts.svg", "memory.svg")
+FILES = ("training-time.svg", "batch-waits.svg")
 HOSTILE = "train <script>alert(1)</script> & $x$ --> \x07" + "long " * 20
 
 
-def side(waits: list[float]) -> VersionMeasures:
-    return VersionMeasures(
-        entries={HOSTILE: EntryMeasures(1.0, [PassTiming(0, "train", 0.0, 1.0, [0.1, *waits], 30)], 0)},
-        usage=[UsageReading(0.0, 2**28, 2**28, None, None), UsageReading(1.0, 2**29, 2**29, None, None)],
-        memory_kind="pss",
-        rates=[LoaderRate("factory", HOSTILE, 0, 50.0, None)]
-        + [LoaderRate("plain", HOSTILE, count, 10.0 * count, None) for count in (0, 2, 8)],
-    )
-
-
 def report(simulated: bool = False) -> VerifyReport:
+    waits = {"before": [0.02, 0.04], "after": [0.001, 0.0]}
+    visits = {side: {HOSTILE: EntryPointTiming(waits_s=of, first_waits_s=[0.1])} for side, of in waits.items()}
     return VerifyReport(
         verdict="faster",
         exit_code=0,
         reason="",
         seconds={side: {HOSTILE: [2.0, 1.0, 3.0]} for side in ("before", "after", "cached")},
-        measures=ReportedMetrics(raw={"before": side([0.02, 0.04]), "after": side([0.001, 0.0])}),
+        rounds=Rounds(made=[TimedRound({}, visits=visits)]),
         simulated=SimulatedDevice(step_ms=8.0, what="") if simulated else None,
         described=RunDescription(machine="one <CPU> & no GPU"),
     )
@@ -49,14 +36,12 @@ def plots_in(folder: Path, simulated: bool) -> dict[str, str]:
     return {name: (folder / name).read_text(encoding="utf-8") for name in FILES}
 
 
-def test_four_plots_with_units_machine_and_escaped_names(tmp_path: Path) -> None:
+def test_two_plots_with_units_machine_and_escaped_names(tmp_path: Path) -> None:
     create_plot_folder(tmp_path / "new" / "plots")
     plots = plots_in(tmp_path / "new" / "plots", False)
     said = {
         "training-time.svg": ("Seconds of training", "before", "after", "model only", "2 / 2 / 2 s"),
         "batch-waits.svg": ("milliseconds", "before: median 30 ms", "after: median 0.5"),
-        "worker-counts.svg": ("Samples/s", "worker processes", "factory"),
-        "memory.svg": ("MiB", "and its workers", "seconds of training"),
     }
     for name, text in plots.items():
         ElementTree.fromstring(text)

@@ -38,7 +38,7 @@ def main():
 if __name__ == "__main__":
     main()
 """
-QUICK = ("--threads", "1", "--measure-seconds", "0", "--max-rounds", "3")
+QUICK = ("--threads", "1", "--max-rounds", "3")
 
 
 def project(folder: Path, options: str = "") -> Path:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from chirp_migrate.verify.measures.measuring import TrainingMeasurement
 from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
+from chirp_migrate.verify.timing.epochs import EpochTimer
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
 STEP_S = 0.01
@@ -33,9 +33,6 @@ def test_every_training_batch_takes_a_step_and_validation_takes_none() -> None:
         count = steps.take()
         assert count.steps == 3, "the last batch's step is over before the loop learns that there is no more"
         assert elapsed >= 3 * STEP_S
-        with steps.paused():
-            walk(loader())
-        assert steps.take().steps == 0
     walk(loader())
     assert steps.take().steps == 0, "nothing is left of it afterwards"
 
@@ -53,18 +50,18 @@ def test_work_of_the_training_runs_within_the_step_and_beyond_it_is_counted() ->
 
 
 def test_waits_do_not_contain_the_step() -> None:
-    measuring = TrainingMeasurement((), extra_s=0.0)
+    def train() -> None:
+        kept = loader()
+        for _ in range(9):
+            walk(kept)
 
-    def train() -> tuple[float, None]:
-        began = time.perf_counter()
-        walk(loader())
-        return time.perf_counter() - began, None
-
-    with measuring, SimulatedSteps(STEP_S) as steps:
-        seconds = measuring.train("entry", train)
-    waited = sum(measuring.found.entries["entry"].walks[0].waits_s)
-    assert steps.take().steps == 3
-    assert seconds >= waited + 3 * STEP_S
+    with EpochTimer(lambda: None) as epochs, SimulatedSteps(STEP_S) as steps:
+        visit = epochs.time(train)
+    later = len(visit.epochs_s)
+    assert steps.take().steps == 3 * (1 + later)
+    assert sum(visit.epochs_s) >= visit.waited_s + 3 * later * STEP_S
+    assert visit.waited_s >= sum(visit.waits_s) + sum(visit.first_waits_s)
+    assert (len(visit.waits_s), len(visit.first_waits_s)) == (2 * later, later)
 
 
 def test_cached_batches_take_steps_too() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -25,7 +25,6 @@ _WIDTH, _HEIGHT = 360, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 18, 12, 42
 _LEAST_MS = 0.01
 _LONGEST_LABEL = 40
-_MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -94,101 +93,52 @@ def times_plot(report: VerifyReport) -> list[Plot]:
     return [Plot("training-time", "Training time", says, tuple(sides), svg, row * len(labels))]
 
 
-def plots_of_measurements(report: VerifyReport) -> list[Plot]:
-    """Return the plots of waits for batches, loading speed by number of workers, and memory, without empty plots."""
-    raw = {side: of for side, of in report.measures.raw.items() if side in SIDES}
-    waits = batch_waits_ms(report)
-    logs = {
+def waits_plot(report: VerifyReport) -> list[Plot]:
+    """Return one plot with the distribution of the waits for batches; an empty list without such waits."""
+    waits = {side: of for side, of in batch_waits_ms(report).items() if len(of) > 1}
+    if not waits:
+        return []
+    said = "; ".join(f"{side}: median {statistics.median(of):.3g} ms" for side, of in waits.items())
+    says = f"Share of the training batches that arrived within a time; further left is better. {said}."
+    return [Plot("batch-waits", "Waiting for batches", says, tuple(waits), _draw_distributions(waits))]
+
+
+def _draw_distributions(waits: Mapping[str, Sequence[float]]) -> Markup:
+    """Draw the cumulative distribution of the waits of each version. The x axis is logarithmic.
+
+    Args:
+        waits: dictionary, version → sorted waits in milliseconds.
+    """
+    curves = {
         side: [(math.log10(max(one, _LEAST_MS)), share) for one, share in ((of[0], 0.0), *_cumulative_points(of))]
         for side, of in waits.items()
     }
-    ends = [x for points in logs.values() for x, _ in points]
-    decades = range(math.floor(min(ends)), math.ceil(max(ends) + 1e-9) + 1) if ends else ()
-    after = raw["after"].rates if "after" in raw else []
-    plain = [(float(rate.workers), rate.samples_per_second) for rate in after if rate.loader == "plain"]
-    rates = {"after": [(workers, rate) for workers, rate in plain if rate is not None]}
-    factory = next((rate.samples_per_second for rate in after if rate.loader == "factory"), None)
-    own = "" if factory is None else f" The loader that the factory chooses: {factory:,.0f} samples/s."
-    memory = {
-        side: [(one.seconds, one.memory_bytes / _MIB) for one in of.usage if one.memory_bytes is not None]
-        for side, of in raw.items()
-    }
-    said = "; ".join(f"{side}: median {statistics.median(of):.3g} ms" for side, of in waits.items())
-    every = (
-        Plot(
-            "batch-waits",
-            "Waiting for batches",
-            f"Share of the training batches that arrived within a time; further left is better. {said}.",
-            *_draw_curves(logs, "milliseconds, logarithmic", lambda at: f"{10**at:.3g}", "{:.0%}", ticks=decades),
-        ),
-        Plot(
-            "worker-counts",
-            "Loading at several worker counts",
-            f"Samples/s of the migrated datasets without training, for each number of PyTorch's worker processes.{own}",
-            *_draw_curves(
-                rates, "worker processes", "{:g}".format, "{:,.0f}", ticks=sorted({count for count, _ in plain})
-            ),
-        ),
-        Plot(
-            "memory",
-            "Memory while training",
-            "Memory of the training process and its workers in MiB. The entry points follow each other in time.",
-            *_draw_curves(memory, "seconds of training", "{:.3g}".format, "{:,.0f}"),
-        ),
-    )
-    return [plot for plot in every if plot.sides]
-
-
-def _draw_curves(
-    curves: Mapping[str, Sequence[tuple[float, float]]],
-    x_title: str,
-    x_text: Callable[[float], str],
-    y_text: str,
-    *,
-    ticks: Sequence[float] | None = None,
-) -> tuple[tuple[str, ...], Markup]:
-    """Draw one curve for each version that has at least two points. The y axis begins at 0.
-
-    Args:
-        curves: dictionary, version → points (x, y).
-        x_title: title of the x axis.
-        x_text: function that formats an x value.
-        y_text: format string for y values.
-        ticks: x values of the grid lines; None for five lines from 0 on.
-
-    Returns:
-        The versions that have a curve, and the SVG element.
-    """
-    known = {side: points for side, points in curves.items() if len(points) > 1}
-    if not known:
-        return (), Markup()
-    most = max(x for points in known.values() for x, _ in points)
-    ticks = ticks or [most * step / 4 for step in range(5)]
-    low, high = ticks[0], max(ticks[-1], ticks[0] + 1e-9)
-    top = max(y for points in known.values() for _, y in points) or 1.0
+    ends = [x for points in curves.values() for x, _ in points]
+    ticks = range(math.floor(min(ends)), math.ceil(max(ends) + 1e-9) + 1)
 
     def across(value: float) -> float:
-        return _LEFT + (value - low) / (high - low) * (_WIDTH - _LEFT - _RIGHT)
+        return _LEFT + (value - ticks[0]) / max(ticks[-1] - ticks[0], 1e-9) * (_WIDTH - _LEFT - _RIGHT)
 
     def up(value: float) -> float:
-        return _TOP + (1 - value / top) * (_HEIGHT - _TOP - _BOTTOM)
+        return _TOP + (1 - value) * (_HEIGHT - _TOP - _BOTTOM)
 
     parts = []
     for at in ticks:
         x = across(at)
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{up(0):.1f}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{_HEIGHT - 26}" text-anchor="middle">{x_text(at)}</text>')
-    for value in (0.0, top / 2, top):
+        parts.append(f'<text x="{x:.1f}" y="{_HEIGHT - 26}" text-anchor="middle">{10**at:.3g}</text>')
+    for value in (0.0, 0.5, 1.0):
         y = up(value)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{_LEFT - 5}" y="{y + 4:.1f}" text-anchor="end">{y_text.format(value)}</text>')
-    for side, points in known.items():
+        parts.append(f'<text x="{_LEFT - 5}" y="{y + 4:.1f}" text-anchor="end">{value:.0%}</text>')
+    for side, points in curves.items():
         path = "L".join(f"{across(x):.1f} {up(y):.1f}" for x, y in points)
         parts.append(f'<path class="curve {side}" d="M{path}"/>')
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    parts.append(f'<text x="{middle:.0f}" y="{_HEIGHT - 8}" text-anchor="middle">{x_title}</text>')
+    title = "milliseconds, logarithmic"
+    parts.append(f'<text x="{middle:.0f}" y="{_HEIGHT - 8}" text-anchor="middle">{title}</text>')
     shown = f'<svg class="waits" viewBox="0 0 {_WIDTH} {_HEIGHT}" aria-hidden="true" focusable="false">'
-    return tuple(known), Markup(f"{shown}{''.join(parts)}</svg>")
+    return Markup(f"{shown}{''.join(parts)}</svg>")
 
 
 def _cumulative_points(waits: Sequence[float], points: int = 200) -> list[tuple[float, float]]:

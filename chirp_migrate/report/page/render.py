@@ -16,7 +16,7 @@ from chirp_migrate.console.text import format_value, pluralize
 from chirp_migrate.doctor.report import problem_summary
 from chirp_migrate.plans.plan import FindingStatus, Safety
 from chirp_migrate.report.contents import FindingDetails, ReportContents, group_by_file
-from chirp_migrate.report.page.charts import SIDES, Plot, plots_of_measurements, time_bars
+from chirp_migrate.report.page.charts import SIDES, time_bars, waits_plot
 from chirp_migrate.report.page.code import (
     LARGEST_INDENT,
     escape_invisible,
@@ -207,13 +207,12 @@ def _metric_values(found: VerifyReport) -> dict[str, Any]:
         ("Verified", _format_time(found.created)),
         ("By", found.tool),
     )
-    plots: list[Plot] = plots_of_measurements(found)
     return {
         "tone": tone_of_verdict(found.verdict),
         "sides": [side for side in SIDES if any(entry.seconds.get(side) for entry in entries)],
         "times": [_time_row(entry, longest, together=entry is together) for entry in entries],
         "same": _same_training(found),
-        "plots": plots,
+        "plots": waits_plot(found),
         "measures": measured_metrics(found),
         "conditions": [(name, value) for name, value in conditions if value],
     }

@@ -16,7 +16,6 @@ from chirp_migrate.report.verdict_rows import (
     total_times,
 )
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.measures.metric_data import LoaderRate
 from chirp_migrate.verify.spec import LoaderPassTrace
 from chirp_migrate.verify.verify_report import VerifyReport
 
@@ -40,8 +39,6 @@ _MARKS = {"met": "green", "not met": "red"}
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
 #: Headings of the two columns on zero-cost loading, and the smallest width of the screen for these columns.
 _ZERO_COST, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
-#: A loading rate of at least this share of the best rate counts as equal to the best rate.
-_PLATEAU = 0.9
 
 
 def verdict_style(verdict: str) -> str:
@@ -87,7 +84,6 @@ def _show_metrics(verdict: VerifyReport, screen: Screen) -> None:
         for one, before, after in shown
     ]
     screen.table(["", "before", "after"], rows)
-    _show_loading(verdict, screen)
 
 
 def _show_times(verdict: VerifyReport, screen: Screen) -> None:
@@ -152,8 +148,7 @@ def _show_targets(verdict: VerifyReport, screen: Screen) -> None:
     if verdict.targets:
         screen.heading("Required figures, after the migration")
     for one in verdict.targets:
-        warning = ", beyond the warning level" if one.warning else ""
-        text = f"{one.target} ({one.requirement}): {one.why}{warning}"
+        text = f"{one.target} ({one.requirement}): {one.why}"
         screen.term(one.verdict, text, style=_MARKS.get(one.verdict, ""))
 
 
@@ -229,27 +224,6 @@ def _show_training(report: VerifyReport, screen: Screen) -> None:
     screen.table(["entry point", "train", "validation", "before", "after"], rows)
 
 
-def _show_loading(report: VerifyReport, screen: Screen) -> None:
-    """Print memory growth, the reason for a missing GPU metric, and the speed of loading without training."""
-    for side, slope in report.measures.memory_slope_mib.items():
-        if slope is not None:
-            text = f"Memory growth {side}: {slope.value:+.2f} MiB/epoch [{slope.low:+.2f}, {slope.high:+.2f}]."
-            screen.text(text, 2)
-    after = report.measures.raw.get("after")
-    if after is None:
-        return
-    if report.measures.figures.get("after", {}).get("gpu_percent") is None and after.gpu:
-        screen.text(as_sentence(after.gpu), 2)
-    rates = [rate for rate in after.rates if rate.samples_per_second is not None]
-    if rates:
-        each = ", ".join(
-            f"{rate.samples_per_second:,.0f} {'from the factory' if rate.loader == 'factory' else f'at {rate.workers}'}"
-            for rate in rates
-        )
-        text = f"Loading without training after the migration, samples/s by workers of PyTorch's loader: {each}."
-        screen.text(f"{text} {_useful_workers_sentence(rates)}", 2)
-
-
 def _samples_per_pass(passes: Sequence[LoaderPassTrace], role: str) -> str:
     counts = sorted({record.samples for record in passes if record.role == role})
     if not counts:
@@ -268,15 +242,3 @@ def _last_losses(passes: Sequence[LoaderPassTrace]) -> str:
         means = [loss for record in passes if record.role == role and (loss := record.mean_loss()) is not None]
         texts.append(f"{means[-1]:.4f}" if means else "-")
     return " / ".join(texts)
-
-
-def _useful_workers_sentence(rates: Sequence[LoaderRate]) -> str:
-    """Return a sentence on the number of workers beyond which PyTorch's loader gets no faster, with advice."""
-    plain = {rate.workers: rate.samples_per_second or 0.0 for rate in rates if rate.loader == "plain"}
-    ours = next((rate.samples_per_second or 0.0 for rate in rates if rate.loader == "factory"), 0.0)
-    if len(plain) < 2:
-        return ""
-    best = max(plain.values())
-    count = min(workers for workers, rate in plain.items() if rate >= _PLATEAU * best)
-    advice = "leave num_workers to the factory" if ours >= _PLATEAU * best else f"try num_workers={count} or tune=True"
-    return f"More than {count} workers make PyTorch's loader no faster: {advice}."

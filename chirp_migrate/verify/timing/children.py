@@ -32,7 +32,6 @@ from chirp_migrate.training.workload.entry_points import (
     TrainingSource,
     WorkloadSizes,
 )
-from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import REPEATED, EntryPointTiming, JobKind, RunResult, RunSpec
 from chirp_migrate.verify.timing.rounds import TimedRound
@@ -174,7 +173,8 @@ class ChildStarter:
         watch = BackgroundLoadWatch()
         chance = random.Random(f"{self._settings.sizes.seed}-{number}-turns")
         with ExitStack() as stack:
-            more = {"repeats": tuple(repeats), "whole": tuple(whole), "hash_seed": number}
+            unread = tuple(entry.label for entry in entries if not self._timed[entry.label])
+            more = {"repeats": tuple(repeats), "whole": tuple(whole), "memory_of": unread, "hash_seed": number}
             pair: dict[str, Child[RunResult]] = {}
             for side in _SIDES:
                 self.progress(ProgressStep(f"round {number + 1}: starting"))
@@ -208,38 +208,6 @@ class ChildStarter:
         own = {entry.label: entry.own for entry in self._discovery.entry_points}
         self.limit_threads(watch.share_of_others())
         return TimedRound.of(visits, own, watch.share_of_others(), time.monotonic() - began)
-
-    def measure(self, seconds: float, labels: Sequence[str], whole: Sequence[str]) -> dict[str, VersionMeasures]:
-        """Train each version once more, and measure waits, memory and GPU use.
-
-        Args:
-            seconds: seconds after which no further entry point begins.
-            labels: labels of the entry points, in the order in which they run.
-            whole: labels of the entry points without epochs.
-
-        Returns:
-            A dictionary: version → measurements. A version that takes much longer than ``seconds`` is ended, and the
-            dictionary does not have its measurements.
-        """
-        by_label = {entry.label: entry for entry in self._discovery.entry_points}
-        entries = [by_label[label] for label in labels if label in by_label and label not in self.failing]
-        found: dict[str, VersionMeasures] = {}
-        for side in _SIDES:
-            # Only the datasets of the migrated version are read in worker processes.
-            options = self._settings if side == "after" else replace(self._settings, worker_counts=())
-            more = {"options": options, "seconds": seconds, "whole": tuple(whole)}
-            with self.adding_seconds("measuring"), self._make_child(side, JobKind.MEASURE, entries, **more) as child:
-                child.wait_until_ready()
-                try:
-                    child.give_turn(min(self._settings.timeout_s, seconds + options.extra_s + _GRACE_S))
-                    measured = child.result().measured
-                except WorkloadFailed as failed:
-                    if not failed.hung:
-                        raise
-                    return found
-            if measured is not None:
-                found[side] = measured
-        return found
 
     @contextmanager
     def adding_seconds(self, what: str) -> Iterator[None]:

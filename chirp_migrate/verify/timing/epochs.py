@@ -4,27 +4,39 @@ An epoch begins when the training iterates again over a loader, as :class:`Epoch
 one pass over each training loader, the validation, and all other code until the next epoch begins. The time before the
 second epoch counts as start-up: it includes the first epoch, computing statistics, building models and starting
 workers.
+
+The module also records how long the training waits for batches, which takes two readings of the clock for each batch.
+Memory and GPU use are read only while the clock of the epoch is stopped.
 """
 
 from __future__ import annotations
 
+import random
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils.data import IterableDataset
 
 from chirp_migrate.training.watch.epoch_detector import EpochDetector
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
 from chirp_migrate.verify.spec import EntryPointTiming
 from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
+from chirpid_patch import DataLoaderPerformanceMonitor
 from chirpid_patch.loading.batch_timer import count_batch_samples
+from chirpid_patch.machine.nvml import GpuProbe
 
 LONGEST_VISIT = 6
 """Largest number of epochs after the first to time in one round. Fewer epochs are timed if epochs are long."""
 
 _ENOUGH_S = 0.2
+
+_MOST_WAITS = 400
+"""Largest number of waits for batches in one timing, so that the report stays small."""
 
 FOR_ALL_S = 5.0
 """Seconds for the timing of all later epochs (after the first) of all entry points of a process together.
@@ -39,6 +51,17 @@ class EnoughEpochsTimed(BaseException):
 
     ``except Exception`` does not catch a ``BaseException``.
     """
+
+
+@dataclass
+class _EpochBatches:
+    """The batches that all loaders yielded in an epoch, and the seconds of waiting for these batches."""
+
+    samples: int = 0
+    batches: int = 0
+    waits_s: list[float] = field(default_factory=list)
+    first_waits_s: list[float] = field(default_factory=list)
+    waited_s: float = 0.0
 
 
 class EpochTimer(Interception):
@@ -70,20 +93,24 @@ class EpochTimer(Interception):
         self._cached = cached
         self._is_timing = False
         self._pacing = EpochDetector()
+        self._monitor, self._gpus = DataLoaderPerformanceMonitor(), GpuProbe()
         self._reset()
 
-    def time(self, call: Callable[[], Any], enough_s: float = 0.0) -> EntryPointTiming:
+    def time(self, call: Callable[[], Any], enough_s: float = 0.0, *, reads_memory: bool = False) -> EntryPointTiming:
         """Run a training call until enough epochs are timed, and return its timing.
 
         Args:
             call: the training call.
             enough_s: timing ends after this many seconds of later epochs (at least 0.2) and ``least`` later epochs.
+            reads_memory: whether to read the memory of this process and its workers in the first epoch. Reading may
+                take 0.1 s, which does not count for the epoch.
 
         Raises:
             Exception: any error of the call.
         """
         self._reset()
         self._enough_s = max(_ENOUGH_S, enough_s)
+        self._reads_memory = reads_memory
         self.cover_new_classes()
         self._start_clock()
         self._is_timing = True
@@ -103,6 +130,8 @@ class EpochTimer(Interception):
         later = len(visit.epochs_s)
         visit.samples /= max(1, later)
         visit.batches /= max(1, later)
+        if len(visit.waits_s) > _MOST_WAITS:
+            visit.waits_s = random.Random(0).sample(visit.waits_s, _MOST_WAITS)  # workers make every n-th wait long
         self._pacing = EpochDetector()  # frees the datasets of the training
         return visit
 
@@ -110,18 +139,36 @@ class EpochTimer(Interception):
         self._visit = EntryPointTiming()
         self._pacing = EpochDetector()
         self._over = False
-        self._taken = [0, 0]
+        self._epoch = _EpochBatches()
+        self._lost: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._reads_memory = False
+        self._stopped_s = 0.0
 
     def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if not self._is_timing:
             return start()
         if self._pacing.begins_epoch(loader) or self._over:
             self._end_epoch()
+        trains, batches, begun = torch.is_grad_enabled(), 0, time.perf_counter()
 
         def around(advance: Callable[[], Any]) -> Any:
-            batch = advance()
-            self._taken[0] += count_batch_samples(batch)
-            self._taken[1] += 1
+            """Take a batch, and record the wait for it. The first wait of a pass begins at ``iter(loader)``."""
+            nonlocal batches
+            asked = time.perf_counter() if batches else begun
+            try:
+                batch = advance()
+            except StopIteration:
+                self._count_lost_workers(loader)
+                raise
+            wait_s, epoch = time.perf_counter() - asked, self._epoch
+            if trains:
+                (epoch.waits_s if batches else epoch.first_waits_s).append(wait_s)
+            epoch.waited_s += wait_s
+            epoch.samples += count_batch_samples(batch)
+            epoch.batches += 1
+            batches += 1
+            if self._reads_memory and not self._pacing.later and batches == _number_of_batches(loader):
+                self._read_memory()
             return batch
 
         return LoaderIteratorWrapper(self, loader, start(), around)
@@ -136,8 +183,12 @@ class EpochTimer(Interception):
             visit.cached_s.append(seconds)
         else:
             visit.epochs_s.append(seconds)
-            visit.samples += self._taken[0]
-            visit.batches += self._taken[1]
+            visit.samples += self._epoch.samples
+            visit.batches += self._epoch.batches
+            visit.waits_s += self._epoch.waits_s
+            visit.first_waits_s += self._epoch.first_waits_s
+            visit.waited_s += self._epoch.waited_s
+            self._read_gpus()
         is_long = sum(visit.epochs_s) >= self._enough_s
         if self._pacing.is_over(1 + (self._least if is_long else self._most)):
             if self._cached is None or visit.cached_s:
@@ -152,12 +203,14 @@ class EpochTimer(Interception):
         visit = self._visit
         visit.start_s += sum(visit.epochs_s) + seconds
         visit.epochs_s, visit.cached_s = [], []
-        visit.samples = visit.batches = 0.0
+        visit.samples = visit.batches = visit.waited_s = 0.0
+        visit.waits_s, visit.first_waits_s, visit.gpu_percent = [], [], []
         if self._cached is not None:
             self._cached.is_active = False
 
     def _start_clock(self) -> None:
-        self._taken = [0, 0]
+        self._epoch = _EpochBatches()
+        self._stopped_s = 0.0
         _finish_device()
         if self._cached is not None:
             self._cached.making_s = 0.0
@@ -166,7 +219,41 @@ class EpochTimer(Interception):
     def _elapsed_seconds(self) -> float:
         _finish_device()
         making_s = self._cached.making_s if self._cached is not None else 0.0
-        return time.perf_counter() - self._began - making_s
+        return time.perf_counter() - self._began - self._stopped_s - making_s
+
+    def _read_memory(self) -> None:
+        """Read the memory while the workers of a loader are alive, but have no more batches to load."""
+        _finish_device()  # the GPU must not continue while the clock is stopped
+        began = time.perf_counter()
+        memory = self._monitor.memory_status()
+        if memory is not None:
+            self._visit.memory_bytes = max(memory.bytes, self._visit.memory_bytes or 0)
+            self._visit.memory_kind = memory.kind
+        self._stopped_s += time.perf_counter() - began
+
+    def _read_gpus(self) -> None:
+        if not torch.cuda.is_available():
+            return
+        percent = self._gpus.read().utilization_percent
+        if percent is not None:
+            self._visit.gpu_percent.append(percent)
+        # NVML counts the memory of all processes, and the process of the other version uses the same GPUs.
+        self._visit.gpu_bytes = sum(map(torch.cuda.max_memory_reserved, range(torch.cuda.device_count())))
+
+    def _count_lost_workers(self, loader: Any) -> None:
+        if getattr(loader, "lost_workers", False) and loader not in self._lost:
+            self._lost.add(loader)
+            self._visit.lost_workers += 1
+
+
+def _number_of_batches(loader: Any) -> int | None:
+    """Return the number of batches in a pass over ``loader``; None if it is not known."""
+    if isinstance(loader.dataset, IterableDataset):
+        return None  # PyTorch would compare the number with the batches that the dataset yields
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError):
+        return None
 
 
 def _finish_device() -> None:

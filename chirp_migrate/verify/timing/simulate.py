@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -55,21 +54,11 @@ class SimulatedSteps(Interception):
         super().__init__(self._step)
         self.step_s = step_s
         self._count = StepCount()
-        self._active = True
 
     def take(self) -> StepCount:
         """Return the counts of steps since the last call of this method."""
         taken, self._count = self._count, StepCount()
         return taken
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Return a context in which new iterations over loaders have no simulated steps."""
-        self._active = False
-        try:
-            yield
-        finally:
-            self._active = True
 
     def end_step(self, own_work_s: float) -> None:
         """Count a step in which the training worked for ``own_work_s`` seconds, and sleep for the rest of the step."""
@@ -81,8 +70,6 @@ class SimulatedSteps(Interception):
             self._count.overrun += 1
 
     def _step(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        if not self._active:
-            return start()
         timer = BatchTimer()
 
         def around(advance: Callable[[], Any]) -> Any:

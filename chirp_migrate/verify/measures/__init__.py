@@ -1,1 +1,0 @@
-"""Measure everything besides the training time: waits, memory, GPU use, augmentation and worker processes."""

@@ -1,0 +1,216 @@
+"""Define each metric of a verification (name, unit, method), compute its value, and judge the required values.
+
+The timed rounds yield all values, in :class:`~chirp_migrate.verify.spec.EntryPointTiming`. The command ``python -m
+chirp_migrate.verify.metrics`` prints the definitions as a table.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chirp_migrate.verify.spec import EntryPointTiming
+
+MIB = 2**20
+
+MET, NOT_MET, NOT_MEASURABLE = "met", "not met", "not measurable here"
+
+_GPU_PERCENT = 80.0
+"""GPU utilisation in percent that the training must exceed."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The definition of a metric.
+
+    Attributes:
+        name: key in the JSON document.
+        unit: unit of the value.
+        title: short name for reports.
+        method: how the metric is measured, one sentence.
+        requirement: number of the requirement that defines the metric, such as ``R-004``.
+    """
+
+    name: str
+    unit: str
+    title: str
+    method: str
+    requirement: str
+
+
+@dataclass(frozen=True)
+class TargetVerdict:
+    """The verdict on one target for the migrated version.
+
+    Attributes:
+        requirement: number of the requirement that defines the target, such as ``R-004``.
+        target: description of the target.
+        verdict: one of :data:`MET`, :data:`NOT_MET`, :data:`NOT_MEASURABLE`.
+        value: measured value, in the unit of the target; None if the value was not measured.
+        why: description of the value, or the reason why it was not measured.
+    """
+
+    requirement: str
+    target: str
+    verdict: str
+    value: float | None
+    why: str
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        "training_s", "s", "training time",
+        "seconds of the user's own runs, computed from start-up time and epoch time", "R-000-5.2",
+    ),
+    Metric(
+        "samples_per_s", "samples/s", "samples per second",
+        "samples that training and validation took from their loaders in the timed epochs, divided by the "
+        "time of these epochs",
+        "R-000-3.1",
+    ),
+    Metric(
+        "batches_per_s", "batches/s", "batches per second",
+        "batches that training and validation took from their loaders in the timed epochs, divided by the time of "
+        "these epochs",
+        "R-004",
+    ),
+    Metric(
+        "goodput_percent", "%", "goodput",
+        "time of an epoch with zero-cost loading, in percent of the time of an epoch: the share that is not loading",
+        "R-000-5.2",
+    ),
+    Metric("epoch_s", "s", "epoch", "median seconds of the timed epochs, with their validation", "R-000-5.2"),
+    Metric(
+        "wait_p50_ms", "ms", "wait for a batch, median",
+        "milliseconds from the request of a training batch to its arrival; without the first batch of each pass, "
+        "which is start-up",
+        "R-000-3.1",
+    ),
+    Metric("wait_p95_ms", "ms", "wait for a batch, 95th percentile", "of the waits of `wait_p50_ms`", "R-000-3.1"),
+    Metric("wait_p99_ms", "ms", "wait for a batch, 99th percentile", "of the waits of `wait_p50_ms`", "R-000-3.1"),
+    Metric(
+        "wait_variation", "", "variation of the waits",
+        "standard deviation of the waits of `wait_p50_ms`, divided by their mean", "R-000-5.2",
+    ),
+    Metric(
+        "first_batch_ms", "ms", "time to the first batch",
+        "milliseconds from creating an iterator of a training loader to its first batch, with the start of workers; "
+        "median over the passes of the timed epochs",
+        "R-000-3.1",
+    ),
+    Metric(
+        "waiting_percent", "%", "share of time waiting",
+        "all waits of training and validation for batches (first batches too), in percent of the time of the timed "
+        "epochs",
+        "R-004",
+    ),
+    Metric(
+        "gpu_percent", "%", "GPU utilisation",
+        "mean utilisation of the visible GPUs, which NVML reports at the end of each timed epoch", "R-000-5.2",
+    ),
+    Metric(
+        "gpu_memory_mib", "MiB", "GPU memory",
+        "largest memory that PyTorch reserved on all visible GPUs together", "R-000-3.1",
+    ),
+    Metric(
+        "memory_mib", "MiB", "memory",
+        "largest proportional set size (PSS: shared pages count once) of the training process with its workers, read "
+        "at the last batch of each pass in the first epoch; on a system without PSS, `memory_kind` names the kind",
+        "R-000-3.1",
+    ),
+    Metric(
+        "lost_workers", "loaders", "loaders that lost workers",
+        "loaders of all rounds with a worker that died and was replaced, or that could not start; before the "
+        "migration, the death of a worker ends the training",
+        "R-000-5.2",
+    ),
+)  # fmt: skip
+
+
+def metrics_of_timed_rounds(
+    own_runs_s: float, timings: Sequence[tuple[EntryPointTiming, EntryPointTiming]]
+) -> dict[str, float | None]:
+    """Return the metrics of one version; a metric without a measurement is None.
+
+    Args:
+        own_runs_s: seconds of the user's own, full trainings of all entry points together.
+        timings: timings of this version, each with the timing of the migrated version in the same round. The timing of
+            the migrated version includes epochs with zero-cost loading.
+    """
+    found: dict[str, float | None] = {one.name: None for one in METRICS}
+    found["training_s"] = own_runs_s
+    found["memory_mib"] = _largest_mib(visit.memory_bytes for visit, _ in timings)
+    timed = [(visit, after) for visit, after in timings if visit.epochs_s]
+    if not timed:
+        return found
+    epochs_s = sum(statistics.median(visit.epochs_s) for visit, _ in timed)
+    waits = [wait for visit, _ in timed for wait in visit.waits_s]
+    busy = [percent for visit, _ in timed for percent in visit.gpu_percent]
+    fed = [(visit, after) for visit, after in timed if after.cached_s]
+    if fed:
+        cached_s = sum(statistics.median(after.cached_s) for _, after in fed)
+        found["goodput_percent"] = 100 * cached_s / sum(statistics.median(visit.epochs_s) for visit, _ in fed)
+    return found | {
+        "samples_per_s": sum(visit.samples for visit, _ in timed) / epochs_s,
+        "batches_per_s": sum(visit.batches for visit, _ in timed) / epochs_s,
+        "epoch_s": statistics.median(seconds for visit, _ in timed for seconds in visit.epochs_s),
+        **{f"wait_p{share}_ms": _percentile_ms(waits, share) for share in (50, 95, 99)},
+        "wait_variation": float(np.std(waits) / np.mean(waits)) if any(waits) else None,
+        "first_batch_ms": _percentile_ms([wait for visit, _ in timed for wait in visit.first_waits_s], 50),
+        "waiting_percent": 100 * sum(visit.waited_s for visit, _ in timed) / sum(sum(v.epochs_s) for v, _ in timed),
+        "gpu_percent": statistics.fmean(busy) if busy else None,
+        "gpu_memory_mib": _largest_mib(visit.gpu_bytes for visit, _ in timed),
+        "lost_workers": float(sum(visit.lost_workers for visit, _ in timings)),
+    }
+
+
+def judge_targets(after: Mapping[str, float | None], gpu: str, simulated: bool) -> list[TargetVerdict]:
+    """Judge the required values of the migrated version. Values that were not measured get a reason.
+
+    Args:
+        after: dictionary, name of a metric → value for the migrated version.
+        gpu: description of the visible GPUs, or "no GPU" with the reason.
+        simulated: whether device steps were simulated, so that the GPU utilisation is not measurable.
+    """
+    percent, lost = after.get("gpu_percent"), after.get("lost_workers")
+    target = f"GPU utilisation above {_GPU_PERCENT:.0f} %"
+    if percent is None:
+        why = gpu if gpu.startswith("no GPU") else f"the GPU reports no utilisation ({gpu})"
+    elif simulated:
+        why = "the device's steps were simulated: verify without --simulate-step-ms"
+    else:
+        why = f"{percent:.0f} % on average at the ends of epochs"
+    if percent is None or simulated:
+        busy = TargetVerdict("R-000-5.2", target, NOT_MEASURABLE, None, why)
+    else:
+        busy = TargetVerdict("R-000-5.2", target, MET if percent > _GPU_PERCENT else NOT_MET, percent, why)
+    target = "no lost workers"
+    if lost is None:
+        return [busy, TargetVerdict("R-000-5.2", target, NOT_MEASURABLE, None, "no loaders were timed")]
+    why = f"{lost:.0f} loaders lost workers in the timed rounds"
+    return [busy, TargetVerdict("R-000-5.2", target, NOT_MET if lost else MET, lost, why)]
+
+
+def metrics_table() -> str:
+    """Return the definitions of all metrics as a Markdown table."""
+    rows = [f"| `{one.name}` | {one.unit or '1'} | {one.title}: {one.method} | {one.requirement} |" for one in METRICS]
+    return "\n".join(
+        ["| measure | unit | what it is and how it is measured | requirement |", "|---|---|---|---|", *rows]
+    )
+
+
+def _percentile_ms(seconds: Sequence[float], share: float) -> float | None:
+    return 1e3 * float(np.percentile(seconds, share)) if seconds else None
+
+
+def _largest_mib(values: Iterable[int | None]) -> float | None:
+    """Return the largest number of bytes, converted to MiB; None if all values are None."""
+    most = max((value for value in values if value is not None), default=None)
+    return None if most is None else most / MIB
+
+
+if __name__ == "__main__":
+    print(metrics_table())
