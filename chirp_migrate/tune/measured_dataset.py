@@ -15,7 +15,7 @@ from torch.utils.data import (
 )
 
 from chirp_migrate.training.errors import TaskNotPossible
-from chirp_migrate.training.watch.samples import nested_class_names
+from chirp_migrate.training.watch.nested_datasets import nested_class_names
 from chirp_migrate.tune.tune_report import CandidateSettings, LoaderReport
 from chirpid_patch import BatchedDataLoader
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes

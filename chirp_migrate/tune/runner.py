@@ -20,7 +20,8 @@ from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.process.protocol import PartialResult
 from chirp_migrate.training.watch.augmentation_cost import time_with_and_without_augmentation
-from chirp_migrate.training.watch.samples import augmented_positions, unaugmented_dataset
+from chirp_migrate.training.watch.nested_datasets import unaugmented_dataset
+from chirp_migrate.training.watch.samples import LONGEST_S, has_random_samples
 from chirp_migrate.training.workload.calls import data_for_entry_points, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.entry_points import TrainingSource
 from chirp_migrate.training.workload.hook import training_call_names
@@ -178,7 +179,10 @@ def _measure_augmentation(subject: MeasuredDataset, seconds: float) -> tuple[lis
         return [], [], "the batch sampler may yield indices that the unaugmented dataset does not have"
     plain = subject.unaugmented
     if plain is None:
-        if not augmented_positions(subject.dataset, subject.collate):
+        is_random = has_random_samples(subject.dataset, subject.collate, LONGEST_S)
+        if is_random is None:
+            return [], [], "the samples of the dataset cannot be read by index"
+        if not is_random:
             return [], [], "the dataset does not augment, because its samples are the same each time they are read"
         plain = unaugmented_dataset(subject.dataset, subject.collate)
     if plain is None:

@@ -18,7 +18,7 @@ from chirp_migrate.training.errors import TaskNotPossible, UserCodeError, wrap_u
 from chirp_migrate.training.watch.epoch_detector import EpochDetector
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
 from chirp_migrate.training.watch.lightning import limit_lightning_validation
-from chirp_migrate.training.watch.samples import nested_class_names
+from chirp_migrate.training.watch.nested_datasets import nested_class_names
 from chirp_migrate.tune.measured_dataset import MeasuredDataset, make_measured_dataset_from_loader
 from chirp_migrate.tune.tune_report import TrainingRun
 from chirpid_patch import DataLoaderPerformanceMonitor

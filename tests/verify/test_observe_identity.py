@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, Subset, TensorDataset
 
+from chirp_migrate.training.watch.nested_datasets import nested_datasets
+from chirp_migrate.verify.equivalence.fingerprint import describe_dataset
 from chirp_migrate.verify.equivalence.first_difference import find_lost_seed_dependence
-from chirp_migrate.verify.equivalence.identity import describe_dataset, nested_datasets
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
 from chirp_migrate.verify.spec import LoaderPassTrace
 from chirpid_patch import WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset

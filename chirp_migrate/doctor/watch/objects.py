@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from chirp_migrate.verify.equivalence.fingerprint import Hash
+from chirp_migrate.training.watch.samples import Hash
 from chirpid_patch.randomness.random_states import generator_state
 
 _DEEPEST, _MOST_OBJECTS, _MOST_ITEMS = 5, 300, 32

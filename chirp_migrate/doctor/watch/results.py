@@ -19,8 +19,7 @@ from torch.utils.data import Dataset
 
 from chirp_migrate.doctor.recording import DatasetFunctionCalls
 from chirp_migrate.doctor.watch.objects import attributes_with_paths, is_library_class
-from chirp_migrate.training.watch.samples import leaves_by_position
-from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash
+from chirp_migrate.training.watch.samples import Hash, add_tensor_to_hash, leaves_by_position
 
 _TOOL = 4
 """Tool id of this module in ``sys.monitoring``. Python reserves other ids for debuggers and profilers."""

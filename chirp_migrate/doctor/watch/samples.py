@@ -10,8 +10,7 @@ import torch
 import xxhash
 
 from chirp_migrate.doctor.recording import BatchRecord, ValueSums
-from chirp_migrate.training.watch.samples import leaves_by_position
-from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash
+from chirp_migrate.training.watch.samples import Hash, add_tensor_to_hash, leaves_by_position
 
 _MOST_COLUMNS = 256
 _LEAST_MOVED = 1 << 20

@@ -1,4 +1,4 @@
-"""Write the return value of a training function as exact text, so that two runs can be compared."""
+"""Write return values of training functions, and datasets, as exact text, so that two runs can be compared."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-import xxhash
+
+from chirp_migrate.training.watch.nested_datasets import dataset_length
+from chirp_migrate.training.watch.samples import Hash, tensor_hash
 
 _MAX_DEPTH = 12
-
-
-Hash = xxhash.xxh3_128
-"""Hash function for samples and return values.
-
-A cryptographic hash is not necessary, because nobody constructs collisions.
-"""
 
 
 def leaf_fingerprints(value: Any) -> dict[str, str]:
@@ -32,18 +27,23 @@ def leaf_fingerprints(value: Any) -> dict[str, str]:
     return dict(_leaves(value, "result", ()))
 
 
-def tensor_hash(tensor: torch.Tensor) -> str:
-    """Return a hash of the dtype, shape and bytes of a tensor, as 16 hexadecimal digits."""
-    found = Hash()
-    add_tensor_to_hash(found, tensor)
-    return str(found.hexdigest())[:16]
+def describe_dataset(dataset: Any) -> str:
+    """Return the length and a few samples of a dataset as text. Both versions have the same text for the same data.
 
-
-def add_tensor_to_hash(hash_state: Any, tensor: torch.Tensor) -> None:
-    """Add dtype, shape and bytes of ``tensor`` to ``hash_state``, a :data:`Hash`."""
-    array = tensor.detach().cpu().contiguous()
-    hash_state.update(f"{array.dtype}{tuple(array.shape)}".encode())
-    hash_state.update(array.reshape(-1).view(torch.uint8).numpy().data)
+    If samples are random or cannot be read by index, the text contains only the length. Reading samples may
+    change the state of random generators, which the caller must restore.
+    """
+    samples = dataset_length(dataset)
+    if not samples:
+        return str(samples)
+    numbers = sorted({0, samples // 2, samples - 1})
+    try:
+        once, again = ([leaf_fingerprints(dataset[number]) for number in numbers] for _ in range(2))
+    except Exception:  # the dataset cannot be read by index here
+        return str(samples)
+    if once != again:
+        return str(samples)
+    return f"{samples} {sorted(leaf_fingerprints(once).items())!r}"
 
 
 def _leaves(value: Any, path: str, parents: tuple[int, ...]) -> Iterator[tuple[str, str]]:

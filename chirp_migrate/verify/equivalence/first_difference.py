@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from chirp_migrate.verify.equivalence.fingerprint import Hash
+from chirp_migrate.training.watch.samples import Hash
 from chirp_migrate.verify.spec import LoaderPassTrace
 
 NamedDifference = tuple[str, str]

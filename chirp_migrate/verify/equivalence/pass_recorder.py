@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import filterfalse
 from operator import index as as_int
@@ -19,7 +19,14 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from chirp_migrate.training.watch.samples import leaves_by_position
+from chirp_migrate.training.watch.nested_datasets import NestedDataset, dataset_length, nested_datasets
+from chirp_migrate.training.watch.samples import (
+    Hash,
+    add_tensor_to_hash,
+    has_random_samples,
+    leaves_by_position,
+    tensors_in_batch,
+)
 from chirp_migrate.verify.equivalence.augmentation_statistics import (
     LoadedSample,
     compare_with_unaugmented,
@@ -27,15 +34,11 @@ from chirp_migrate.verify.equivalence.augmentation_statistics import (
     find_masks,
     sample_statistics,
 )
-from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash, tensor_hash
+from chirp_migrate.verify.equivalence.fingerprint import describe_dataset
 from chirp_migrate.verify.equivalence.first_difference import encode_sample_values
-from chirp_migrate.verify.equivalence.identity import NestedDataset, dataset_length, describe_dataset, nested_datasets
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.spec import LoaderPassTrace
 from chirpid_patch.randomness.random_states import restore_generators_after
-
-_FETCHES = 6
-_FETCHED_SAMPLES = 3
 
 
 @dataclass
@@ -77,7 +80,7 @@ class PassRecorder:
         base = top_down[-1].dataset
         if by_index and id(base) not in names:
             names[id(base)] = describe_dataset(base)
-        random = by_index and _has_random_samples(dataset, loader.collate_fn) is True
+        random = by_index and has_random_samples(dataset, loader.collate_fn) is True
         record = LoaderPassTrace(
             loader=number,
             role="train" if torch.is_grad_enabled() else "validation",
@@ -90,7 +93,7 @@ class PassRecorder:
             unpicklable=why_not_picklable(loader),
         )
         below = top_down[1:] if random else []
-        plain = next((level for level in below if _has_random_samples(level.dataset, loader.collate_fn) is False), None)
+        plain = next((level for level in below if has_random_samples(level.dataset, loader.collate_fn) is False), None)
         return cls(loader, record, top_down[-1], plain)
 
     def add_batch(self, batch: Any) -> None:
@@ -182,23 +185,7 @@ class PassRecorder:
                 plain = [self.plain.dataset[self.plain.index(index)] for index in indices]
             except (TypeError, IndexError, KeyError):
                 return []
-            return _tensors_in_batch(self.loader.collate_fn(plain))
-
-
-def _has_random_samples(dataset: Any, collate: Callable[[Any], Any]) -> bool | None:
-    """Return whether repeated reads of a sample yield different values; None if samples cannot be read by index.
-
-    The function reads up to three samples six times each, and collates them with ``collate``. If augmentation has two
-    stages and each stage skips 20 % of the samples, the probability of missing the augmentation is about 10^-12.
-    """
-    for index in range(min(_FETCHED_SAMPLES, len(dataset))):
-        try:
-            batches = [_tensors_in_batch(collate([dataset[index]])) for _ in range(_FETCHES)]
-        except Exception:  # the dataset cannot be read by index, although its loader can read it
-            return None
-        if len({tuple(map(tensor_hash, tensors)) for tensors in batches}) > 1:
-            return True
-    return False
+            return tensors_in_batch(self.loader.collate_fn(plain))
 
 
 def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
@@ -216,11 +203,6 @@ def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
 def _hash_of_all(hashes: Iterable[bytes]) -> str:
     """Return one hash of all samples together that does not depend on the order of the samples."""
     return str(Hash(b"".join(sorted(hashes))).hexdigest())[:16]
-
-
-def _tensors_in_batch(batch: Any) -> list[torch.Tensor]:
-    """Return the tensors in a batch, in order."""
-    return [leaf for leaf in leaves_by_position(batch).values() if isinstance(leaf, torch.Tensor)]
 
 
 def _is_compared(leaf: Any) -> bool:

@@ -1,8 +1,9 @@
-"""Identify the samples of a loader by their indices in the innermost dataset, such as the dataset in a ``Subset``."""
+"""Find the datasets that a dataset wraps, such as the dataset in a ``Subset``, and a version without augmentation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import index as as_int
 from types import FunctionType
@@ -10,7 +11,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
+from chirp_migrate.training.watch.samples import LONGEST_S, has_random_samples
 
 _DEEPEST = 12
 
@@ -59,23 +60,33 @@ def nested_datasets(dataset: Any) -> list[NestedDataset]:
     return found
 
 
-def describe_dataset(dataset: Any) -> str:
-    """Return the length and a few samples of a dataset as text. Both versions have the same text for the same data.
+def unaugmented_dataset(dataset: Any, collate: Callable[[list[Any]], Any]) -> Any | None:
+    """Return a dataset of the same samples without augmentation; None if no such dataset is found.
 
-    If samples are random or cannot be read by index, the text contains only the length. Reading samples may
-    change the state of random generators, which the caller must restore.
+    The result is a copy of the dataset with ``training = False``, if this value switches the augmentation off. If not,
+    the result is the first wrapped dataset of the same length that does not augment.
     """
-    samples = dataset_length(dataset)
-    if not samples:
-        return str(samples)
-    numbers = sorted({0, samples // 2, samples - 1})
-    try:
-        once, again = ([leaf_fingerprints(dataset[number]) for number in numbers] for _ in range(2))
-    except Exception:  # the dataset cannot be read by index here
-        return str(samples)
-    if once != again:
-        return str(samples)
-    return f"{samples} {sorted(leaf_fingerprints(once).items())!r}"
+    if getattr(dataset, "training", None) is True:
+        switched = copy.copy(dataset)
+        switched.training = False
+        if has_random_samples(switched, collate, LONGEST_S) is False:
+            return switched
+    inner = _inner_dataset(dataset)
+    while inner is not None and len(inner) == len(dataset):
+        if has_random_samples(inner, collate, LONGEST_S) is False:
+            return inner
+        inner = _inner_dataset(inner)
+    return None
+
+
+def nested_class_names(dataset: Any) -> str:
+    """Return the class names of a dataset and its wrapped datasets: ``AugmentedDataset > Subset > TensorDataset``."""
+    names: list[str] = []
+    inner = dataset
+    while inner is not None and len(names) < 8:
+        names.append(type(inner).__name__)
+        inner = _inner_dataset(inner)
+    return " > ".join(names)
 
 
 def dataset_length(dataset: Any) -> int | None:
