@@ -6,7 +6,7 @@ import statistics
 
 from chirp_migrate.console.text import format_percent
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
-from chirp_migrate.training.watch.augmentation_cost import augmentation_share_of_loading
+from chirp_migrate.tune.augmentation_cost import augmentation_share_of_loading
 from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, mean_rates, pick_smallest_best
 from chirp_migrate.tune.tune_report import (
     CandidateMeasurement,

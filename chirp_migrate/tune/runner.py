@@ -19,12 +19,12 @@ from chirp_migrate.training.process import machine
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.process.protocol import PartialResult
-from chirp_migrate.training.watch.augmentation_cost import time_with_and_without_augmentation
 from chirp_migrate.training.watch.nested_datasets import unaugmented_dataset
 from chirp_migrate.training.watch.samples import LONGEST_S, has_random_samples
 from chirp_migrate.training.workload.calls import data_for_entry_points, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.entry_points import TrainingSource
 from chirp_migrate.training.workload.hook import training_call_names
+from chirp_migrate.tune.augmentation_cost import time_with_and_without_augmentation
 from chirp_migrate.tune.measured_dataset import MeasuredDataset
 from chirp_migrate.tune.plateau import pick_smallest_best
 from chirp_migrate.tune.recommend import add_recommendations
