@@ -68,7 +68,7 @@ def _run(backend: Path, load: str, scratch: Path) -> dict[str, Any]:
         row |= {
             "verdict": report["verdict"],
             "entry_points": len(report["verdicts"]),
-            "rounds": report["rounds"]["count"],
+            "rounds": len(report["rounds"]["made"]),
             "others": report["rounds"]["others_median"],
             "spent_s": report["spent_s"],
             **({key: total[key] for key in ("value", "low", "high")} if total else {}),

@@ -187,7 +187,8 @@ def _row(one: Outcome) -> list[str]:
     name = f"{one.script.package}: `{one.script.words[0]}`"
     found = one.report
     batches = sum(len(each["sizes"]) for of in found.get("passes", {}).get("before", {}).values() for each in of)
-    epochs = sum(own["timed_epochs"] for own in found.get("own_runs", {}).values())
+    visits = [each["visits"]["before"].values() for each in found.get("rounds", {}).get("made", [])]
+    epochs = sum(len(visit["epochs_s"]) for of in visits for visit in of)
     ratio = found.get("ratio")
     saved = "-"
     if ratio is not None:

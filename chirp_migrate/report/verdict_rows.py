@@ -8,9 +8,9 @@ from typing import Literal
 
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.metrics import Metric
+from chirp_migrate.verify.timing.rounds import SIDES
 from chirp_migrate.verify.verify_report import VerifyReport
 
-_SIDES = ("before", "after", "cached")
 _TONES: dict[str, Literal["good", "open"]] = {
     "faster": "good",
     "faster, entry points inconclusive": "open",
@@ -70,8 +70,7 @@ def total_times(report: VerifyReport) -> EntryTimes | None:
     """Return the times of all entry points together; None if nothing was timed."""
     if report.ratio is None:
         return None
-    # Zero seconds mean that the round did not time the version.
-    taken = {side: [s for s in of if s] for side, of in report.total_seconds.items() if any(of)}
+    taken = {side: [seconds] for side in SIDES if (seconds := report.rounds.total_seconds(side))}
     return EntryTimes("all", taken, report.ratio, report.zero_cost_ratio, report.verdict)
 
 
@@ -79,7 +78,7 @@ def entry_times(report: VerifyReport) -> list[EntryTimes]:
     """Return the times of each timed entry point, in the order in which the entry points ran."""
     rows = []
     for label, ratio in report.ratios.items():
-        seconds = {side: of[label] for side, of in report.seconds.items() if of.get(label) and side in _SIDES}
+        seconds = {side: of for side in SIDES if (of := report.rounds.seconds(side, label))}
         own = report.verdicts.get(label)
         rows.append(EntryTimes(label, seconds, ratio, own.zero_cost_ratio if own else None, own.verdict if own else ""))
     return rows

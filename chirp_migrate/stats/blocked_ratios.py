@@ -138,4 +138,4 @@ def _ratio_of_sums(entries: Sequence[_EntryLogarithms], pooled: float, blocks: i
 
 def _ratio(log: float, error: float, rounds: int, freedom: float) -> Ratio:
     value = math.exp(log)
-    return Ratio(value, value, value, rounds, log, error, None, freedom).at(0.025, 0.025)
+    return Ratio(value, value, value, rounds, log, error, freedom).at(0.025, 0.025)

@@ -33,7 +33,6 @@ class Ratio(msgspec.Struct, frozen=True):
         low, high: ends of the interval.
         rounds: number of pairs of times.
         mean_log, error: mean of the logarithms, and standard error of the mean; None in documents of early versions.
-        confidence: confidence level of the interval, 0 to 1.
         freedom: degrees of freedom of Student's distribution for the interval; None for ``rounds - 1``.
     """
 
@@ -43,7 +42,6 @@ class Ratio(msgspec.Struct, frozen=True):
     rounds: int = 0
     mean_log: float | None = None
     error: float | None = None
-    confidence: float | None = None
     freedom: float | None = None
 
     def __post_init__(self) -> None:
@@ -82,7 +80,7 @@ class Ratio(msgspec.Struct, frozen=True):
         freedom = self.rounds - 1 if self.freedom is None else self.freedom
         down, up = (student_quantile(1 - share, freedom) * self.error for share in (low_error, high_error))
         low, high = (math.exp(min(_FAR, max(-_FAR, end))) for end in (self.mean_log - down, self.mean_log + up))
-        return msgspec.structs.replace(self, low=low, high=high, confidence=1 - low_error - high_error)
+        return msgspec.structs.replace(self, low=low, high=high)
 
 
 def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
@@ -105,7 +103,7 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
     mean = float(logs.mean())
     error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
     half = student_quantile(0.5 + confidence / 2, len(logs) - 1) * error
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs), mean, error, confidence)
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs), mean, error)
 
 
 @lru_cache(maxsize=4096)

@@ -217,7 +217,6 @@ class SettingsSweep:
             self._batch_s = rate.seconds / rate.batches
         configuration.rates.append(samples_per_s)
         configuration.first_batch_s.append(rate.first_s)
-        configuration.batches += rate.batches
 
     def _report_duration(self, slice_s: float) -> None:
         """Show the expected duration, from the time that one batch takes."""

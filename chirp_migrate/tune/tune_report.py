@@ -60,14 +60,12 @@ class CandidateMeasurement:
         candidate: the settings.
         rates: samples per second after the first batch, one value for each round.
         first_batch_s: seconds to the first batch with the start of workers, one value for each round.
-        batches: number of measured batches over all rounds.
         error: why the settings could not be measured; None if they were measured.
     """
 
     candidate: CandidateSettings
     rates: list[float] = field(default_factory=list)
     first_batch_s: list[float] = field(default_factory=list)
-    batches: int = 0
     error: str | None = None
 
 

@@ -15,7 +15,7 @@ import torch
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import format_percent, pluralize, shorten_list
 from chirp_migrate.training.errors import TaskNotPossible, UserCodeError, wrap_user_code_errors
-from chirp_migrate.training.watch.epoch_detector import EpochDetector
+from chirp_migrate.training.watch.epoch_detector import EpochDetector, SeenEnough
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
 from chirp_migrate.training.watch.lightning import limit_lightning_validation
 from chirp_migrate.training.watch.nested_datasets import nested_class_names
@@ -40,13 +40,6 @@ _WATCHING_SHARE = 0.5
 
 _LEAST_S = 6.0
 """Smallest number of seconds that the measurement of one loader takes."""
-
-
-class _SeenEnough(BaseException):
-    """Exception that ends a training call when its loaders are known.
-
-    ``except Exception`` does not catch a ``BaseException``.
-    """
 
 
 @dataclass
@@ -85,7 +78,7 @@ class _LoaderWatch(Interception):
         self.cover_new_classes()
         self._pacing = EpochDetector()
         self._entered = time.perf_counter()
-        with self._pacing, suppress(_SeenEnough):
+        with self._pacing, suppress(SeenEnough):
             call()
 
     @property
@@ -94,7 +87,7 @@ class _LoaderWatch(Interception):
 
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if self._pacing.begins_epoch(loader) and self._pacing.is_over(1):
-            raise _SeenEnough
+            raise SeenEnough
         dataset = getattr(loader, "dataset", None)
         role = "training" if torch.is_grad_enabled() else "validation"
         key = (role, nested_class_names(dataset), loader.batch_size, type(loader).__name__)
@@ -110,7 +103,7 @@ class _LoaderWatch(Interception):
                     raise StopIteration
                 is_last = True
             if batches > 1 and self._has_taken_long:
-                raise _SeenEnough
+                raise SeenEnough
             batch = advance()
             batches += 1
             waited_s = timer.arrive()

@@ -19,7 +19,7 @@ from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.metrics import METRICS, judge_targets, metrics_of_timed_rounds
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryPointTiming, LoaderPassTrace
-from chirp_migrate.verify.timing.rounds import SIDES, Rounds, StopReason
+from chirp_migrate.verify.timing.rounds import Rounds, StopReason
 from chirp_migrate.verify.verdict import Verdict, judge_rounds
 from chirp_migrate.verify.verify_report import (
     EntryVerdict,
@@ -73,13 +73,13 @@ def build_report(
         side: {label: one.traces for label, one in of.items() if not one.error}
         for side, of in results.watched.sides.items()
     }
-    metrics = {side: _metric_values(timed, side) for side in ("before", "after")} if timed.count else {}
+    metrics = {side: _metric_values(timed, side) for side in ("before", "after")} if timed.made else {}
     targets = judge_targets(metrics["after"], str(gpu_status()), settings.simulates) if metrics else []
     reason, interrupted = decision.reason, timed.ended_with == StopReason.INTERRUPTED
     if settings.simulates:
         reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
     if interrupted:
-        reason = f"interrupted after {pluralize(timed.count, 'round')}; the result so far: {reason}"
+        reason = f"interrupted after {pluralize(len(timed.made), 'round')}; the result so far: {reason}"
     if not_timed:
         note = f"not timed, because the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
         equivalence = equivalence.combined_with(Equivalence(notes=[note]))
@@ -88,16 +88,11 @@ def build_report(
         exit_code=ExitCode.INTERRUPTED if interrupted else decision.verdict.exit_code,
         reason=reason,
         threshold=settings.threshold,
-        headroom=None if total is None else total.headroom,
         ratio=None if total is None else total.ratio,
         ratios={label: timing.ratio for label, timing in judge.entries.items()},
-        seconds={side: {label: timed.seconds(side, label) for label in labels} for side in SIDES},
-        total_seconds={side: [timed.total_seconds(side)] for side in SIDES} if timed.count else {},
         rounds=timed,
         verdicts={
-            label: EntryVerdict(
-                verdict.of_entry_point, judge.entries[label].zero_cost_ratio, judge.entries[label].headroom
-            )
+            label: EntryVerdict(verdict.of_entry_point, judge.entries[label].zero_cost_ratio)
             for label, verdict in judge.verdicts().items()
         },
         zero_cost_ratio=None if total is None else total.zero_cost_ratio,
@@ -125,7 +120,7 @@ def build_report(
         ),
         machine=on,
         described=RunDescription(
-            rounds=describe_rounds(timed) if timed.count else "",
+            rounds=describe_rounds(timed) if timed.made else "",
             workload=discovery.describe(settings.sizes),
             machine=machine.machine_summary(on),
             compared=discovery.describe_comparison(saw_loaders=any(traces["before"].values())) or "",
@@ -160,7 +155,6 @@ def _own_run_times(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str,
             assumed=own.assumed if own else False,
             epoch_s=epoch_s,
             start_s=start_s,
-            timed_epochs=min(map(len, epochs.values())),
         )
     return found
 
@@ -184,7 +178,7 @@ def build_failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]
 def describe_rounds(rounds: Rounds) -> str:
     """Return a line with the number of rounds, the load of the machine, and the reason why the rounds ended."""
     timed = sum(len(each.labels) for each in rounds.made)
-    text = f"{pluralize(rounds.count, 'pair')} of processes, {pluralize(timed, 'entry point')} timed in them"
+    text = f"{pluralize(len(rounds.made), 'pair')} of processes, {pluralize(timed, 'entry point')} timed in them"
     ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
     if rounds.others_median is None or rounds.others_most is None:
         return f"{text}; the CPU use of other processes was not measured ({rounds.not_watched}).{ended}"

@@ -38,8 +38,7 @@ from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, seed_dependent_aspects
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder, WorkerCountLimit
 from chirp_migrate.verify.spec import REPEATED, EntryPointTiming, EntryResult, JobKind, RunResult, RunSpec
-from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
-from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, EpochTimer
+from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, EpochTimer, RepeatedBatchLoading
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
 _WORKERS_END_WITHIN_S = 10.0
@@ -109,7 +108,7 @@ def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> No
         try:
             one = _watch_entry_point(spec, entry, data, sizes)
         except UserCodeError as raised:
-            one = EntryResult(0.0, {}, [])
+            one = EntryResult({}, [])
             one.error, one.printed = _describe_error(spec, raised)
         else:
             _check_origin(spec, entry)
@@ -120,16 +119,16 @@ def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> No
 def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> EntryResult:
     with LoaderRecorder() as watch:
         watch.few_workers = True
-        seconds, value = _run_training_call(spec, entry, data, sizes, watch)
+        value = _run_training_call(spec, entry, data, sizes, watch)
         watch.record_more_samples()
-        one = EntryResult(seconds, leaf_fingerprints(value), watch.take())
+        one = EntryResult(leaf_fingerprints(value), watch.take())
         del value
         if entry.source is TrainingSource.COMMAND:
             return one
         if spec.twice:
             _run_training_call(spec, entry, data, sizes, watch)
             one.again = watch.take()
-        _, value = _run_training_call(spec, entry, data, replace(sizes, seed=sizes.seed + OTHER_SEED), watch)
+        value = _run_training_call(spec, entry, data, replace(sizes, seed=sizes.seed + OTHER_SEED), watch)
         one.seeds = [
             seed_dependent_aspects(one.traces, one.fingerprint),
             seed_dependent_aspects(watch.take(), leaf_fingerprints(value)),
@@ -194,9 +193,9 @@ def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[s
     torch.set_num_threads(spec.watching_threads)
     with WorkerCountLimit() as around:
         for entry in (one for one in spec.entry_points if one.label in spec.repeats):
-            results[entry.label] = leaf_fingerprints(
-                _run_training_call(spec, entry, small, spec.sizes.for_watched_run(), around)[1]
-            )
+            value = _run_training_call(spec, entry, small, spec.sizes.for_watched_run(), around)
+            results[entry.label] = leaf_fingerprints(value)
+            del value
             gc.freeze()
     torch.set_num_threads(spec.threads)
     return results
@@ -256,8 +255,8 @@ def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: W
 
 def _run_training_call(
     spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes, around: Interception
-) -> tuple[float, Any]:
-    """Prepare and run a training call; return its duration in seconds and its result.
+) -> Any:
+    """Prepare and run a training call; return its result.
 
     During the call, ``around`` intercepts all iterations over loaders.
     """
@@ -266,13 +265,11 @@ def _run_training_call(
     _wait_for_workers_to_end()
     seed_everything(sizes.seed)
     with _wrap_user_errors(entry, "training"):
-        began = time.perf_counter()
         if entry.source is TrainingSource.SCRIPT:  # a script has no parameter for the number of epochs
             with EpochTimer(lambda: None, most=sizes.epochs - 1) as limit:
                 limit.time(call)
-            return time.perf_counter() - began, None
-        value = call()
-        return time.perf_counter() - began, value
+            return None
+        return call()
 
 
 def _wait_for_workers_to_end() -> None:

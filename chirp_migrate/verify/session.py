@@ -145,7 +145,7 @@ def _time_versions(
     if all(children.repeated.values()) or not repeats:
         again = {
             side: {
-                label: EntryResult(0.0, children.repeated[side].get(label, one.fingerprint), [])
+                label: EntryResult(children.repeated[side].get(label, one.fingerprint), [])
                 for label, one in found.watched.working_entries(side).items()
             }
             for side in ("before", "after")
@@ -187,10 +187,10 @@ def _run_rounds(
     rounds = run_rounds(make, still_open, settings.rounds, deadline, lambda: children.own_epochs)
     if rounds.ended_with == StopReason.BUDGET:
         progress(
-            f"stopped after {pluralize(rounds.count, 'round')}: the budget of {settings.budget_s:.0f} s is used up"
+            f"stopped after {pluralize(len(rounds.made), 'round')}: the budget of {settings.budget_s:.0f} s is used up"
         )
     elif rounds.ended_with == StopReason.INTERRUPTED:
-        progress(f"interrupted after {pluralize(rounds.count, 'round')}: this is the verdict so far")
+        progress(f"interrupted after {pluralize(len(rounds.made), 'round')}: this is the verdict so far")
     return rounds
 
 

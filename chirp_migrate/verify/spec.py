@@ -164,7 +164,6 @@ class EntryResult:
     """The recorded small run of one entry point.
 
     Attributes:
-        seconds: wall time of the training call.
         fingerprint: dictionary, path of each value in the call's return value, such as ``result['accuracy']`` → exact
             text or hash of the value.
         traces: records of the loader passes.
@@ -178,7 +177,6 @@ class EntryResult:
         hung: whether the entry point took too long.
     """
 
-    seconds: float
     fingerprint: dict[str, str]
     traces: list[LoaderPassTrace]
     seeds: list[dict[str, str]] = field(default_factory=list)

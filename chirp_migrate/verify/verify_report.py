@@ -21,9 +21,6 @@ from chirp_migrate.verify.timing.rounds import Rounds
 
 SCHEMA: Final = 1
 
-Seconds = dict[str, dict[str, list[float]]]
-"""Dictionary: ``before``, ``after`` or ``cached`` (zero-cost loading) → entry point → its seconds in each round."""
-
 
 class EntryVerdict(msgspec.Struct, frozen=True):
     """The verdict on one entry point.
@@ -31,12 +28,10 @@ class EntryVerdict(msgspec.Struct, frozen=True):
     Attributes:
         verdict: ``meets the threshold``, ``model-bound``, ``not shown``, ``inconclusive`` or ``slower``.
         zero_cost_ratio: time with zero-cost loading / time before the migration; None if it was not measured.
-        headroom: share of the original time that zero-cost loading would save, 0 to 1.
     """
 
     verdict: str = ""
     zero_cost_ratio: Ratio | None = None
-    headroom: float | None = None
 
 
 class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +45,6 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
             timed.
         start_s: dictionary, version → seconds of start-up in each fold: time from the call to the end of the first
             epoch, minus the time of a later epoch.
-        timed_epochs: number of epochs from which ``epoch_s`` is computed.
     """
 
     epochs: int
@@ -58,7 +52,6 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
     assumed: bool
     epoch_s: dict[str, float]
     start_s: dict[str, float]
-    timed_epochs: int = 0
 
 
 class TrainingDifference(msgspec.Struct, frozen=True):
@@ -186,14 +179,10 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
             ``model-bound``, ``slower``, ``not equivalent``, ``failed``.
         exit_code: exit code of the command.
         reason: the reason for the verdict, one sentence.
-        threshold, headroom: share of the original time that the migration must save, and share that zero-cost loading
-            would save, 0 to 1.
+        threshold: share of the original time that the migration must save, 0 to 1.
         ratio, zero_cost_ratio: time after / time before the migration, and time with zero-cost loading / time before
             the migration, over all entry points.
         ratios, verdicts: ratio and verdict of each entry point.
-        seconds: dictionary, version → entry point → seconds of the user's own run (full training), computed from each
-            round.
-        total_seconds: dictionary, version → seconds of the user's own runs of all entry points together.
         own_runs: dictionary, entry point → the numbers from which the time of the user's own run is computed.
         spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
         differences: the differences between the trainings.
@@ -218,11 +207,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     reason: str
     threshold: float = 0.0
-    headroom: float | None = None
     ratio: Ratio | None = None
     ratios: dict[str, Ratio] = {}
-    seconds: Seconds = {}
-    total_seconds: dict[str, list[float]] = {}
     rounds: Rounds = Rounds()
     verdicts: dict[str, EntryVerdict] = {}
     zero_cost_ratio: Ratio | None = None

@@ -21,7 +21,7 @@ from chirp_migrate.training.process.run_child import Child, workload_failure
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint
 from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.equivalence.compare import Equivalence
-from chirp_migrate.verify.spec import EntryResult, RunResult
+from chirp_migrate.verify.spec import EntryResult, JobKind, RunResult
 from chirp_migrate.verify.timing.children import ChildStarter
 
 _MOST_DEATHS = 3
@@ -102,7 +102,7 @@ class _WatchedVersion:
     def _start(self) -> None:
         self._started = False
         self._child: Child[RunResult] = self._stack.enter_context(
-            self._children.make_recording_child(self._side, self._left, **self._more)
+            self._children.prepare_child(self._side, JobKind.WATCH, self._left, **self._more)
         )
 
     def _record_loss(self, failed: WorkloadFailed) -> None:
@@ -111,7 +111,7 @@ class _WatchedVersion:
         if not self._started or not failed.ending or self._deaths > _MOST_DEATHS:
             raise failed
         entry, *self._left = self._left
-        lost = EntryResult(0.0, {}, [], error=failed.ending, printed=failed.log_tail, lost=True, hung=failed.hung)
+        lost = EntryResult({}, [], error=failed.ending, printed=failed.log_tail, lost=True, hung=failed.hung)
         self.found[entry.label] = lost
         self._start()
 

@@ -55,6 +55,11 @@ def verdict_json(**changes: Any) -> dict[str, Any]:
     """What a verification of two entry points writes: made up, in the form of docs/json.md."""
     ratio = {"value": 0.5, "low": 0.4, "high": 0.6, "rounds": 3}
     visit = {"waits_s": [0.004, 0.002, 0.008], "first_waits_s": [0.5], "waited_s": 9.6}
+    seconds = {
+        "before": ([2.0, 2.2, 2.1], [1.0, 1.0, 1.1]),
+        "after": ([1.0, 1.1, 1.0], [0.5, 0.6, 0.5]),
+        "cached": ([0.9, 0.9, 0.9], [0.4, 0.4, 0.4]),
+    }
     row = {"requirement": "R-004"}
     train = {"loader": 0, "role": "train", "samples": 100}
     whole: dict[str, Any] = {
@@ -63,16 +68,9 @@ def verdict_json(**changes: Any) -> dict[str, Any]:
         "exit_code": 0,
         "reason": "all entry points together: 50.0 % less time (95 % interval 40.0 to 60.0 %), 20% less wanted",
         "threshold": 0.2,
-        "headroom": 0.6,
         "ratio": ratio,
         "ratios": {"train.one": ratio, "train.two": {**ratio, "high": 1.3}},
         "zero_cost_ratio": {**ratio, "value": 0.45},
-        "seconds": {
-            "before": {"train.one": [2.0, 2.2, 2.1], "train.two": [1.0, 1.0, 1.1]},
-            "after": {"train.one": [1.0, 1.1, 1.0], "train.two": [0.5, 0.6, 0.5]},
-            "cached": {"train.one": [0.9, 0.9, 0.9], "train.two": [0.4, 0.4, 0.4]},
-        },
-        "total_seconds": {"before": [3.0, 3.2, 3.2], "after": [1.5, 1.7, 1.5], "cached": [1.3, 1.3, 1.3]},
         "verdicts": {
             "train.one": {"verdict": "meets the threshold", "zero_cost_ratio": {**ratio, "value": 0.45}},
             "train.two": {"verdict": "not shown", "zero_cost_ratio": None},
@@ -91,7 +89,16 @@ def verdict_json(**changes: Any) -> dict[str, Any]:
             "figures": {"before": {"wait_p50_ms": 8.0, "gpu_percent": None}, "after": {"wait_p50_ms": 1.5}},
         },
         "rounds": {
-            "made": [{"seconds": {}, "visits": {side: {"train.one": visit} for side in ("before", "after")}}],
+            "made": [
+                {
+                    "seconds": {
+                        side: {"train.one": one[number], "train.two": two[number]}
+                        for side, (one, two) in seconds.items()
+                    },
+                    "visits": {} if number else {side: {"train.one": visit} for side in ("before", "after")},
+                }
+                for number in range(3)
+            ],
         },
         "targets": [
             {

@@ -25,6 +25,7 @@ from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.metrics import Metric, TargetVerdict
+from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 from chirp_migrate.verify.verdict import Verdict
 from chirp_migrate.verify.verify_report import (
     DetectableDifference,
@@ -43,9 +44,14 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 LONG_LINE = f"        self.mean = mean if torch.is_tensor(mean) else {'nested(' * 20}mean{')' * 20}"
 
 
+def rounds(seconds: dict[str, list[float]]) -> Rounds:
+    """Rounds in which one entry point took these seconds on each side."""
+    number = len(seconds["before"])
+    return Rounds(made=[TimedRound({side: {SINGLE: of[one]} for side, of in seconds.items()}) for one in range(number)])
+
+
 def verdict(text: str = "faster", **changes: object) -> VerifyReport:
     ratio, zero_cost_ratio = Ratio(0.4, 0.36, 0.45), Ratio(0.32, 0.3, 0.34)
-    seconds = {"before": [2.5, 2.4, 2.6], "after": [1.0, 1.1, 0.9], "cached": [0.8, 0.8]}
     found = VerifyReport(
         verdict=text,
         exit_code=0,
@@ -54,8 +60,7 @@ def verdict(text: str = "faster", **changes: object) -> VerifyReport:
         ratio=ratio,
         zero_cost_ratio=zero_cost_ratio,
         ratios={SINGLE: ratio},
-        seconds={side: {SINGLE: taken} for side, taken in seconds.items()},
-        total_seconds=seconds,
+        rounds=rounds({"before": [2.5, 2.4, 2.6], "after": [1.0, 1.1, 0.9], "cached": [0.8, 0.8, 0.8]}),
         verdicts={SINGLE: EntryVerdict("meets the threshold", zero_cost_ratio)},
         measures=ReportedMetrics(
             definitions=[
@@ -201,8 +206,8 @@ def test_every_verdict_is_put_into_words() -> None:
 
 
 def test_lost_time_is_shown_as_such() -> None:
-    ratio, seconds = Ratio(1.5, 1.4, 1.6), {"before": [1.0], "after": [1.5]}
-    slower = verdict("slower", ratio=ratio, zero_cost_ratio=None, ratios={}, total_seconds=seconds)
+    timed = rounds({"before": [1.0], "after": [1.5]})
+    slower = verdict("slower", ratio=Ratio(1.5, 1.4, 1.6), zero_cost_ratio=None, ratios={}, rounds=timed)
     assert "1.00 1.50 ##########> -50 % [-60, -40] " in text(replace(CONTENTS, verdict=slower))
 
 

@@ -99,7 +99,8 @@ def test_it_does_what_it_does_in_turns_that_it_is_given(stub: Start, tmp_path: P
         child.wait_until_ready()
         first = child.cpu_s
         assert first > 0 and not mark.exists()
-        child.take_turn()
+        child.give_turn()
+        child.wait_until_ready()
         assert mark.read_text() == "0" and child.cpu_s >= first
         assert child.result().total == 1 and mark.read_text() == "1"
         assert child.cpu_s == 0, "it counts as ours now"

@@ -145,7 +145,7 @@ def trained(data: TrainingData, *edits: Edit, seed: int = 435, draws: int = 0, *
         passes = watch.take()
         other = leaf_fingerprints(run(seed + OTHER_SEED))
         seeds = [seed_dependent_aspects(passes, result), seed_dependent_aspects(watch.take(), other)]
-    return EntryResult(1.0, result, passes, seeds)
+    return EntryResult(result, passes, seeds)
 
 
 def compared(before: EntryResult, after: EntryResult, again: EntryResult | None = None) -> Equivalence:
@@ -380,7 +380,7 @@ def test_false_alarms_are_rare(data: TrainingData, times: int) -> None:
         for _ in range(2):
             for _batch in loader:
                 pass
-        return EntryResult(1.0, {}, watch.take())
+        return EntryResult({}, watch.take())
 
     alarms = 0
     with LoaderRecorder() as watch:

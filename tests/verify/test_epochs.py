@@ -15,10 +15,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from chirp_migrate.training.watch.epoch_detector import SeenEnough
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import EntryPointTiming
-from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
-from chirp_migrate.verify.timing.epochs import LONGEST_VISIT, EnoughEpochsTimed, EpochTimer
+from chirp_migrate.verify.timing.epochs import LONGEST_VISIT, EpochTimer, RepeatedBatchLoading
 from chirp_migrate.verify.timing.rounds import own_run_seconds, zero_cost_run_seconds
 from chirpid_patch import BatchedDataLoader
 
@@ -252,7 +252,7 @@ def test_one_that_handles_everything_goes_on_and_is_no_longer_timed() -> None:
         for _ in range(20):
             try:
                 each(loader, log, "train")
-            except EnoughEpochsTimed:
+            except SeenEnough:
                 ended.append(True)
 
     visit, _log = timed(training)

@@ -7,7 +7,7 @@ from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
 
 
 def result(augmented: bool = False, **leaves: str) -> dict[str, EntryResult]:
-    return {"entry": EntryResult(1.0, leaves, [LoaderPassTrace(0, "train", random=augmented)])}
+    return {"entry": EntryResult(leaves, [LoaderPassTrace(0, "train", random=augmented)])}
 
 
 def compared(*runs: dict[str, EntryResult]) -> Equivalence:

@@ -84,7 +84,7 @@ def test_data_is_neither_copied_nor_moved() -> None:
 def watched(dataset: Dataset[Any]) -> dict[str, EntryResult]:
     with LoaderRecorder() as watch:
         list(DataLoader(dataset, batch_size=3))
-        return {"entry": EntryResult(1.0, {}, watch.take())}
+        return {"entry": EntryResult({}, watch.take())}
 
 
 def test_only_what_could_be_sent_before_is_a_difference() -> None:

@@ -24,8 +24,12 @@ def report(simulated: bool = False) -> VerifyReport:
         verdict="faster",
         exit_code=0,
         reason="",
-        seconds={side: {HOSTILE: [2.0, 1.0, 3.0]} for side in ("before", "after", "cached")},
-        rounds=Rounds(made=[TimedRound({}, visits=visits)]),
+        rounds=Rounds(
+            made=[
+                TimedRound({side: {HOSTILE: seconds} for side in ("before", "after", "cached")}, visits=visits)
+                for seconds in (2.0, 1.0, 3.0)
+            ]
+        ),
         simulated=SimulatedDevice(step_ms=8.0, what="") if simulated else None,
         described=RunDescription(machine="one <CPU> & no GPU"),
     )

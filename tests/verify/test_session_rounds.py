@@ -122,7 +122,7 @@ def test_short_rounds_of_all_entry_points_are_repeated_more_often(
         time.monotonic() + 120,
         lambda: {"train": 50, "other": 50},
     )
-    assert (rounds.count, rounds.ended_with) == (expected, StopReason.ROUNDS)
+    assert (len(rounds.made), rounds.ended_with) == (expected, StopReason.ROUNDS)
     assert sum(look.share for look in rounds.looks) == pytest.approx(1)
 
 
@@ -130,9 +130,9 @@ def test_a_round_that_was_lost_is_made_again_a_few_times() -> None:
     nothing = TimedRound({"before": {}, "after": {}, "cached": {}})
     supply = iter([nothing, made(), nothing, made(), made()])
     rounds = run_rounds(lambda *_: next(supply), lambda *_: frozenset(), 5, time.monotonic() + LONG)
-    assert (rounds.count, rounds.ended_with) == (3, StopReason.SETTLED)
+    assert (len(rounds.made), rounds.ended_with) == (3, StopReason.SETTLED)
     rounds = run_rounds(lambda *_: nothing, lambda *_: frozenset(), 5, time.monotonic() + LONG)
-    assert (rounds.count, rounds.ended_with) == (0, StopReason.BUDGET)
+    assert (len(rounds.made), rounds.ended_with) == (0, StopReason.BUDGET)
 
 
 def test_after_a_look_only_what_is_still_open_runs() -> None:

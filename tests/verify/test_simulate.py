@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
-from chirp_migrate.verify.timing.epochs import EpochTimer
+from chirp_migrate.verify.timing.epochs import EpochTimer, RepeatedBatchLoading
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
 STEP_S = 0.01

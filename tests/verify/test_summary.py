@@ -57,7 +57,7 @@ def reported(
     unseen: Mapping[str, list[str]] | None = None,
 ) -> VerifyReport:
     held = unseen or {}
-    seen = {label: EntryResult(1.0, {}, [LoaderPassTrace(0, "train", unseen=held.get(label, []))]) for label in labels}
+    seen = {label: EntryResult({}, [LoaderPassTrace(0, "train", unseen=held.get(label, []))]) for label in labels}
     watched = RecordedRuns({"before": seen, "after": seen}, failing=dict(failing or {}))
     discovery = DiscoveredEntryPoints(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
     return build_report(discovery, SETTINGS, VerificationResults(watched, equivalence, rounds))

@@ -61,7 +61,7 @@ from chirp_migrate.doctor.watch.samples import (
     is_pinned,
     noncontiguous_tensors,
 )
-from chirp_migrate.training.watch.epoch_detector import EpochDetector, call_before_backward
+from chirp_migrate.training.watch.epoch_detector import EpochDetector, SeenEnough, call_before_backward
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
 from chirp_migrate.training.watch.lightning import limit_lightning_validation
 from chirp_migrate.training.watch.samples import leaves_by_position
@@ -81,10 +81,6 @@ _SHARE_OF_PASS = 0.2
 """Largest share of an entry point's time that one loader pass may take."""
 _LONGER = 2
 """A pass may take this many times longer if the memory of its workers is measured, because memory rises slowly."""
-
-
-class _SeenEnough(BaseException):
-    """Exception that ends a training call. ``except Exception`` does not catch a ``BaseException``."""
 
 
 def record_training(
@@ -111,7 +107,7 @@ def record_training(
     recording.label, recording.cpus, recording.most_handles = label, usable_cpus(), _file_descriptor_limit()
     began = time.perf_counter()
     try:
-        with watch.watching(), suppress(_SeenEnough):
+        with watch.watching(), suppress(SeenEnough):
             call()
     finally:
         recording.seconds = time.perf_counter() - began
@@ -271,11 +267,11 @@ class _TrainingWatch(Interception):
         """Raise an exception that ends the training, but only in the main thread. Other threads only load ahead.
 
         Raises:
-            _SeenEnough: the caller is the main thread.
+            SeenEnough: the caller is the main thread.
         """
         self._is_over = True
         if threading.current_thread() is threading.main_thread():
-            raise _SeenEnough
+            raise SeenEnough
 
     def _make_receiver(self, _dataset: Any) -> RecordReceiver | None:
         """Return the receiver for the recording of a new fetcher; None if no loader pass begins now."""
@@ -360,7 +356,7 @@ class _TrainingWatch(Interception):
 
     def _record_module_call(self, module: torch.nn.Module, arguments: Any) -> None:
         if self._is_over:
-            raise _SeenEnough
+            raise SeenEnough
         one = self._current
         if one is None:
             return

@@ -73,11 +73,13 @@ def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
 
 def times_plot(report: VerifyReport) -> list[Plot]:
     """Return one plot with the times of all entry points; an empty list if nothing was timed."""
-    labels = [label for label, taken in report.seconds.get("before", {}).items() if taken]
+    labels = report.rounds.labels
     if not labels:
         return []
-    times = {label: {side: of[label] for side, of in report.seconds.items() if of.get(label)} for label in labels}
-    longest = max(taken for of in times.values() for rounds in of.values() for taken in rounds)
+    times = {
+        label: {side: values for side in SIDES if (values := report.rounds.seconds(side, label))} for label in labels
+    }
+    longest = max(seconds for of in times.values() for rounds in of.values() for seconds in rounds)
     sides = [side for side in SIDES if any(side in of for of in times.values())]
     row = len(sides) * (_BAR + _GAP) + 24
     shown = []

@@ -9,6 +9,7 @@ from chirp_migrate.console.text import as_sentence, format_percent, format_value
 from chirp_migrate.report.terminal.verdict_lines import show_verify_details, verdict_style
 from chirp_migrate.report.verdict_rows import detectable_probability_change, short_label, total_times
 from chirp_migrate.stats.ratios import Ratio
+from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.verify.verify_report import VerifyReport
 
 _INDENT = 14
@@ -44,8 +45,8 @@ def _key_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     if work is not None and work.source == "found":
         amount = f"{pluralize(work.epochs, 'epoch')} of {work.samples} samples in batches of {work.batch_size}"
         yield "trained", f"{pluralize(len(work.entry_points), 'entry point')}, {amount}"
-    others, limit = report.rounds.others_median, report.rounds.others_limit
-    if others is not None and limit is not None and others > limit:
+    others = report.rounds.others_median
+    if others is not None and others > BUSY_ABOVE:
         yield "disturbed", f"other processes used {format_percent(others)} of the CPUs"
 
 
@@ -55,8 +56,8 @@ def _time_facts(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]
         before, after = (together.median(side, "-") for side in ("before", "after"))
         yield "total", f"{before} s before, {after} s after, of your own training: {pluralize(ratio.rounds, 'round')}"
     yield from _own_run_facts(report)
-    if report.headroom is not None:
-        yield "possible", _describe_headroom(1 - ratio.value, report.headroom)
+    if report.zero_cost_ratio is not None:
+        yield "possible", _describe_headroom(1 - ratio.value, max(0.0, 1 - report.zero_cost_ratio.value))
     if len(report.ratios) > 1:
         best, *_, worst = sorted(report.ratios, key=lambda label: report.ratios[label].value)
         for name, label in (("best", best), ("worst", worst)):

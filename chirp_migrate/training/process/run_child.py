@@ -217,15 +217,6 @@ class Child(Generic[_T]):
             self._began, self._waits = time.time(), False
             self._send(b"go")
 
-    def take_turn(self) -> None:
-        """Let the child run its next turn, and wait until it is ready for another turn, or has ended.
-
-        Raises:
-            WorkloadFailed: the child took longer than its time limit, or has already failed.
-        """
-        self.give_turn()
-        self.wait_until_ready()
-
     def suspend(self) -> None:
         """Suspend a waiting child and all its processes until its next turn, so that they use no CPU time."""
         if self._waits and not self._suspended:
@@ -244,7 +235,8 @@ class Child(Generic[_T]):
         """
         self.wait_until_ready()
         while not self._ended:
-            self.take_turn()
+            self.give_turn()
+            self.wait_until_ready()
         self._stack.close()
         match self._last:
             case ChildResult(value):

@@ -15,6 +15,10 @@ _BEFORE_TRAINING = 2
 _T = TypeVar("_T", bound="EpochDetector")
 
 
+class SeenEnough(BaseException):
+    """Exception that ends a training call. ``except Exception`` does not catch a ``BaseException``."""
+
+
 class EpochDetector:
     """Context manager that detects when an epoch of a training call begins.
 

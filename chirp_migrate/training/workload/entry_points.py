@@ -115,10 +115,6 @@ class OwnRun:
         """Return the number of epochs of all folds together."""
         return self.folds * self.epochs
 
-    def __str__(self) -> str:
-        folds = f" of {self.folds} folds" if self.folds > 1 else ""
-        return f"{pluralize(self.epochs, 'epoch')}{folds}{' (assumed)' if self.assumed else ''}"
-
 
 @dataclass(frozen=True)
 class EntryPoint:

@@ -141,10 +141,6 @@ class ChildStarter:
         """
         return [tuple(sides)] if self._together else [(side,) for side in sides]
 
-    def make_recording_child(self, side: str, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
-        """Return a process that records small runs of ``entries``. Before each run, the process waits for its turn."""
-        return self._make_child(side, JobKind.WATCH, entries, **more)
-
     def time_round(
         self,
         number: int,
@@ -179,7 +175,7 @@ class ChildStarter:
             for side in _SIDES:
                 self.progress(ProgressStep(f"round {number + 1}: starting"))
                 pair[side] = stack.enter_context(
-                    self._make_child(side, JobKind.TIME, entries, cached=side == "after", **more)
+                    self.prepare_child(side, JobKind.TIME, entries, cached=side == "after", **more)
                 )
             with self.adding_seconds("starting interpreters, importing"):
                 for child in pair.values():
@@ -330,7 +326,8 @@ class ChildStarter:
 
         return tuple(sorted(entries, key=rank))
 
-    def _make_child(self, side: str, job: JobKind, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
+    def prepare_child(self, side: str, job: JobKind, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
+        """Return a process of one version for a task; ``more`` has further fields of :class:`.RunSpec`."""
         given: dict[str, Any] = {
             "options": self._settings,
             "threads": self.threads,

@@ -17,16 +17,18 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from chirp_migrate.training.watch.epoch_detector import EpochDetector
+from chirp_migrate.training.watch.epoch_detector import EpochDetector, SeenEnough
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
 from chirp_migrate.verify.spec import EntryPointTiming
-from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
 from chirpid_patch import DataLoaderPerformanceMonitor
+from chirpid_patch.device.moving import map_parts
 from chirpid_patch.loading.batch_timer import count_batch_samples
 from chirpid_patch.machine.nvml import GpuProbe
 
@@ -46,11 +48,39 @@ runs decide the total.
 """
 
 
-class EnoughEpochsTimed(BaseException):
-    """Exception that ends a training call after enough epochs are timed.
+class RepeatedBatchLoading(Interception):
+    """Context manager for zero-cost loading: every loader repeats one batch that is already in memory.
 
-    ``except Exception`` does not catch a ``BaseException``.
+    The batches have the number and the sizes of the real batches. The training then only takes the time of the model
+    and of other code that is not loading. No loader can make the training faster, so the saved time is the headroom.
+
+    Attributes:
+        is_active: whether loaders repeat one batch now; if not, they load as usual.
+        making_s: seconds spent on loading the repeated batches, which do not count as training time.
     """
+
+    def __init__(self) -> None:
+        super().__init__(self._repeat)
+        self.is_active = True
+        self.making_s = 0.0
+
+    def _repeat(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        if not self.is_active or loader.batch_size is None or not hasattr(loader.sampler, "__len__"):
+            return start()  # size or number of batches is unknown: load as usual, so the headroom is underestimated
+        return self._batches(loader)
+
+    def _batches(self, loader: Any) -> Iterator[Any]:
+        began = time.perf_counter()
+        total, size = len(loader.sampler), loader.batch_size
+        if total == 0:
+            return
+        batch = loader.collate_fn([loader.dataset[index] for index in islice(iter(loader.sampler), size)])
+        self.making_s += time.perf_counter() - began
+        whole, rest = divmod(total, size)
+        for _ in range(whole):
+            yield batch
+        if rest and not loader.drop_last:
+            yield map_parts(batch, lambda part: part[:rest] if isinstance(part, Tensor) and part.ndim > 0 else part)
 
 
 @dataclass
@@ -115,7 +145,7 @@ class EpochTimer(Interception):
         self._start_clock()
         self._is_timing = True
         try:
-            with self._pacing, suppress(EnoughEpochsTimed):
+            with self._pacing, suppress(SeenEnough):
                 value = call()
                 self._visit.rest_s = self._elapsed_seconds()
                 del value
@@ -176,7 +206,7 @@ class EpochTimer(Interception):
     def _end_epoch(self) -> None:
         seconds, visit = self._elapsed_seconds(), self._visit
         if self._over:
-            raise EnoughEpochsTimed
+            raise SeenEnough
         if self._pacing.later == 1:
             self._count_as_start_up(seconds)
         elif self._cached is not None and self._cached.is_active:
@@ -193,7 +223,7 @@ class EpochTimer(Interception):
         if self._pacing.is_over(1 + (self._least if is_long else self._most)):
             if self._cached is None or visit.cached_s:
                 self._over = True
-                raise EnoughEpochsTimed
+                raise SeenEnough
             self._cached.is_active = True
         self._turn()
         self._start_clock()

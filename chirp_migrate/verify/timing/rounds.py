@@ -18,7 +18,7 @@ from enum import Enum
 import msgspec
 
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, InterimAnalysis, planned_analyses
-from chirp_migrate.training.process.background_load import BUSY_ABOVE, why_load_not_measurable
+from chirp_migrate.training.process.background_load import why_load_not_measurable
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import EntryPointTiming
 
@@ -110,23 +110,18 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         made: the rounds in order.
-        count: number of rounds.
         looks: the interim analyses in order.
         ended_with: why no more rounds ran (see :class:`StopReason`).
         others_median, others_most: median and largest share of the CPUs that other processes used in a round, 0 to 1;
             None if it was not measured.
-        others_limit: largest share of the CPUs that other processes may use in an undisturbed round, 0 to 1; None if
-            the share was not measured.
         not_watched: why the CPU use of other processes was not measured; None if it was measured.
     """
 
     made: list[TimedRound] = []
-    count: int = 0
     looks: list[InterimAnalysis] = []
     ended_with: str | None = None
     others_median: float | None = None
     others_most: float | None = None
-    others_limit: float | None = None
     not_watched: str | None = None
 
     @classmethod
@@ -137,23 +132,26 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         others = [each.others for each in made if each.others is not None]
         return cls(
             made=list(made),
-            count=len(made),
             looks=list(looks),
             ended_with=stopped.value if stopped is not None else None,
             others_median=statistics.median(others) if others else None,
             others_most=max(others, default=None),
-            others_limit=BUSY_ABOVE if others else None,
             not_watched=None if others else why_load_not_measurable(),
         )
 
     def seconds(self, side: str, label: str) -> list[float]:
         """Return the seconds of the user's own run of an entry point, one value for each round that has a timing."""
-        return [each.seconds[side][label] for each in self.made if label in each.seconds[side]]
+        return [each.seconds[side][label] for each in self.made if label in each.seconds.get(side, {})]
+
+    @property
+    def labels(self) -> list[str]:
+        """Return the labels of the timed entry points."""
+        return list(dict.fromkeys(label for each in self.made for label in each.seconds.get("before", {})))
 
     def total_seconds(self, side: str) -> float:
         """Return the seconds of the user's own runs of all entry points together, from medians over the rounds."""
-        labels = dict.fromkeys(label for each in self.made for label in each.seconds[side])
-        return math.fsum(statistics.median(self.seconds(side, label)) for label in labels)
+        times = [self.seconds(side, label) for label in self.labels]
+        return math.fsum(statistics.median(of) for of in times if of)
 
 
 def run_rounds(
