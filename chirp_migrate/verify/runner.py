@@ -13,7 +13,6 @@ import re
 import sys
 import time
 import traceback
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -77,21 +76,18 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
         with _wrap_user_errors(entry, "import"):
             result.names = training_call_names(entry.hook, spec.sizes.for_warm_up())
         return result
-    spent: dict[str, float] = defaultdict(float)
-    with _adding_seconds(spent, "importing the training"):
-        data = data_for_entry_points(spec.entry_points, spec.sizes.for_watched_run())
-        for entry in spec.entry_points:
-            if entry.source is TrainingSource.FOUND:
-                with suppress(UserCodeError):  # the call of the entry point raises the same error again
-                    _prepare_call(spec, entry, data, spec.sizes.for_watched_run())
-        gc.freeze()  # garbage collection then skips the objects of the imports
+    data = data_for_entry_points(spec.entry_points, spec.sizes.for_watched_run())
+    for entry in spec.entry_points:
+        if entry.source is TrainingSource.FOUND:
+            with suppress(UserCodeError):  # the call of the entry point raises the same error again
+                _prepare_call(spec, entry, data, spec.sizes.for_watched_run())
+    gc.freeze()  # garbage collection then skips the objects of the imports
     if spec.job is JobKind.WATCH:
         _watch_entry_points(spec, parent, data)
         if spec.api_names:
             result.api = describe_api(spec.api_names)
     else:
-        _time_entry_points(spec, parent, data, spent)
-    result.spent_s = dict(spent)
+        _time_entry_points(spec, parent, data)
     return result
 
 
@@ -136,18 +132,15 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
     return one
 
 
-def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, float]) -> None:
+def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData) -> None:
     """Repeat the recorded small runs, and then time each entry point from its call to its last epoch.
 
     This process and the process of the other version take turns. Before each step, this process waits for its turn.
     """
     parent.wait_for_turn()
-    with _adding_seconds(spent, "warming up"):
-        parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
-        data, few = (
-            data_for_entry_points(spec.entry_points, spec.sizes),
-            data_for_entry_points(spec.entry_points, spec.sizes.for_warm_up()),
-        )
+    parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
+    data = data_for_entry_points(spec.entry_points, spec.sizes)
+    few = data_for_entry_points(spec.entry_points, spec.sizes.for_warm_up())
     options = spec.options
     cached = RepeatedBatchLoading() if spec.cached else None
     steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
@@ -164,9 +157,8 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
             parent.wait_for_turn()
             sizes = spec.sizes if entry.label in spec.whole else _with_endless_epochs(spec.sizes)
             try:
-                with _adding_seconds(spent, "warming up"):
-                    _warm_up(spec, entry, few)
-                    _ = steps.take() if steps is not None else None
+                _warm_up(spec, entry, few)
+                _ = steps.take() if steps is not None else None
                 call = _prepare_call(spec, entry, data, sizes)
                 for interception in interceptions:
                     interception.cover_new_classes()
@@ -182,9 +174,6 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
             visit.steps = steps.take() if steps is not None else None
             _wait_for_workers_to_end()
             parent.send(PartialResult(entry.label, visit))
-            spent["start-up and first epochs"] += visit.start_s
-            spent["later epochs"] += sum(visit.epochs_s)
-            spent["epochs from one cached batch"] += sum(visit.cached_s)
 
 
 def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
@@ -235,13 +224,6 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
 def _check_origin(spec: RunSpec, entry: EntryPoint) -> None:
     with _wrap_user_errors(entry, "import"):
         check_imports(Path(spec.tree), spec.discovery.origin)
-
-
-@contextmanager
-def _adding_seconds(spent: dict[str, float], what: str) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    spent[what] += time.perf_counter() - began
 
 
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:

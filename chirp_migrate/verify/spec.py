@@ -239,9 +239,7 @@ class RunResult:
     Attributes:
         api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`).
         names: for the task NAMES: names of the training calls of a workload function; else an empty list.
-        spent_s: dictionary, name of an activity of the process → seconds of the activity.
     """
 
     api: Api = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
-    spent_s: dict[str, float] = field(default_factory=dict)

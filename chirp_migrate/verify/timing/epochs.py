@@ -98,7 +98,7 @@ class EpochTimer(Interception):
     """Context manager under which :meth:`time` divides a training call into epochs.
 
     Enter this context after other interceptions (contexts that replace ``iter(loader)``), because an epoch must begin
-    before other code uses the loader.
+    before other code uses the loader. Simulated steps are an exception: waits for batches must not include these steps.
 
     Args:
         turn: function that is called after each epoch, for example to wait for the next turn of this process. The time
