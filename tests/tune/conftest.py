@@ -16,7 +16,7 @@ def measured() -> Callable[..., CandidateMeasurement]:
     def make(workers: int, rates: Sequence[float], *, prefetch: int = 2, threads: int = 0, error: str | None = None):  # type: ignore[no-untyped-def]
         ahead = prefetch if workers else None
         return CandidateMeasurement(
-            CandidateSettings(workers, ahead, threads, 32), list(rates), [0.1] * len(rates), 40, error
+            CandidateSettings(workers, ahead, threads, 32), list(rates), [0.1] * len(rates), error
         )
 
     return make

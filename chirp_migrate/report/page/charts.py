@@ -76,8 +76,10 @@ def times_plot(report: VerifyReport) -> list[Plot]:
     labels = report.rounds.labels
     if not labels:
         return []
-    times = {label: {side: of for side in SIDES if (of := report.rounds.seconds(side, label))} for label in labels}
-    longest = max(taken for of in times.values() for rounds in of.values() for taken in rounds)
+    times = {
+        label: {side: values for side in SIDES if (values := report.rounds.seconds(side, label))} for label in labels
+    }
+    longest = max(seconds for of in times.values() for rounds in of.values() for seconds in rounds)
     sides = [side for side in SIDES if any(side in of for of in times.values())]
     row = len(sides) * (_BAR + _GAP) + 24
     shown = []
