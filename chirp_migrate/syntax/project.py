@@ -183,11 +183,6 @@ class Project:
     def _words(self) -> WordIndex:
         return WordIndex(self._texts)
 
-    def load_styles(self) -> None:
-        """Read the project's settings for code and imports, and import black and isort, before their first use."""
-        self.code_style.load()
-        self.import_style.load()
-
     def has_package(self, name: str) -> bool:
         """Return whether the backend has a package or a module called ``name``."""
         return name == self._name or name in self._packages
@@ -204,10 +199,6 @@ class Project:
     def has_file(self, path: str) -> bool:
         """Return whether the backend has a readable file at ``path``."""
         return path in self._texts
-
-    def texts(self, word: str) -> Iterator[str]:
-        """Return the current texts of the files that contain ``word``."""
-        return (text for text in self._texts.values() if word in text)
 
     def paths_containing(self, *words: str) -> Iterator[str]:
         """Return the paths of the files in which one of ``words`` is a whole word."""
@@ -782,15 +773,19 @@ class Project:
         texts = chain(self._texts.values(), self._notebooks.values())
         return any(name in text and reads_variable(text, name) for text in texts)
 
-    def mentions(self, attribute: str, besides: str) -> bool:
-        """Return whether ``.attribute`` occurs in any file except the file at ``besides``."""
-        pattern = re.compile(rf"\.\s*{re.escape(attribute)}\b")
-        return any(pattern.search(text) for _, text in self._other_texts(besides, attribute))
+    def is_named_elsewhere(self, pattern: str, word: str, besides: str, *, settings: bool = False) -> bool:
+        """Return whether a regular expression matches in a file or notebook other than ``besides``.
 
-    def named_elsewhere(self, name: str, besides: str) -> bool:
-        """Return whether a file, notebook or configuration file other than ``besides`` has ``name`` as a whole word."""
-        word = re.compile(rf"\b{re.escape(name)}\b")
-        return any(word.search(text) for _, text in self._other_texts(besides, name)) or self.settings_match(word)
+        Args:
+            pattern: the regular expression.
+            word: whole word that every match contains.
+            besides: path of the file that is not searched.
+            settings: whether to search configuration files and Cython sources, too.
+        """
+        searched = re.compile(pattern)
+        return any(searched.search(text) for _, text in self._other_texts(besides, word)) or (
+            settings and self.settings_match(searched)
+        )
 
     def _other_texts(self, besides: str, word: str) -> Iterator[tuple[str, str]]:
         """Yield path and text of other files with ``word`` as a whole word, and of notebooks that contain ``word``."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
+from chirp_migrate.syntax.outline import last_name
 
 #: Functions that replace a name in a module. The module, or its dictionary, is their first argument.
 _SETTERS = frozenset({"setattr", "delattr", "setitem", "delitem", "__setattr__", "__setitem__"})
@@ -77,7 +78,7 @@ def replaced_module_names(text: str, is_read: Callable[[str], bool] = lambda nam
         yield from ((module, name) for module in modules or {""} for name in _names_in_call(call))
         if _may_receive_names(call):  # code uses `setattr` with computed names for objects, hardly ever for modules
             named = modules or (
-                set() if _last_name(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""}
+                set() if last_name(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""}
             )
             yield from ((module, name) for module in named for name in written)
             yield from ((module, "") for module in named if module and _computes_name(call))
@@ -140,15 +141,8 @@ def _add_imports(known: dict[str, set[str]], imported: list[ast.alias]) -> None:
 def _replaces(function: ast.expr) -> bool:
     match function:
         case ast.Attribute(value=owner, attr=name) if name in _PATCHES - {"patch"}:
-            return _last_name(owner) == "patch"
-    return _last_name(function) == "patch" or _last_name(function) in _SETTERS
-
-
-def _last_name(node: ast.expr) -> str:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return ""
+            return last_name(owner) == "patch"
+    return last_name(function) == "patch" or last_name(function) in _SETTERS
 
 
 def _modules(call: ast.Call, known: dict[str, set[str]]) -> set[str]:
@@ -180,7 +174,7 @@ def _modules_of(target: ast.expr | None, known: dict[str, set[str]]) -> set[str]
 def _first_name(node: ast.expr) -> str:
     while isinstance(node, ast.Attribute):
         node = node.value
-    return _last_name(node)
+    return last_name(node)
 
 
 def _may_receive_names(call: ast.Call) -> bool:

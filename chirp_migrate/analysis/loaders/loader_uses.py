@@ -124,7 +124,7 @@ def _use_of_variable(module: Module, project: Project, name: cst.Name) -> Loader
 def _use_of_attribute(module: Module, project: Project, attribute: str) -> LoaderClassUse:
     mentions = [one for one in module.find(cst.Attribute) if one.attr.value == attribute]
     reads = [one for one in mentions if not isinstance(module.parents[one], cst.AssignTarget)]
-    shared = project.mentions(attribute, besides=module.path)
+    shared = project.is_named_elsewhere(rf"\.\s*{attribute}\b", attribute, module.path)
     return _use_of_stored_class(module, reads, f"stored in the attribute {attribute}", shared)
 
 
