@@ -140,7 +140,7 @@ def _examine_type_call(
     if problem is None and has_guarded_attribute_read(project, *_ATTRIBUTES):
         problem = "the project reads `dataset` or `transforms` of objects that may lack these attributes"
     if problem is None and any(
-        project.holds(pattern_of_outside_assignments(one), one) for one in (*_ATTRIBUTES, "training")
+        project.search(pattern_of_outside_assignments(one), one) for one in (*_ATTRIBUTES, "training")
     ):
         problem = "the project sets an attribute `dataset`, `training` or `transforms` of objects"
     if problem is None and any(may_be_deep_copied(module, project, place) for place in constructions):

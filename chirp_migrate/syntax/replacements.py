@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import last_name
@@ -26,13 +26,8 @@ _OWN = frozenset({"self", "cls"})
 _FOUND_MODULES = re.compile(r"\b(sys\.modules|import_module|__import__|getmodule|reload)\b")
 
 
-def may_replace_module_names(text: str) -> bool:
-    """Return whether a text contains a word that :func:`replaced_module_names` looks for."""
-    return _MAY_REPLACE.search(text) is not None
-
-
-def replaced_module_names(text: str, is_read: Callable[[str], bool] = lambda name: True) -> Iterator[tuple[str, str]]:
-    """Yield each name that a file may replace in a module, as pair (last part of the module's name, name).
+def replaced_module_names(text: str) -> frozenset[tuple[str, str, str]]:
+    """Return the names that a file may replace in a module: (last part of the module's name, name, variable).
 
     The function recognises ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``,
     ``patch.multiple(train, DataLoader=…)``, ``patch.dict(train.__dict__, {"DataLoader": …})``,
@@ -40,61 +35,59 @@ def replaced_module_names(text: str, is_read: Callable[[str], bool] = lambda nam
     counts, because a variable may pass the string to such a call. In a text that is not Python, such as a notebook,
     every string that is a name or a dotted path counts.
 
-    The first part of a pair is "" if the module is unknown, as for an object that the file neither imports nor defines.
-    The second part is "" for a computed name, such as ``"Data" + "Loader"``.
-
-    Args:
-        text: code.
-        is_read: function that returns whether code of the project may read the variable with a given name. Strings in a
-            variable that no code reads do not count.
+    The first part is "" if the module is unknown, as for an object that the file neither imports nor defines. The
+    second part is "" for a computed name, such as ``"Data" + "Loader"``. The third part is the variable of
+    :func:`variables_of_literals` that contains the code, or "". If no code reads the variable, nothing is replaced.
     """
+    return frozenset(_find_replaced_names(text)) if _MAY_REPLACE.search(text) is not None else frozenset()
+
+
+def _find_replaced_names(text: str) -> Iterator[tuple[str, str, str]]:
     try:
         tree = syntax_tree(text)
     except UnparsableModule:
-        yield from _QUOTED.findall(text)
+        yield from ((module, name, "") for module, name in _QUOTED.findall(text))
         return
     known: dict[str, set[str]] = {}
     calls: list[ast.Call] = []
-    written: set[str] = set()
-    unread = unread_container_literals(tree, is_read)
+    written: set[tuple[str, str]] = set()
+    variables = variables_of_literals(tree)
     for node in ast.walk(tree):
-        if node in unread:
-            continue
+        variable = variables.get(node, "")
         match node:
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
                 _add_imports(known, imported)
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
                 known.setdefault(name, set())
             case ast.Constant(value=str(path)) if (found := _PATH.fullmatch(path)) is not None:
-                yield found[1], found[2]
+                yield found[1], found[2], variable
             case ast.Constant(value=str(path)) if (found := _FORMAT.fullmatch(path)) is not None:
-                yield "", found[1]
+                yield "", found[1], variable
             case ast.Constant(value=str(name)) | ast.keyword(arg=str(name)):
-                written.add(name)
+                written.add((name, variable))
             case ast.Call() if _replaces(node.func):
                 calls.append(node)
     for call in calls:
-        modules = _modules(call, known)
-        yield from ((module, name) for module in modules or {""} for name in _names_in_call(call))
+        modules, variable = _modules(call, known), variables.get(call, "")
+        yield from ((module, name, variable) for module in modules or {""} for name in _names_in_call(call))
         if _may_receive_names(call):  # code uses `setattr` with computed names for objects, hardly ever for modules
             named = modules or (
                 set() if last_name(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""}
             )
-            yield from ((module, name) for module in named for name in written)
-            yield from ((module, "") for module in named if module and _computes_name(call))
+            yield from ((module, name, variable or holder) for module in named for name, holder in written)
+            yield from ((module, "", variable) for module in named if module and _computes_name(call))
 
 
-def unread_container_literals(tree: ast.Module, is_read: Callable[[str], bool]) -> set[ast.AST]:
-    """Return the nodes of literal lists, tuples, sets and dictionaries in module-level variables that no code reads."""
-    parts: set[ast.AST] = set()
+def variables_of_literals(tree: ast.Module) -> dict[ast.AST, str]:
+    """Return the module-level variable of each node in a list, tuple, set or dictionary that code assigns to it."""
+    found: dict[ast.AST, str] = {}
     for statement in tree.body:
         match statement:
             case ast.Assign(
                 targets=[ast.Name(id=name)], value=ast.List() | ast.Tuple() | ast.Set() | ast.Dict() as value
             ):
-                if not is_read(name):
-                    parts.update(ast.walk(value))
-    return parts
+                found |= dict.fromkeys(ast.walk(value), name)
+    return found
 
 
 def reads_variable(text: str, name: str) -> bool:

@@ -15,7 +15,7 @@ from chirp_migrate.analysis.known_names import qualified_base_names
 from chirp_migrate.syntax.gaps import TO_BASE
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.replacements import modules_with_assignment, unread_container_literals
+from chirp_migrate.syntax.replacements import modules_with_assignment, variables_of_literals
 from chirp_migrate.syntax.scopes import Binding
 
 
@@ -338,7 +338,7 @@ def has_dynamic_attribute_read(project: Project, *attributes: str) -> bool:
     """Return whether any file reads one of ``attributes`` with ``hasattr`` or ``getattr``."""
     names = "|".join(map(re.escape, attributes))
     asked = r"(?:has|get)attr\b"
-    return project.holds(rf"""{asked}(?:(?!{asked})[^\r\n])*["'](?:{names})["']""", "hasattr", "getattr")
+    return project.search(rf"""{asked}(?:(?!{asked})[^\r\n])*["'](?:{names})["']""", "hasattr", "getattr")
 
 
 _HANDLERS = re.compile(r"\bexcept\b")
@@ -395,7 +395,7 @@ def may_be_assigned_outside(project: Project, attribute: str) -> bool:
     An annotation in front of a default does not count, as in ``loader: torch.utils.data.DataLoader = None``.
     """
     pattern = pattern_of_outside_assignments(attribute)
-    return project.holds(pattern, attribute) and project.once(_matches_outside_annotations, pattern, attribute)
+    return project.search(pattern, attribute) and project.once(_matches_outside_annotations, pattern, attribute)
 
 
 def _matches_outside_annotations(project: Project, pattern: str, word: str) -> bool:
@@ -445,7 +445,7 @@ def may_be_set_by_called_function(project: Project, name: str) -> bool:
     last = re.escape(name)
     given = re.compile(rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]""")
     return any(_mentions_name(project, text, name) for _, text in project.matching(given, name)) and (
-        project.holds(_SETS_GLOBALS, "globals")
+        project.search(_SETS_GLOBALS, "globals")
         or any(
             True
             for _, text in project.matching(re.compile("|".join(_BY_NAME)), *_BY_NAME)
@@ -456,11 +456,12 @@ def may_be_set_by_called_function(project: Project, name: str) -> bool:
 
 def _mentions_name(project: Project, text: str, name: str) -> bool:
     """Return whether code contains the name as a keyword or string, except in variables that no code reads."""
-    unread = unread_container_literals(_tree(text), project.reads_variable)
+    variables = variables_of_literals(_tree(text))
     return any(
-        (isinstance(node, ast.keyword) and node.arg == name) or (isinstance(node, ast.Constant) and node.value == name)
+        node not in variables or project.reads_variable(variables[node])
         for node in ast.walk(_tree(text))
-        if node not in unread
+        if (isinstance(node, ast.keyword) and node.arg == name)
+        or (isinstance(node, ast.Constant) and node.value == name)
     )
 
 
@@ -491,7 +492,7 @@ def import_always_binds_same_object(module: Module, project: Project, qualified:
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
     is_set = owner and (project.is_replaced(owner.rpartition(".")[2], last) or may_be_assigned_outside(project, last))
-    if is_set or project.holds(_REPLACES_MODULES, "modules"):
+    if is_set or project.search(_REPLACES_MODULES, "modules"):
         return False
     return all(
         not name or _is_bound_once(project, path, name) for path, name in project.located(module.path, qualified)
@@ -527,7 +528,7 @@ _LISTING_OBJECT = (
 
 def may_list_attributes_of_any_object(project: Project) -> bool:
     """Return whether code of the project may list the attributes of an object other than ``self``."""
-    return project.holds(_LISTING_OBJECT, "vars", "getmembers", "__dict__")
+    return project.search(_LISTING_OBJECT, "vars", "getmembers", "__dict__")
 
 
 def new_name_may_clash(module: Module, project: Project, name: str) -> bool:

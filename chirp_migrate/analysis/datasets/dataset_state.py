@@ -164,7 +164,7 @@ class DatasetClass:
             if (
                 found
                 and not self._is_reset(uses)
-                and not self.project.holds(pattern_of_outside_assignments(attribute), attribute)
+                and not self.project.search(pattern_of_outside_assignments(attribute), attribute)
             ):
                 yield (attribute, *found[0])
 

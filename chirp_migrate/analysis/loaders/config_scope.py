@@ -68,7 +68,7 @@ def _has_own_get(project: Project) -> bool:
     ``__getattr__``.
     """
     mappings = sorted(_MAPPINGS.union(*map(project.aliases, _MAPPINGS)))
-    return project.holds(rf"{_OWN_GET}({'|'.join(mappings)})\b", *_GETS, *mappings)
+    return project.search(rf"{_OWN_GET}({'|'.join(mappings)})\b", *_GETS, *mappings)
 
 
 def _is_read_in_init(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:

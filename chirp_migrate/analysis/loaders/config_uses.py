@@ -57,9 +57,9 @@ def first_use_of_whole_config(project: Project) -> str | None:
     for outline in outlines:
         for name, parameters in _definitions(outline):
             known[name].append(parameters)
-    attributes_are_read = project.holds(_ALL_ATTRIBUTES, *_WORDS_OF_ATTRIBUTES)
-    names_are_read = project.holds(_ALL_NAMES, "dir", "getmembers", "vars")
-    frames_are_read = project.holds(_FRAMES, *_WORDS_OF_FRAMES)
+    attributes_are_read = project.search(_ALL_ATTRIBUTES, *_WORDS_OF_ATTRIBUTES)
+    names_are_read = project.search(_ALL_NAMES, "dir", "getmembers", "vars")
+    frames_are_read = project.search(_FRAMES, *_WORDS_OF_FRAMES)
     attributes = [node for outline in outlines for node in outline.find(ast.Attribute)]
     stored = {node.attr for node in attributes if _is_config(node) and _is_stored(node)}
     for outline in outlines:

@@ -99,7 +99,7 @@ def _use_by_step(module: Module, project: Project, node: cst.Name | cst.Attribut
         case CallArgument(cst.Arg(star="") as argument, call) if call.args[0] is argument and is_call_of(
             module, call, _PARTIAL
         ):
-            is_read = project.holds(_FUNC, "func") or has_dynamic_attribute_read(project, "func")
+            is_read = project.search(_FUNC, "func") or has_dynamic_attribute_read(project, "func")
             return LoaderClassUse("used-as-value", "read as the `func` of a partial") if is_read else _CALLED_LATER
         case ValueAssignment((cst.Name() as name,), cst.Assign()) | ParameterDefault(cst.Param(name=name)):
             return _use_of_variable(module, project, name)
