@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import libcst as cst
 
 from chirp_migrate.syntax import extension_modules
+from chirp_migrate.syntax.class_headers import IN_BRACKETS, words_of_bases
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.import_table import ImportTable, absolute_name, qualified_member_name
@@ -64,10 +65,6 @@ _LAST_WORD = re.compile(r"\b(\w+)[\s\\]+$")
 #: Largest number of characters that a search reads backwards: for the name before ``as``, or for an assigned name.
 _LONGEST_NAME = 200
 _CAPITAL = re.compile(r"[A-Z]")
-#: The header of a class, with its bases.
-_CLASS = re.compile(r"class\b(?<!\wclass)[\s\\]+(\w+)[\s\\]*\(([^)]*)")
-#: Parts of the bases in the header of a class: square brackets, and words that may name a base.
-_BASES = re.compile(r"[\[\]]|\w+")
 #: The gap between two words of a statement. ``_BEHIND`` is the gap after a word that may be in brackets or quotes.
 _GAP = r"[\s\\]*"
 _BEHIND = r"""(?:[\s\\)\]"']|\#[^\n]*\n)*"""
@@ -560,14 +557,25 @@ class Project:
         Names are compared by spelling only. The result also includes aliases under which files import these classes and
         ``bases``.
         """
-        inheriting = self._joined(_classes_in)
-        pending = [*bases, *(name for name in inheriting if any(base in name for base in bases))]
+        words = (word for word in self._joined(words_of_bases) if not word.startswith(IN_BRACKETS))
+        pending = [*bases, *(name for name in words if any(base in name for base in bases))]
         names: set[str] = set()
         for name in pending:
-            new = (inheriting.get(name, set()) | self.aliases(name)) - names
+            new = (self.subclasses(name) | self.aliases(name)) - names
             names |= new
             pending += new
         return frozenset(name for name in names if not any(base in name for base in bases))
+
+    def subclasses(self, *bases: str, parameters: bool = False) -> set[str]:
+        """Return the names of classes that directly inherit from a class called like one of ``bases``.
+
+        Args:
+            bases: names of classes, without the names of their modules.
+            parameters: whether words inside square brackets count, too.
+        """
+        inheriting = self._joined(words_of_bases)
+        words = (*bases, *(IN_BRACKETS + one for one in bases if parameters))
+        return set().union(*(inheriting.get(one, ()) for one in words))
 
     @_answered_once
     def search(self, pattern: str | re.Pattern[str], *words: str) -> bool:
@@ -780,21 +788,6 @@ def _aliases_in(text: str) -> list[tuple[str, str]]:
     """Return each imported name with its alias. For ``import a.b as c``, the name is ``b`` and the alias ``c``."""
     before = ((text[max(0, one.start() - _LONGEST_NAME) : one.start()], one[1]) for one in _AS.finditer(text))
     return [(name[1], alias) for words, alias in before if (name := _LAST_WORD.search(words)) is not None]
-
-
-def _classes_in(text: str) -> list[tuple[str, str]]:
-    """Return each word in the bases of a class, with the name of the class."""
-    return [(base, name) for name, named in _CLASS.findall(text) for base in _bases(named)]
-
-
-def _bases(named: str) -> Iterator[str]:
-    """Yield the words in the bases of a class: ``A``, ``b`` and ``C`` for the bases ``A[T], b.C``."""
-    depth = 0
-    for part in _BASES.findall(named):
-        if part in "[]":
-            depth = max(depth + (1 if part == "[" else -1), 0)
-        elif not depth:
-            yield part
 
 
 def _words_read_from(text: str, module: str) -> set[str]:

@@ -12,7 +12,6 @@ from functools import lru_cache
 import libcst as cst
 
 from chirp_migrate.analysis.known_names import qualified_base_names
-from chirp_migrate.syntax.gaps import TO_BASE
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.replacements import modules_with_assignment, variables_of_literals
@@ -25,7 +24,7 @@ def has_subclass(project: Project, class_name: str) -> bool:
     titles = [class_name, *sorted(alias for alias in project.aliases(class_name) if not alias.startswith("WorkerSafe"))]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
     made = rf"\btype\((?:(?!\btype\()[^)])*,\s*\((?:(?!,\s*\(|\btype\()[^)])*{names}"
-    return project.search(rf"{TO_BASE}{names}|{made}", *titles)
+    return bool(project.subclasses(*titles, parameters=True)) or project.search(made, *titles)
 
 
 def is_passed_as_keyword(project: Project, parameter: str) -> bool:
