@@ -10,9 +10,9 @@ from chirp_migrate.analysis.dataflow.class_inspection import find_class_mutation
 from chirp_migrate.analysis.dataflow.closures import CapturedName, captured_names, variable_reads
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+    may_be_assigned_outside,
     may_list_attributes,
     may_list_attributes_of_any_object,
-    pattern_of_outside_assignments,
 )
 from chirp_migrate.analysis.known_names import DATASET, qualified_base_names
 from chirp_migrate.edits.movability import (
@@ -250,7 +250,7 @@ def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, de
 def _is_without(project: Project, qualified: str, depth: int) -> bool:
     """Return whether a class of the project provably neither defines nor inherits a constructor."""
     found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
-    if found is None or project.search(pattern_of_outside_assignments("__init__"), "__init__"):
+    if found is None or may_be_assigned_outside(project, "__init__"):
         return False
     module, node = found
     return "__init__" not in module.source(node) and _has_no_constructor(module, project, node, depth + 1)

@@ -81,14 +81,25 @@ _IMPORTED = re.compile(rf"{_GAP}\((?:[^()#]|#[^\n]*(?!.))*\)|(?:[^\n\\]|\\\r?\n?
 _METADATA = re.compile(r"""(?m)^\[(?:project|tool\.poetry)\][ \t]*(?:#.*)?$""")
 
 
-def _answered_once(
-    method: Callable[Concatenate[Project, _Asked], _Answer],
+def answered_once(
+    analysis: Callable[Concatenate[Project, _Asked], _Answer],
 ) -> Callable[Concatenate[Project, _Asked], _Answer]:
-    """Make a method cache its results until a text changes (see :meth:`Project.once`)."""
+    """Make a function of a project, or a method, cache its results until any text of the project changes.
 
-    @wraps(method)
-    def answer(self: Project, /, *asked: _Asked.args, **_: _Asked.kwargs) -> _Answer:
-        return self.once(method, *asked, **_)
+    Callers pass further arguments by position. These arguments must be hashable.
+    """
+
+    @wraps(analysis)
+    def answer(project: Project, /, *asked: _Asked.args, **_: _Asked.kwargs) -> _Answer:
+        known, key = project._answers, (analysis, asked)
+        try:
+            found: _Answer = known[key]
+        except KeyError:
+            found = analysis(project, *asked, **_)
+            if len(known) >= _ANSWERS_KEPT:
+                known.clear()
+            known[key] = found
+        return found
 
     return answer
 
@@ -124,11 +135,11 @@ class Project:
         self._name = name
         self._modules: dict[str, Module | None] = {}  # recently used modules, the latest at the end
         self._in_work = ""
-        self._once: dict[object, Any] = {}  # answers about the project, until any text changes
+        self._answers: dict[object, Any] = {}  # answers about the project, until any text changes
         self._facts: dict[str, dict[object, Any]] = defaultdict(dict)  # facts about each file, until its text changes
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_once": {}}
+        return {**self.__dict__, "_answers": {}}
 
     @cached_property
     def _paths(self) -> dict[str, str]:
@@ -215,7 +226,7 @@ class Project:
         self._words.changed(path, before)
         self._drop_module(path)
         self._facts.pop(path, None)
-        self._once.clear()
+        self._answers.clear()
 
     def _drop_module(self, path: str) -> None:
         module = self._modules.pop(path, None)
@@ -250,7 +261,7 @@ class Project:
         """Return the names that the module at ``path`` binds at its top level; ``None`` if the text is not Python."""
         return self._fact(path, _read_table, path, self._from_root)
 
-    @_answered_once
+    @answered_once
     def resolve(self, qualified: str) -> str:
         """Follow re-exports through modules of the backend, and return the qualified name of the definition.
 
@@ -413,7 +424,7 @@ class Project:
                 return {f"{one}{name[len(owner) :]}" for one in modules}
         return {name}
 
-    @_answered_once
+    @answered_once
     def located(self, path: str, name: str) -> list[tuple[str, str]]:
         """Find the modules of the backend to which an import of ``name`` in the file at ``path`` may refer.
 
@@ -431,7 +442,7 @@ class Project:
                 found.append((self._paths[module], rest))
         return found
 
-    @_answered_once
+    @answered_once
     def _possible_modules(self, name: str, path: str) -> set[str]:
         """Return the dotted names, from the root, of modules that ``import name`` in the file at ``path`` may find.
 
@@ -530,7 +541,7 @@ class Project:
         first = next((one for one in definitions if one.name.value == name), None)
         return (module, first) if isinstance(first, kind) else None
 
-    @_answered_once
+    @answered_once
     def aliases(self, name: str) -> set[str]:
         """Return other names under which modules of the backend import ``name``, and aliases of these aliases."""
         direct = self._joined(_aliases_in)
@@ -541,7 +552,7 @@ class Project:
             pending += new
         return found - {name}
 
-    @_answered_once
+    @answered_once
     def _joined(self, analysis: Callable[[str], Collection[tuple[str, str]]]) -> dict[str, set[str]]:
         """Return the pairs that an analysis finds in the texts of all files: the second parts by the first part."""
         found: dict[str, set[str]] = defaultdict(set)
@@ -550,7 +561,7 @@ class Project:
                 found[key].add(value)
         return dict(found)
 
-    @_answered_once
+    @answered_once
     def descendants(self, *bases: str) -> frozenset[str]:
         """Return names of classes that inherit, maybe indirectly, from a class with one of ``bases`` in its name.
 
@@ -577,7 +588,7 @@ class Project:
         words = (*bases, *(IN_BRACKETS + one for one in bases if parameters))
         return set().union(*(inheriting.get(one, ()) for one in words))
 
-    @_answered_once
+    @answered_once
     def search(self, pattern: str | re.Pattern[str], *words: str) -> bool:
         """Return whether a regular expression matches in any file of the backend.
 
@@ -587,25 +598,6 @@ class Project:
                 searched. Without words, all files are searched.
         """
         return any(self.matching(re.compile(pattern), *words))
-
-    def once(
-        self, analysis: Callable[Concatenate[Project, _Asked], _Answer], *asked: _Asked.args, **_: _Asked.kwargs
-    ) -> _Answer:
-        """Return the result of ``analysis`` for this project, cached until a text changes.
-
-        Args:
-            analysis: function of a module, called with this project and ``asked``.
-            asked: further arguments of the analysis, hashable.
-        """
-        key = (analysis, asked)
-        try:
-            found: _Answer = self._once[key]
-        except KeyError:
-            found = analysis(self, *asked, **_)
-            if len(self._once) >= _ANSWERS_KEPT:
-                self._once.clear()
-            self._once[key] = found
-        return found
 
     def _fact(
         self, path: str, analysis: Callable[Concatenate[str, _Asked], _Answer], *asked: _Asked.args, **_: _Asked.kwargs
@@ -676,7 +668,7 @@ class Project:
             for one in importers
         )
 
-    @_answered_once
+    @answered_once
     def _importing_files(self, path: str) -> dict[str, set[str]]:
         """Return the words that other files import or read from a module, each with the paths of these files."""
         found: dict[str, set[str]] = defaultdict(set)
@@ -713,7 +705,7 @@ class Project:
         mentioned = re.compile(rf"\b{re.escape(title)}\b")
         return any(mentioned.search(text) for _, text in self.matching(_FUNCTION_PART, *_FUNCTION_PARTS))
 
-    @_answered_once
+    @answered_once
     def _replaced_names(self) -> frozenset[tuple[str, str]]:
         """Return the patched names, each with the last part of its module's name; "" stands for any module."""
         paths = chain(self._texts, self._notebooks)
@@ -723,11 +715,10 @@ class Project:
             if not variable or self.reads_variable(variable)
         )
 
-    @_answered_once
+    @answered_once
     def reads_variable(self, name: str) -> bool:
         """Return whether any code of the project may read a variable called ``name``."""
-        texts = chain(self._texts.items(), self._notebooks.items())
-        return any(name in text and self._fact(path, reads_variable, name) for path, text in texts)
+        return any(self._fact(path, reads_variable, name) for path, _ in self._other_texts("", name))
 
     def is_named_elsewhere(self, pattern: str, word: str, besides: str, *, settings: bool = False) -> bool:
         """Return whether a regular expression matches in a file or notebook other than ``besides``.

@@ -106,22 +106,24 @@ def reads_variable(text: str, name: str) -> bool:
     return False
 
 
-def modules_with_assignment(text: str, name: str) -> Iterator[str]:
-    """Yield the last name of each module in which a file may assign ``name``, as in ``train.DataLoader = …``.
+def modules_with_assignment(text: str, name: str) -> set[str]:
+    """Return the last name of each module in which a file may assign ``name``, as in ``train.DataLoader = …``.
 
-    Raises:
-        UnparsableModule: the text is not Python.
+    The name is "" if the module is unknown, or if the text is not Python.
     """
+    try:
+        tree = syntax_tree(text)
+    except UnparsableModule:
+        return {""}
     known: dict[str, set[str]] = {}
     targets: list[ast.expr] = []
-    for node in ast.walk(syntax_tree(text)):
+    for node in ast.walk(tree):
         match node:
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
                 _add_imports(known, imported)
             case ast.Attribute(value=module, attr=attribute, ctx=ast.Store() | ast.Del()) if attribute == name:
                 targets.append(module)
-    for target in targets:
-        yield from _modules_of(target, known)
+    return {module for target in targets for module in _modules_of(target, known)}
 
 
 def _add_imports(known: dict[str, set[str]], imported: list[ast.alias]) -> None:

@@ -36,7 +36,7 @@ from chirp_migrate.analysis.objects.libraries import MAKES_ROWS, is_numeric_arra
 from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import last_name
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.project import Project, answered_once
 
 _DEPTH = 8
 _TORCH = "torch.utils.data."
@@ -194,7 +194,7 @@ def dataset_reading_of_instance(project: Project, instance: Instance, cls: Class
             )
     if cls.may_be_replaced:
         return _UNKNOWN
-    found = project.once(_declaration, cls.place, cls.scope.is_local)
+    found = _declaration(project, cls.place, cls.scope.is_local)
     if isinstance(found, DeclaringDecorator):
         return _declared_reading(instance, cls, found.decorator, found.arguments)
     if found is _MayChange:
@@ -224,6 +224,7 @@ class _MayChange:
     """
 
 
+@answered_once
 def _declaration(
     project: Project, place: CreationPlace, is_local: bool
 ) -> DeclaringDecorator | type[_MayChange] | None:
