@@ -320,7 +320,7 @@ class Project:
         """
         written = {f"{module.absolute(source)}.*" for source, _ in module.scopes.stars}
         sources = {one.rpartition(".")[0] for star in written for one in self._from_root(module.path, star)}
-        found = {self.resolve(f"{source}.{name}") for source in sources if self._own_star_may_give(source, name)}
+        found = {self.resolve(f"{source}.{name}") for source in sources if self._star_may_give(source, name, own=True)}
         inside = qualified_member_name(module.name, name)
         return found | ({inside} if module.path.endswith("__init__.py") and inside in self._packages else set())
 
@@ -335,34 +335,30 @@ class Project:
             for table in tables
         )
 
-    def _own_star_may_give(self, source: str, name: str) -> bool:
-        """Return whether ``from source import *`` may bind ``name`` to an object of a module of the backend."""
-        return any(self._may_bind_as_own(one, name) for one in self._star_sources(source, name))
+    def _star_may_give(self, source: str, name: str, *, own: bool = False) -> bool:
+        """Return whether ``from source import *`` may bind ``name``. A module outside the backend may bind any name.
 
-    def _may_bind_as_own(self, source: str, name: str) -> bool:
+        Args:
+            source: dotted name of the module.
+            name: a name.
+            own: whether only objects of modules of the backend count. Submodules and computed names then count, too.
+        """
+        return any(self._may_give(one, name, own) for one in self._star_sources(source, name))
+
+    def _may_give(self, source: str, name: str, own: bool) -> bool:
         path = self._paths.get(source)
+        if path is None and not own:
+            return source != "torch.utils.data" or _TORCH_DATA.fullmatch(name) is not None
         table = self.table(path) if path is not None else _NO_TABLE
         if table is None or not table.exports(name):
             return table is None
-        # A module of a package becomes an attribute of the package when code imports it.
-        if table.defines(name) or name in table.imports or f"{source}.{name}" in self._packages:
+        if table.defines(name) or name in table.imports:
             return True
-        # The module may bind computed names, or create attributes on access.
+        # The module may bind computed names, or create attributes on access. A module of a package becomes an attribute
+        # of the package when code imports it.
         text = self._texts[path] if path is not None else ""
-        return ("globals" in text or "setattr" in text or table.defines("__getattr__")) and name in words_of(text)
-
-    def _star_may_give(self, source: str, name: str) -> bool:
-        """Return whether ``from source import *`` may bind ``name``. A module outside the backend may bind any name."""
-        for one in self._star_sources(source, name):
-            path = self._paths.get(one)
-            table = self.table(path) if path is not None else _NO_TABLE
-            if path is None:
-                found = one != "torch.utils.data" or _TORCH_DATA.fullmatch(name) is not None
-            else:
-                found = table is None or (table.exports(name) and (table.defines(name) or name in table.imports))
-            if found:
-                return True
-        return False
+        is_dynamic = "globals" in text or "setattr" in text or table.defines("__getattr__")
+        return own and (f"{source}.{name}" in self._packages or (is_dynamic and name in words_of(text)))
 
     def _star_sources(self, source: str, name: str) -> Iterator[str]:
         """Yield ``source``, and all modules from which ``source`` may get ``name`` by a chain of ``import *``."""
