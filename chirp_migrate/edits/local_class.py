@@ -10,9 +10,9 @@ from chirp_migrate.analysis.dataflow.class_inspection import find_class_mutation
 from chirp_migrate.analysis.dataflow.closures import CapturedName, captured_names, variable_reads
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+    may_be_assigned_outside,
     may_list_attributes,
     may_list_attributes_of_any_object,
-    pattern_of_outside_assignments,
 )
 from chirp_migrate.analysis.known_names import DATASET, qualified_base_names
 from chirp_migrate.edits.movability import (
@@ -139,11 +139,11 @@ class LocalClass:
             of_super = isinstance(parent, cst.Arg) and is_super_call(self.module.parents[parent])
             if contains_node(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
                 raise NotMovable("it uses its own name")
-        if self.project.holds(r"\b__subclasses__\b", "__subclasses__"):
+        if self.project.search(r"\b__subclasses__\b", "__subclasses__"):
             raise NotMovable("the project lists the subclasses of a class (`__subclasses__`)")
-        if self.project.holds(r"\bgetmembers\s*\((?:[^()]|\([^()]*\))*\bisclass\b", "isclass"):
+        if self.project.search(r"\bgetmembers\s*\((?:[^()]|\([^()]*\))*\bisclass\b", "isclass"):
             raise NotMovable("the project lists the classes of a module (`getmembers`)")
-        if self.project.holds(
+        if self.project.search(
             r"(?:\bcls|\bself\s*\.\s*__class__|\btype\(self\))\s*\.\s*__qualname__\b", "__qualname__"
         ):
             raise NotMovable("the project reads where classes are defined (`__qualname__`)")
@@ -250,7 +250,7 @@ def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, de
 def _is_without(project: Project, qualified: str, depth: int) -> bool:
     """Return whether a class of the project provably neither defines nor inherits a constructor."""
     found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
-    if found is None or project.holds(pattern_of_outside_assignments("__init__"), "__init__"):
+    if found is None or may_be_assigned_outside(project, "__init__"):
         return False
     module, node = found
     return "__init__" not in module.source(node) and _has_no_constructor(module, project, node, depth + 1)

@@ -149,7 +149,7 @@ def reindent_source(
         raise NotMovable("an f-string with `=` in it prints code that the rewrite would change")
     old = module.indentation(start)
     width = len(old.expandtabs())
-    moving = set() if project.holds(r"\b__doc__\b", "__doc__") else _docstring_lines(module, span, old)
+    moving = set() if project.search(r"\b__doc__\b", "__doc__") else _docstring_lines(module, span, old)
     held = module.once(lines_in_strings) - moving
     for at in (one for one in (start, *module.lines_inside(start, end)) if one not in held):
         line = module.text[at : module.line_end(at)]

@@ -142,7 +142,7 @@ class MovedFunction:
     def _may_add_method(self) -> bool:
         """Return whether no code inspects the methods of the enclosing class. Such code could notice a new method."""
         owner = self.module.enclosing_class(self.method or self.node)
-        if self.project.holds(r"\bdef\s+__getattribute__\b", "__getattribute__"):
+        if self.project.search(r"\bdef\s+__getattribute__\b", "__getattribute__"):
             return False
         return owner is not None and _names_are_not_inspected(self.module, self.project, owner)
 
@@ -186,7 +186,7 @@ class MovedFunction:
         )
 
     def _only_loaders_call(self, uses: Iterable[cst.CSTNode]) -> bool:
-        asked = self.project.holds(_ASKED_OF_LOADERS, *_CALLED_BY_LOADERS)
+        asked = self.project.search(_ASKED_OF_LOADERS, *_CALLED_BY_LOADERS)
         return not asked and all(map(self._is_given_to_loader, uses))
 
     def _is_given_to_loader(self, use: cst.CSTNode) -> bool:
@@ -235,7 +235,7 @@ class MovedFunction:
             (by_partial or self.captives or self.bound)
             and not replaced
             and (
-                self.project.holds(_TELLS_PARTIALS, "partial")
+                self.project.search(_TELLS_PARTIALS, "partial")
                 or has_dynamic_attribute_read(self.project, "func", "keywords")
             )
         ):

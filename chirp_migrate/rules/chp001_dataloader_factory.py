@@ -233,7 +233,7 @@ def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribut
         or project.is_changed("DataLoader")
         or may_be_set_by_called_function(project, "DataLoader")
         or (asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader", of_module)))
-        or (asked_again and project.holds(_RELOADED, "reload"))
+        or (asked_again and project.search(_RELOADED, "reload"))
     )
 
 

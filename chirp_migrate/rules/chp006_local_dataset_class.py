@@ -182,7 +182,7 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title
     unfree = {wish} if new_name_may_clash(module, local.project, wish) else set()
     name = title if is_free else move.first_unused_name(module, [wish], unfree.union(taken))
-    if name != title and local.project.holds(_NAMES_OF_CLASSES, "__name__"):
+    if name != title and local.project.search(_NAMES_OF_CLASSES, "__name__"):
         raise NotMovable(f"the name `{title}` is taken at module level, and the project reads names of classes")
     taken.add(name)
     start, end = move.definition_range(module, node)

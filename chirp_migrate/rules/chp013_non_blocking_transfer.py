@@ -183,7 +183,7 @@ def _may_pin_batches(project: Project, loader: LoaderValue) -> bool:
     The result is False if every call that builds the loader sets ``pin_memory=False``.
     """
     if not loader.calls:
-        return project.holds(_MAKES_LOADERS)
+        return project.search(_MAKES_LOADERS)
     return not all(is_name(keyword_arguments(call).get("pin_memory"), "False") for _, call in loader.calls)
 
 
@@ -232,6 +232,6 @@ def _why_unsafe(module: Module, project: Project, call: cst.Call, path: Path, co
         return problem
     if (place := find_transfer_argument_inspection(project)) is not None:
         return f"the project inspects the arguments of `to` or `cuda` ({place})"
-    if not path and project.holds(_TRANSFORMERS, "transformers"):
+    if not path and project.search(_TRANSFORMERS, "transformers"):
         return "the batch may be a `BatchEncoding`, whose `to` takes no `non_blocking` in old versions of transformers"
     return None

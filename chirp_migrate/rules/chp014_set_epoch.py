@@ -73,7 +73,7 @@ class SetEpoch(Rule):
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text contains the words of this rule, and the project names ``DistributedSampler``."""
-        return super().concerns(text, project) and project.holds(r"\bDistributedSampler\b", "DistributedSampler")
+        return super().concerns(text, project) and project.search(r"\bDistributedSampler\b", "DistributedSampler")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Call ``set_epoch`` at the start of each epoch in loops that use a loader with a ``DistributedSampler``."""

@@ -16,7 +16,5 @@ GAP = rf"[\s\\()]*(?:{_COMMENT}[\s\\()]*){{0,20}}"
 CALL = rf"[\s\\)]*(?:{_COMMENT}[\s\\)]*){{0,20}}\("
 #: The beginning of a line and its indentation, for every kind of line ending.
 LINE = r"(?:^|[\r\n])[ \t\f]*"
-#: The header of a class, up to the name of one of its bases.
-TO_BASE = r"\bclass\s+\w+\s*\((?:(?!\bclass\b)[^)])*"
 #: ``setattr(``, up to a string argument.
 TO_STRING_OF_SETATTR = r"\bsetattr\s*\((?:(?!\bsetattr\b)[^)])*"

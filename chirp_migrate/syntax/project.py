@@ -6,32 +6,32 @@ import ast
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property, lru_cache, partial
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property, lru_cache, partial, wraps
 from itertools import accumulate, chain
 from pathlib import PurePosixPath
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import libcst as cst
 
+from chirp_migrate.syntax.class_headers import IN_BRACKETS, words_of_bases
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.import_table import ImportTable, absolute_name, qualified_member_name
 from chirp_migrate.syntax.module import Module, UnparsableModule, module_name, package_name, syntax_tree
 from chirp_migrate.syntax.outline import Outline
-from chirp_migrate.syntax.replacements import may_replace_module_names, reads_variable, replaced_module_names
+from chirp_migrate.syntax.replacements import reads_variable, replaced_module_names
 from chirp_migrate.syntax.word_index import WordIndex, words_of
 
 _Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
 _TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|ipynb)", re.DOTALL)
-_Key = TypeVar("_Key")
 _Answer = TypeVar("_Answer")
 _Asked = ParamSpec("_Asked")
 
 #: Largest total length, in code points, of the files whose trees are cached. A tree takes 300 bytes per code point.
 _CODE_KEPT = 200_000
-#: Largest number of cached results of one kind of name lookup. A result takes about 300 bytes.
-_ANSWERS_KEPT = 20_000
+#: Largest number of cached answers about the whole project. An answer takes about 300 bytes.
+_ANSWERS_KEPT = 60_000
 #: Largest number of re-exports to follow. The limit also ends cycles of imports.
 _REEXPORT_LIMIT = 8
 #: Largest number of lookups to resolve one name.
@@ -63,10 +63,6 @@ _AS = re.compile(r"as\b(?<=[\s\\]as)[\s\\]+(\w+)[ \t\f]*(?=[,)#;\\\r\n]|\Z)")
 _LAST_WORD = re.compile(r"\b(\w+)[\s\\]+$")
 #: Largest number of characters that a search reads backwards: for the name before ``as``, or for an assigned name.
 _LONGEST_NAME = 200
-#: The header of a class, with its bases.
-_CLASS = re.compile(r"class\b(?<!\wclass)[\s\\]+(\w+)[\s\\]*\(([^)]*)")
-#: Parts of the bases in the header of a class: square brackets, and words that may name a base.
-_BASES = re.compile(r"[\[\]]|\w+")
 #: The gap between two words of a statement. ``_BEHIND`` is the gap after a word that may be in brackets or quotes.
 _GAP = r"[\s\\]*"
 _BEHIND = r"""(?:[\s\\)\]"']|\#[^\n]*\n)*"""
@@ -81,6 +77,29 @@ _ASSIGNED = re.compile(r"\b(\w+)\s*:?=\s*(?:\w+\.)*$")
 _IMPORTED = re.compile(rf"{_GAP}\((?:[^()#]|#[^\n]*(?!.))*\)|(?:[^\n\\]|\\\r?\n?)*")
 
 _METADATA = re.compile(r"""(?m)^\[(?:project|tool\.poetry)\][ \t]*(?:#.*)?$""")
+
+
+def answered_once(
+    analysis: Callable[Concatenate[Project, _Asked], _Answer],
+) -> Callable[Concatenate[Project, _Asked], _Answer]:
+    """Make a function of a project, or a method, cache its results until any text of the project changes.
+
+    Callers pass further arguments by position. These arguments must be hashable.
+    """
+
+    @wraps(analysis)
+    def answer(project: Project, /, *asked: _Asked.args, **_: _Asked.kwargs) -> _Answer:
+        known, key = project._answers, (analysis, asked)
+        try:
+            found: _Answer = known[key]
+        except KeyError:
+            found = analysis(project, *asked, **_)
+            if len(known) >= _ANSWERS_KEPT:
+                known.clear()
+            known[key] = found
+        return found
+
+    return answer
 
 
 class Project:
@@ -114,17 +133,11 @@ class Project:
         self._name = name
         self._modules: dict[str, Module | None] = {}  # recently used modules, the latest at the end
         self._in_work = ""
-        self._tables: dict[str, ImportTable | None] = {}
-        self._held: dict[str, bool] = {}
-        self._captured: dict[str, frozenset[str]] = {}
-        self._origins: dict[str, str] = {}  # results of `resolve`, until a text changes
-        self._meant: dict[tuple[str, str], set[str]] = {}  # results of `_possible_modules`
-        self._located: dict[tuple[str, str], list[tuple[str, str]]] = {}  # results of `located`
-        self._once: dict[object, Any] = {}  # results of `once`, until a text changes
-        self._on_path: dict[str, list[list[str]]] = {}  # words after each `sys.path` in a file, the last first
-        self._named: dict[str, set[str]] = {}  # results of `aliases`
-        self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
-        self._taken: dict[str, dict[str, set[str]]] = {}  # results of `_importing_files`
+        self._answers: dict[object, Any] = {}  # answers about the project, until any text changes
+        self._facts: dict[str, dict[object, Any]] = defaultdict(dict)  # facts about each file, until its text changes
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_answers": {}}
 
     @cached_property
     def _paths(self) -> dict[str, str]:
@@ -181,11 +194,6 @@ class Project:
     def _words(self) -> WordIndex:
         return WordIndex(self._texts)
 
-    def load_styles(self) -> None:
-        """Read the project's settings for code and imports, and import black and isort, before their first use."""
-        self.code_style.load()
-        self.import_style.load()
-
     def has_package(self, name: str) -> bool:
         """Return whether the backend has a package or a module called ``name``."""
         return name == self._name or name in self._packages
@@ -203,10 +211,6 @@ class Project:
         """Return whether the backend has a readable file at ``path``."""
         return path in self._texts
 
-    def texts(self, word: str) -> Iterator[str]:
-        """Return the current texts of the files that contain ``word``."""
-        return (text for text in self._texts.values() if word in text)
-
     def paths_containing(self, *words: str) -> Iterator[str]:
         """Return the paths of the files in which one of ``words`` is a whole word."""
         return self._words.paths_containing(*words)
@@ -219,11 +223,8 @@ class Project:
         self._texts[path] = text
         self._words.changed(path, before)
         self._drop_module(path)
-        self._tables.pop(path, None)
-        self._origins.clear()
-        self._once.clear()
-        # The names that other files import from a module do not depend on its text.
-        self._taken = {path: self._taken[path]} if path in self._taken else {}
+        self._facts.pop(path, None)
+        self._answers.clear()
 
     def _drop_module(self, path: str) -> None:
         module = self._modules.pop(path, None)
@@ -256,16 +257,9 @@ class Project:
 
     def table(self, path: str) -> ImportTable | None:
         """Return the names that the module at ``path`` binds at its top level; ``None`` if the text is not Python."""
-        if path not in self._tables:
-            text = self._texts[path]
-            try:
-                read = ImportTable.read(syntax_tree(text), package_name(path), has_globals=_has_globals(text))
-            except UnparsableModule:
-                self._tables[path] = None
-            else:
-                self._tables[path] = read.renamed(partial(self._from_root, path))
-        return self._tables[path]
+        return self._fact(path, _read_table, path, self._from_root)
 
+    @answered_once
     def resolve(self, qualified: str) -> str:
         """Follow re-exports through modules of the backend, and return the qualified name of the definition.
 
@@ -275,8 +269,7 @@ class Project:
         result begins with a dot. A name from outside the backend, or with several possible meanings, is returned
         unchanged.
         """
-        known = self._origins.get(qualified)
-        return _cache_answer(self._origins, qualified, self._origin(qualified)) if known is None else known
+        return self._origin(qualified)
 
     def _origin(self, qualified: str, around: frozenset[str] = frozenset(), steps: Iterator[int] | None = None) -> str:
         """Resolve a name like :meth:`resolve`, without its cache.
@@ -325,7 +318,7 @@ class Project:
         """
         written = {f"{module.absolute(source)}.*" for source, _ in module.scopes.stars}
         sources = {one.rpartition(".")[0] for star in written for one in self._from_root(module.path, star)}
-        found = {self.resolve(f"{source}.{name}") for source in sources if self._own_star_may_give(source, name)}
+        found = {self.resolve(f"{source}.{name}") for source in sources if self._star_may_give(source, name, own=True)}
         inside = qualified_member_name(module.name, name)
         return found | ({inside} if module.path.endswith("__init__.py") and inside in self._packages else set())
 
@@ -340,34 +333,30 @@ class Project:
             for table in tables
         )
 
-    def _own_star_may_give(self, source: str, name: str) -> bool:
-        """Return whether ``from source import *`` may bind ``name`` to an object of a module of the backend."""
-        return any(self._may_bind_as_own(one, name) for one in self._star_sources(source, name))
+    def _star_may_give(self, source: str, name: str, *, own: bool = False) -> bool:
+        """Return whether ``from source import *`` may bind ``name``. A module outside the backend may bind any name.
 
-    def _may_bind_as_own(self, source: str, name: str) -> bool:
+        Args:
+            source: dotted name of the module.
+            name: a name.
+            own: whether only objects of modules of the backend count. Submodules and computed names then count, too.
+        """
+        return any(self._may_give(one, name, own) for one in self._star_sources(source, name))
+
+    def _may_give(self, source: str, name: str, own: bool) -> bool:
         path = self._paths.get(source)
+        if path is None and not own:
+            return source != "torch.utils.data" or _TORCH_DATA.fullmatch(name) is not None
         table = self.table(path) if path is not None else _NO_TABLE
         if table is None or not table.exports(name):
             return table is None
-        # A module of a package becomes an attribute of the package when code imports it.
-        if table.defines(name) or name in table.imports or f"{source}.{name}" in self._packages:
+        if table.defines(name) or name in table.imports:
             return True
-        # The module may bind computed names, or create attributes on access.
+        # The module may bind computed names, or create attributes on access. A module of a package becomes an attribute
+        # of the package when code imports it.
         text = self._texts[path] if path is not None else ""
-        return ("globals" in text or "setattr" in text or table.defines("__getattr__")) and name in words_of(text)
-
-    def _star_may_give(self, source: str, name: str) -> bool:
-        """Return whether ``from source import *`` may bind ``name``. A module outside the backend may bind any name."""
-        for one in self._star_sources(source, name):
-            path = self._paths.get(one)
-            table = self.table(path) if path is not None else _NO_TABLE
-            if path is None:
-                found = one != "torch.utils.data" or _TORCH_DATA.fullmatch(name) is not None
-            else:
-                found = table is None or (table.exports(name) and (table.defines(name) or name in table.imports))
-            if found:
-                return True
-        return False
+        is_dynamic = "globals" in text or "setattr" in text or table.defines("__getattr__")
+        return own and (f"{source}.{name}" in self._packages or (is_dynamic and name in words_of(text)))
 
     def _star_sources(self, source: str, name: str) -> Iterator[str]:
         """Yield ``source``, and all modules from which ``source`` may get ``name`` by a chain of ``import *``."""
@@ -420,13 +409,11 @@ class Project:
         """Convert a qualified name, as the file at ``path`` uses it, to its possible dotted names from the root."""
         owner = name
         while owner := owner.rpartition(".")[0]:
-            modules = self._meant.get((owner, path))
-            if modules is None:
-                modules = _cache_answer(self._meant, (owner, path), self._possible_modules(owner, path))
-            if modules:
+            if modules := self._possible_modules(owner, path):
                 return {f"{one}{name[len(owner) :]}" for one in modules}
         return {name}
 
+    @answered_once
     def located(self, path: str, name: str) -> list[tuple[str, str]]:
         """Find the modules of the backend to which an import of ``name`` in the file at ``path`` may refer.
 
@@ -434,10 +421,6 @@ class Project:
             The path of each module, with the part of ``name`` that names a member of the module ("" for the module
             itself).
         """
-        known = self._located.get((path, name))
-        return _cache_answer(self._located, (path, name), self._locate(path, name)) if known is None else known
-
-    def _locate(self, path: str, name: str) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
         for full in sorted(self._from_root(path, f"{name}.*")):
             module, rest = full.removesuffix(".*"), ""
@@ -448,6 +431,7 @@ class Project:
                 found.append((self._paths[module], rest))
         return found
 
+    @answered_once
     def _possible_modules(self, name: str, path: str) -> set[str]:
         """Return the dotted names, from the root, of modules that ``import name`` in the file at ``path`` may find.
 
@@ -475,12 +459,9 @@ class Project:
 
         Folders are compared by their last name only.
         """
-        if path not in self._on_path:
-            # A file that cannot be read has no known changes of `sys.path`.
-            changes = _PATH_CHANGE.findall(self._texts.get(path, ""))
-            self._on_path[path] = [_FOLDER.findall(change)[::-1] for change in changes]
         found: set[str] = set()
-        for words in self._on_path[path]:
+        # A file that cannot be read has no known changes of `sys.path`.
+        for words in self._fact(path, _folders_on_path) if path in self._texts else ():
             found |= next((self._within[word, name] for word in words if (word, name) in self._within), set())
         return found
 
@@ -549,50 +530,54 @@ class Project:
         first = next((one for one in definitions if one.name.value == name), None)
         return (module, first) if isinstance(first, kind) else None
 
+    @answered_once
     def aliases(self, name: str) -> set[str]:
-        """Return other names under which modules of the backend import ``name``, cached.
+        """Return other names under which modules of the backend import ``name``, and aliases of these aliases."""
+        direct = self._joined(_aliases_in)
+        pending, found = [name], {name}
+        for one in pending:
+            new = direct.get(one, set()) - found
+            found |= new
+            pending += new
+        return found - {name}
 
-        The result includes aliases of aliases.
-        """
-        if name not in self._named:
-            pending, found = [name], {name}
-            for one in pending:
-                new = self._aliases.get(one, set()) - found
-                found |= new
-                pending += new
-            self._named[name] = found - {name}
-        return self._named[name]
-
-    @cached_property
-    def _aliases(self) -> dict[str, set[str]]:
-        """Return the aliases of each imported name. For ``import a.b as c``, the key is ``b`` and the alias ``c``."""
+    @answered_once
+    def _joined(self, analysis: Callable[[str], Collection[tuple[str, str]]]) -> dict[str, set[str]]:
+        """Return the pairs that an analysis finds in the texts of all files: the second parts by the first part."""
         found: dict[str, set[str]] = defaultdict(set)
-        for text in self._texts.values():
-            for match in _AS.finditer(text):
-                if (name := _LAST_WORD.search(text[max(0, match.start() - _LONGEST_NAME) : match.start()])) is not None:
-                    found[name.group(1)].add(match.group(1))
-        return found
+        for path in self._texts:
+            for key, value in self._fact(path, analysis):
+                found[key].add(value)
+        return dict(found)
 
+    @answered_once
     def descendants(self, *bases: str) -> frozenset[str]:
         """Return names of classes that inherit, maybe indirectly, from a class with one of ``bases`` in its name.
 
         Names are compared by spelling only. The result also includes aliases under which files import these classes and
-        ``bases``. The first call computes the result, and later calls do not update it.
+        ``bases``.
         """
-        if bases not in self._heirs:
-            inheriting: dict[str, set[str]] = defaultdict(set)
-            for name, named in (found for text in self._texts.values() for found in _CLASS.findall(text)):
-                for base in _bases(named):
-                    inheriting[base].add(name)
-            pending = [*bases, *(name for name in inheriting if any(base in name for base in bases))]
-            names: set[str] = set()
-            for name in pending:
-                new = (inheriting.get(name, set()) | self.aliases(name)) - names
-                names |= new
-                pending += new
-            self._heirs[bases] = frozenset(name for name in names if not any(base in name for base in bases))
-        return self._heirs[bases]
+        words = (word for word in self._joined(words_of_bases) if not word.startswith(IN_BRACKETS))
+        pending = [*bases, *(name for name in words if any(base in name for base in bases))]
+        names: set[str] = set()
+        for name in pending:
+            new = (self.subclasses(name) | self.aliases(name)) - names
+            names |= new
+            pending += new
+        return frozenset(name for name in names if not any(base in name for base in bases))
 
+    def subclasses(self, *bases: str, parameters: bool = False) -> set[str]:
+        """Return the names of classes that directly inherit from a class called like one of ``bases``.
+
+        Args:
+            bases: names of classes, without the names of their modules.
+            parameters: whether words inside square brackets count, too.
+        """
+        inheriting = self._joined(words_of_bases)
+        words = (*bases, *(IN_BRACKETS + one for one in bases if parameters))
+        return set().union(*(inheriting.get(one, ()) for one in words))
+
+    @answered_once
     def search(self, pattern: str | re.Pattern[str], *words: str) -> bool:
         """Return whether a regular expression matches in any file of the backend.
 
@@ -603,42 +588,22 @@ class Project:
         """
         return any(self.matching(re.compile(pattern), *words))
 
-    def once(
-        self, analysis: Callable[Concatenate[Project, _Asked], _Answer], *asked: _Asked.args, **_: _Asked.kwargs
+    def _fact(
+        self, path: str, analysis: Callable[Concatenate[str, _Asked], _Answer], *asked: _Asked.args, **_: _Asked.kwargs
     ) -> _Answer:
-        """Return the result of ``analysis`` for this project, cached until a text changes.
-
-        Args:
-            analysis: function of a module, called with this project and ``asked``.
-            asked: further arguments of the analysis, hashable.
-        """
-        key = (analysis, asked)
-        if key not in self._once:
-            self._once[key] = analysis(self, *asked, **_)
-        found: _Answer = self._once[key]
+        """Return the result of ``analysis`` for the text of a file or notebook, cached until this text changes."""
+        known, key = self._facts[path], (analysis, asked)
+        try:
+            found: _Answer = known[key]
+        except KeyError:
+            text = self._texts[path] if path in self._texts else self._notebooks[path]
+            found = known[key] = analysis(text, *asked, **_)
         return found
-
-    def holds(self, pattern: str, *words: str) -> bool:
-        """Return whether a pattern matches in the project.
-
-        The result is cached, and rewrites do not update it. So the pattern must not match text that a rewrite adds.
-        """
-        if pattern not in self._held:
-            self._held[pattern] = self.search(pattern, *words)
-        return self._held[pattern]
-
-    def captured_groups(self, pattern: str, *words: str) -> frozenset[str]:
-        """Return all texts that the single group of a pattern captures in any file, cached (see :meth:`holds`)."""
-        if pattern not in self._captured:
-            searched = re.compile(pattern)
-            texts = (self._texts[path] for path in self.paths_containing(*words))
-            self._captured[pattern] = frozenset(found for text in texts for found in searched.findall(text))
-        return self._captured[pattern]
 
     def matching(self, pattern: re.Pattern[str], *words: str) -> Iterator[tuple[str, str]]:
         """Yield path and text of every file in which a regular expression matches (see :meth:`search`)."""
         paths = self.paths_containing(*words) if words else iter(self._texts)
-        return ((path, self._texts[path]) for path in paths if pattern.search(self._texts[path]))
+        return ((path, self._texts[path]) for path in paths if self._fact(path, _matches, pattern))
 
     def settings_match(self, pattern: re.Pattern[str]) -> bool:
         """Return whether a regular expression matches in a configuration file or Cython source of the backend."""
@@ -681,45 +646,22 @@ class Project:
             for one in importers
         )
 
+    @answered_once
     def _importing_files(self, path: str) -> dict[str, set[str]]:
         """Return the words that other files import or read from a module, each with the paths of these files."""
-        if path not in self._taken:
-            found: dict[str, set[str]] = defaultdict(set)
-            for reader, word in self._imported_words(path):
-                found[word].add(reader)
-            self._taken[path] = dict(found)
-        return self._taken[path]
-
-    def _imported_words(self, path: str) -> Iterator[tuple[str, str]]:
-        """Yield the words that other files import from a module, and the module's attributes that they read.
-
-        Each word comes with the path of the file.
-        """
+        found: dict[str, set[str]] = defaultdict(set)
         full = module_name(path) or self._name
         last = full.rpartition(".")[2]
-        imports = re.compile(
-            rf"from\b(?<!\wfrom){_GAP}((?:(?:(?!from\b)\w+{_GAP})?\.{_GAP})*{re.escape(last)}){_GAP}\bimport\b"
-        )
-        for reader, text in self._other_texts(path, last) if last else ():
-            for statement in imports.finditer(text):
-                if _may_name(_BLANK.sub("", statement.group(1)), full):
-                    yield from ((reader, word) for word in _names_imported(text, statement.end()))
-            for name in {last, *_module_aliases(last, text)}:
-                yield from ((reader, word) for word in _attributes_of(name, text))
+        for reader, _ in self._other_texts(path, last) if last else ():
+            for word in self._fact(reader, _words_read_from, full):
+                found[word].add(reader)
         if path.endswith("__init__.py"):
-            yield from self._words_imported_inside(path)
-
-    def _words_imported_inside(self, package: str) -> Iterator[tuple[str, str]]:
-        """Yield the words that modules inside a package import from the package with relative imports.
-
-        Each word comes with the path of the module.
-        """
-        folder = package.removesuffix("__init__.py")
-        for path, text in chain(self._texts.items(), self._notebooks.items()):
-            if path != package and path.startswith(folder):
-                for statement in _FROM_DOTS.finditer(text):
-                    if absolute_name(_BLANK.sub("", statement.group(1)), package_name(path)) == module_name(package):
-                        yield from ((path, word) for word in _names_imported(text, statement.end()))
+            folder = path.removesuffix("__init__.py")
+            for inside in chain(self._texts, self._notebooks):
+                if inside != path and inside.startswith(folder):
+                    for word in self._fact(inside, _words_imported_inside, package_name(inside), module_name(path)):
+                        found[word].add(inside)
+        return dict(found)
 
     def is_replaced(self, module: str, name: str) -> bool:
         """Return whether a file patches ``name`` in a module, as tests do.
@@ -728,7 +670,7 @@ class Project:
             module: last part of the module's name.
             name: a name in that module.
         """
-        return not self._replaced_names.isdisjoint({(module, name), ("", name), (module, "")})
+        return not self._replaced_names().isdisjoint({(module, name), ("", name), (module, "")})
 
     def is_changed(self, title: str) -> bool:
         """Return whether a file patches a method or attribute of the class called ``title``.
@@ -736,43 +678,39 @@ class Project:
         A file that mentions the class and assigns the defaults or the code of a function counts, too.
         """
         assigned = rf"\b{re.escape(title)}\s*\.\s*\w+\s*=(?!=)"
-        if title in self._changed_attributes or self.holds(assigned, title):
+        if any(owner == title for owner, _ in self._replaced_names()) or self.search(assigned, title):
             return True
         mentioned = re.compile(rf"\b{re.escape(title)}\b")
         return any(mentioned.search(text) for _, text in self.matching(_FUNCTION_PART, *_FUNCTION_PARTS))
 
-    @cached_property
-    def _changed_attributes(self) -> frozenset[str]:
-        return frozenset(owner for owner, _ in self._replaced_names)
-
-    @cached_property
+    @answered_once
     def _replaced_names(self) -> frozenset[tuple[str, str]]:
         """Return the patched names, each with the last part of its module's name; "" stands for any module."""
-        texts = chain(self._texts.values(), self._notebooks.values())
+        paths = chain(self._texts, self._notebooks)
         return frozenset(
-            one
-            for text in texts
-            if may_replace_module_names(text)
-            for one in replaced_module_names(text, self.reads_variable)
+            (module, name)
+            for module, name, variable in chain.from_iterable(self._fact(one, replaced_module_names) for one in paths)
+            if not variable or self.reads_variable(variable)
         )
 
+    @answered_once
     def reads_variable(self, name: str) -> bool:
         """Return whether any code of the project may read a variable called ``name``."""
-        return self.once(Project._reads_variable, name)
+        return any(self._fact(path, reads_variable, name) for path, _ in self._other_texts("", name))
 
-    def _reads_variable(self, name: str) -> bool:
-        texts = chain(self._texts.values(), self._notebooks.values())
-        return any(name in text and reads_variable(text, name) for text in texts)
+    def is_named_elsewhere(self, pattern: str, word: str, besides: str, *, settings: bool = False) -> bool:
+        """Return whether a regular expression matches in a file or notebook other than ``besides``.
 
-    def mentions(self, attribute: str, besides: str) -> bool:
-        """Return whether ``.attribute`` occurs in any file except the file at ``besides``."""
-        pattern = re.compile(rf"\.\s*{re.escape(attribute)}\b")
-        return any(pattern.search(text) for _, text in self._other_texts(besides, attribute))
-
-    def named_elsewhere(self, name: str, besides: str) -> bool:
-        """Return whether a file, notebook or configuration file other than ``besides`` has ``name`` as a whole word."""
-        word = re.compile(rf"\b{re.escape(name)}\b")
-        return any(word.search(text) for _, text in self._other_texts(besides, name)) or self.settings_match(word)
+        Args:
+            pattern: the regular expression.
+            word: whole word that every match contains.
+            besides: path of the file that is not searched.
+            settings: whether to search configuration files and Cython sources, too.
+        """
+        searched = re.compile(pattern)
+        return any(searched.search(text) for _, text in self._other_texts(besides, word)) or (
+            settings and self.settings_match(searched)
+        )
 
     def _other_texts(self, besides: str, word: str) -> Iterator[tuple[str, str]]:
         """Yield path and text of other files with ``word`` as a whole word, and of notebooks that contain ``word``."""
@@ -787,12 +725,21 @@ def is_test_file(path: str) -> bool:
     return _TEST.fullmatch(path) is not None
 
 
-def _cache_answer(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _Answer:
-    """Cache ``answer`` and return it; a full cache is cleared first."""
-    if len(known) >= _ANSWERS_KEPT:
-        known.clear()
-    known[key] = answer
-    return answer
+def _matches(text: str, pattern: re.Pattern[str]) -> bool:
+    return pattern.search(text) is not None
+
+
+def _read_table(text: str, path: str, from_root: Callable[[str, str], set[str]]) -> ImportTable | None:
+    try:
+        read = ImportTable.read(syntax_tree(text), package_name(path), has_globals=_has_globals(text))
+    except UnparsableModule:
+        return None
+    return read.renamed(partial(from_root, path))
+
+
+def _folders_on_path(text: str) -> list[list[str]]:
+    """Return the words after each ``sys.path`` in a text, the last word first."""
+    return [_FOLDER.findall(change)[::-1] for change in _PATH_CHANGE.findall(text)]
 
 
 @lru_cache(maxsize=4096)
@@ -806,14 +753,32 @@ def _has_globals(text: str) -> bool:
     return "global" in text and _GLOBAL.search(text) is not None
 
 
-def _bases(named: str) -> Iterator[str]:
-    """Yield the words in the bases of a class: ``A``, ``b`` and ``C`` for the bases ``A[T], b.C``."""
-    depth = 0
-    for part in _BASES.findall(named):
-        if part in "[]":
-            depth = max(depth + (1 if part == "[" else -1), 0)
-        elif not depth:
-            yield part
+def _aliases_in(text: str) -> list[tuple[str, str]]:
+    """Return each imported name with its alias. For ``import a.b as c``, the name is ``b`` and the alias ``c``."""
+    before = ((text[max(0, one.start() - _LONGEST_NAME) : one.start()], one[1]) for one in _AS.finditer(text))
+    return [(name[1], alias) for words, alias in before if (name := _LAST_WORD.search(words)) is not None]
+
+
+def _words_read_from(text: str, module: str) -> set[str]:
+    """Return the words that a text imports from the module with this dotted name, or reads as its attributes."""
+    last = module.rpartition(".")[2]
+    imports = re.compile(
+        rf"from\b(?<!\wfrom){_GAP}((?:(?:(?!from\b)\w+{_GAP})?\.{_GAP})*{re.escape(last)}){_GAP}\bimport\b"
+    )
+    statements = [one for one in imports.finditer(text) if _may_name(_BLANK.sub("", one.group(1)), module)]
+    found = {word for one in statements for word in _names_imported(text, one.end())}
+    return found.union(*(_attributes_of(name, text) for name in {last, *_module_aliases(last, text)}))
+
+
+def _words_imported_inside(text: str, around: str, package: str) -> set[str]:
+    """Return the words that a module in the package ``around`` imports from ``package`` with relative imports."""
+    statements = _FROM_DOTS.finditer(text)
+    return {
+        word
+        for one in statements
+        if absolute_name(_BLANK.sub("", one.group(1)), around) == package
+        for word in _names_imported(text, one.end())
+    }
 
 
 def _names_imported(text: str, start: int) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
+from chirp_migrate.syntax.outline import last_name
 
 #: Functions that replace a name in a module. The module, or its dictionary, is their first argument.
 _SETTERS = frozenset({"setattr", "delattr", "setitem", "delitem", "__setattr__", "__setitem__"})
@@ -25,13 +26,8 @@ _OWN = frozenset({"self", "cls"})
 _FOUND_MODULES = re.compile(r"\b(sys\.modules|import_module|__import__|getmodule|reload)\b")
 
 
-def may_replace_module_names(text: str) -> bool:
-    """Return whether a text contains a word that :func:`replaced_module_names` looks for."""
-    return _MAY_REPLACE.search(text) is not None
-
-
-def replaced_module_names(text: str, is_read: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
-    """Yield each name that a file may replace in a module, as pair (last part of the module's name, name).
+def replaced_module_names(text: str) -> frozenset[tuple[str, str, str]]:
+    """Return the names that a file may replace in a module: (last part of the module's name, name, variable).
 
     The function recognises ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``,
     ``patch.multiple(train, DataLoader=…)``, ``patch.dict(train.__dict__, {"DataLoader": …})``,
@@ -39,61 +35,59 @@ def replaced_module_names(text: str, is_read: Callable[[str], bool]) -> Iterator
     counts, because a variable may pass the string to such a call. In a text that is not Python, such as a notebook,
     every string that is a name or a dotted path counts.
 
-    The first part of a pair is "" if the module is unknown, as for an object that the file neither imports nor defines.
-    The second part is "" for a computed name, such as ``"Data" + "Loader"``.
-
-    Args:
-        text: code.
-        is_read: function that returns whether code of the project may read the variable with a given name. Strings in a
-            variable that no code reads do not count.
+    The first part is "" if the module is unknown, as for an object that the file neither imports nor defines. The
+    second part is "" for a computed name, such as ``"Data" + "Loader"``. The third part is the variable of
+    :func:`variables_of_literals` that contains the code, or "". If no code reads the variable, nothing is replaced.
     """
+    return frozenset(_find_replaced_names(text)) if _MAY_REPLACE.search(text) is not None else frozenset()
+
+
+def _find_replaced_names(text: str) -> Iterator[tuple[str, str, str]]:
     try:
         tree = syntax_tree(text)
     except UnparsableModule:
-        yield from _QUOTED.findall(text)
+        yield from ((module, name, "") for module, name in _QUOTED.findall(text))
         return
     known: dict[str, set[str]] = {}
     calls: list[ast.Call] = []
-    written: set[str] = set()
-    unread = unread_container_literals(tree, is_read)
+    written: set[tuple[str, str]] = set()
+    variables = variables_of_literals(tree)
     for node in ast.walk(tree):
-        if node in unread:
-            continue
+        variable = variables.get(node, "")
         match node:
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
                 _add_imports(known, imported)
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
                 known.setdefault(name, set())
             case ast.Constant(value=str(path)) if (found := _PATH.fullmatch(path)) is not None:
-                yield found[1], found[2]
+                yield found[1], found[2], variable
             case ast.Constant(value=str(path)) if (found := _FORMAT.fullmatch(path)) is not None:
-                yield "", found[1]
+                yield "", found[1], variable
             case ast.Constant(value=str(name)) | ast.keyword(arg=str(name)):
-                written.add(name)
+                written.add((name, variable))
             case ast.Call() if _replaces(node.func):
                 calls.append(node)
     for call in calls:
-        modules = _modules(call, known)
-        yield from ((module, name) for module in modules or {""} for name in _names_in_call(call))
+        modules, variable = _modules(call, known), variables.get(call, "")
+        yield from ((module, name, variable) for module in modules or {""} for name in _names_in_call(call))
         if _may_receive_names(call):  # code uses `setattr` with computed names for objects, hardly ever for modules
             named = modules or (
-                set() if _last_name(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""}
+                set() if last_name(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""}
             )
-            yield from ((module, name) for module in named for name in written)
-            yield from ((module, "") for module in named if module and _computes_name(call))
+            yield from ((module, name, variable or holder) for module in named for name, holder in written)
+            yield from ((module, "", variable) for module in named if module and _computes_name(call))
 
 
-def unread_container_literals(tree: ast.Module, is_read: Callable[[str], bool]) -> set[ast.AST]:
-    """Return the nodes of literal lists, tuples, sets and dictionaries in module-level variables that no code reads."""
-    parts: set[ast.AST] = set()
+def variables_of_literals(tree: ast.Module) -> dict[ast.AST, str]:
+    """Return the module-level variable of each node in a list, tuple, set or dictionary that code assigns to it."""
+    found: dict[ast.AST, str] = {}
     for statement in tree.body:
         match statement:
             case ast.Assign(
                 targets=[ast.Name(id=name)], value=ast.List() | ast.Tuple() | ast.Set() | ast.Dict() as value
             ):
-                if not is_read(name):
-                    parts.update(ast.walk(value))
-    return parts
+                found |= dict.fromkeys(ast.walk(value), name)
+    return found
 
 
 def reads_variable(text: str, name: str) -> bool:
@@ -112,22 +106,24 @@ def reads_variable(text: str, name: str) -> bool:
     return False
 
 
-def modules_with_assignment(text: str, name: str) -> Iterator[str]:
-    """Yield the last name of each module in which a file may assign ``name``, as in ``train.DataLoader = …``.
+def modules_with_assignment(text: str, name: str) -> set[str]:
+    """Return the last name of each module in which a file may assign ``name``, as in ``train.DataLoader = …``.
 
-    Raises:
-        UnparsableModule: the text is not Python.
+    The name is "" if the module is unknown, or if the text is not Python.
     """
+    try:
+        tree = syntax_tree(text)
+    except UnparsableModule:
+        return {""}
     known: dict[str, set[str]] = {}
     targets: list[ast.expr] = []
-    for node in ast.walk(syntax_tree(text)):
+    for node in ast.walk(tree):
         match node:
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
                 _add_imports(known, imported)
             case ast.Attribute(value=module, attr=attribute, ctx=ast.Store() | ast.Del()) if attribute == name:
                 targets.append(module)
-    for target in targets:
-        yield from _modules_of(target, known)
+    return {module for target in targets for module in _modules_of(target, known)}
 
 
 def _add_imports(known: dict[str, set[str]], imported: list[ast.alias]) -> None:
@@ -140,15 +136,8 @@ def _add_imports(known: dict[str, set[str]], imported: list[ast.alias]) -> None:
 def _replaces(function: ast.expr) -> bool:
     match function:
         case ast.Attribute(value=owner, attr=name) if name in _PATCHES - {"patch"}:
-            return _last_name(owner) == "patch"
-    return _last_name(function) == "patch" or _last_name(function) in _SETTERS
-
-
-def _last_name(node: ast.expr) -> str:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return ""
+            return last_name(owner) == "patch"
+    return last_name(function) == "patch" or last_name(function) in _SETTERS
 
 
 def _modules(call: ast.Call, known: dict[str, set[str]]) -> set[str]:
@@ -180,7 +169,7 @@ def _modules_of(target: ast.expr | None, known: dict[str, set[str]]) -> set[str]
 def _first_name(node: ast.expr) -> str:
     while isinstance(node, ast.Attribute):
         node = node.value
-    return _last_name(node)
+    return last_name(node)
 
 
 def _may_receive_names(call: ast.Call) -> bool:

@@ -10,6 +10,7 @@ from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import applicable_rules, rewrite_text
 from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.rules import Rule, all_rules
+from chirp_migrate.syntax.class_headers import words_of_bases
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from qa.rule_cases import cases
@@ -278,3 +279,22 @@ def test_a_banner_in_a_comment_takes_no_longer_than_its_length(tmp_path: Path) -
     (tmp_path / "main.py").write_text(f'"""\n{names}"""\n{names})\nloader = DataLoader(name)\n')
     (tmp_path / "shared.py").write_text("name = [1, 2, 3]\n")
     assert plan_tree(tmp_path, jobs=1).skipped == ()
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("class C(A, b.B):", {"A", "b", "B"}),
+        ("class C(A[T], B):", {"A", "[T", "B"}),
+        ("class C[T: Sequence[int]](A):", {"A"}),
+        ("class C(make(A), B):", {"make", "A", "B"}),
+        ("class C(  # bases (1) :)\n    A,\n):", {"bases", "1", "A"}),
+        ("class C(A", {"A"}),
+        ("class C:", set()),
+    ],
+)
+def test_the_bases_of_a_class_are_found_in_any_text(header: str, words: set[str]) -> None:
+    text = f"{header}\n    x = f(y)\nclass D(E): ...\n"
+    assert {word for word, name in words_of_bases(text) if name == "C"} >= words
+    assert [word for word, name in words_of_bases(text) if name == "D"] == ["E"]
+    assert {word for word, _ in words_of_bases(header)} == words

@@ -9,7 +9,7 @@ from functools import lru_cache
 from chirp_migrate.analysis.dataflow.function_flow import find_class_mutation_on_lines, object_of_class_expression
 from chirp_migrate.syntax.module import UnparsableModule
 from chirp_migrate.syntax.outline import Outline
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.project import Project, answered_once
 
 _CLASS_OF = re.compile(r"\btype\b|\b__class__\b|\b__func__\b")
 _CLASS_WORDS = ("type", "__class__", "__func__")
@@ -21,31 +21,25 @@ _SHOWS = frozenset(
 _EQUAL = frozenset({"__name__", "__module__", "__doc__"})
 
 
+@answered_once
 def find_class_used_as_value(project: Project) -> str | None:
     """Return the first place (``path:line``) that uses the class of an object as a value, such as a key; else None.
 
     A comparison with the class of another object also counts. These uses do not count: a call of a method of the class,
     code that reads or prints the name of the class, and a comparison with a class that the code names.
     """
-    return project.once(_place_of_class_value)
-
-
-def _place_of_class_value(project: Project) -> str | None:
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
         for line, _ in _class_values(text):
             return f"{path}:{line}"
     return None
 
 
+@answered_once
 def find_class_mutation(project: Project) -> str | None:
     """Return a place (``path:line``) that may set an attribute, or read ``__qualname__``, of an object's class.
 
     The result is None if there is no such place.
     """
-    return project.once(_place_of_class_change)
-
-
-def _place_of_class_change(project: Project) -> str | None:
     lines = {}
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
         found = _class_values(text)

@@ -12,20 +12,19 @@ from functools import lru_cache
 import libcst as cst
 
 from chirp_migrate.analysis.known_names import qualified_base_names
-from chirp_migrate.syntax.gaps import TO_BASE
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
-from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.replacements import modules_with_assignment, unread_container_literals
+from chirp_migrate.syntax.project import Project, answered_once
+from chirp_migrate.syntax.replacements import modules_with_assignment, variables_of_literals
 from chirp_migrate.syntax.scopes import Binding
 
 
-def has_subclass(project: Project, class_name: str) -> bool:
+def _has_subclass(project: Project, class_name: str) -> bool:
     """Return whether any class may inherit from a class called ``class_name``, or from an alias of this class."""
     # Import statements that rules add use aliases that begin with this word. These aliases have no subclasses.
     titles = [class_name, *sorted(alias for alias in project.aliases(class_name) if not alias.startswith("WorkerSafe"))]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
     made = rf"\btype\((?:(?!\btype\()[^)])*,\s*\((?:(?!,\s*\(|\btype\()[^)])*{names}"
-    return project.search(rf"{TO_BASE}{names}|{made}", *titles)
+    return bool(project.subclasses(*titles, parameters=True)) or project.search(made, *titles)
 
 
 def is_passed_as_keyword(project: Project, parameter: str) -> bool:
@@ -134,19 +133,26 @@ def may_set_computed_attributes(module: Module, project: Project, class_definiti
     """
     title = None if has_bases_or_subclasses(module, project, class_definition) else class_definition.name.value
     return any(
-        _SETTINGS.fullmatch(ast.unparse(changed)) is None
-        if not _is_self(changed)
-        else around in (title or around, None)
-        for _, text in project.matching(re.compile("|".join(_BY_NAME)), *_BY_NAME)
-        for changed, around in _set_by_computed_names(_tree(text), None)
+        _SETTINGS.fullmatch(changed) is None if changed != "self" else around in (title or around, None)
+        for changed, around in _set_by_computed_names(project)
     )
+
+
+@answered_once
+def _set_by_computed_names(project: Project) -> list[tuple[str, str | None]]:
+    """Return each object on which code sets attributes with computed names, and the class that contains the code."""
+    return [
+        (ast.unparse(changed), around)
+        for path in project.paths_containing(*_BY_NAME)
+        for changed, around in _find_set_by_computed_names(_tree(project.text(path)), None)
+    ]
 
 
 def has_bases_or_subclasses(module: Module, project: Project, class_definition: cst.ClassDef) -> bool:
     """Return whether a class inherits from another class of the project, or has a subclass in the project."""
     if any(project.is_class(base) for base in qualified_base_names(module, project, class_definition)):
         return True
-    return has_subclass(project, class_definition.name.value)
+    return _has_subclass(project, class_definition.name.value)
 
 
 def may_call_method_with_foreign_self(
@@ -213,11 +219,7 @@ def _class_title(asked: ast.expr) -> str | None:
     return None
 
 
-def _is_self(changed: ast.expr) -> bool:
-    return isinstance(changed, ast.Name) and changed.id == "self"
-
-
-def _set_by_computed_names(tree: ast.AST, around: str | None) -> Iterator[tuple[ast.expr, str | None]]:
+def _find_set_by_computed_names(tree: ast.AST, around: str | None) -> Iterator[tuple[ast.expr, str | None]]:
     """Yield each object on which code sets attributes with computed names, and the class that contains the code.
 
     Code in ``__setstate__`` does not count, because it restores attributes that existed before.
@@ -226,7 +228,7 @@ def _set_by_computed_names(tree: ast.AST, around: str | None) -> Iterator[tuple[
         if (changed := _object_with_computed_names(node)) is not None:
             yield changed, around
         if not isinstance(node, ast.FunctionDef) or node.name != "__setstate__":
-            yield from _set_by_computed_names(node, node.name if isinstance(node, ast.ClassDef) else around)
+            yield from _find_set_by_computed_names(node, node.name if isinstance(node, ast.ClassDef) else around)
 
 
 def _object_with_computed_names(node: ast.AST) -> ast.expr | None:
@@ -338,7 +340,7 @@ def has_dynamic_attribute_read(project: Project, *attributes: str) -> bool:
     """Return whether any file reads one of ``attributes`` with ``hasattr`` or ``getattr``."""
     names = "|".join(map(re.escape, attributes))
     asked = r"(?:has|get)attr\b"
-    return project.holds(rf"""{asked}(?:(?!{asked})[^\r\n])*["'](?:{names})["']""", "hasattr", "getattr")
+    return project.search(rf"""{asked}(?:(?!{asked})[^\r\n])*["'](?:{names})["']""", "hasattr", "getattr")
 
 
 _HANDLERS = re.compile(r"\bexcept\b")
@@ -355,13 +357,9 @@ def has_guarded_attribute_read(project: Project, *attributes: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _tries_for_missing(text: str) -> tuple[ast.Try, ...]:
-    try:
-        tree = syntax_tree(text)
-    except UnparsableModule:
-        return ()
     return tuple(
         node
-        for node in ast.walk(tree)
+        for node in ast.walk(_tree(text))
         if isinstance(node, ast.Try) and any(_handles_missing(one.type) for one in node.handlers)
     )
 
@@ -371,36 +369,34 @@ def _handles_missing(caught: ast.expr | None) -> bool:
     return not names.isdisjoint({"AttributeError", "Exception", "BaseException"})
 
 
-def pattern_of_outside_assignments(attribute: str) -> str:
+def _outside_assignments(attribute: str) -> re.Pattern[str]:
     """Return a regular expression for assignments, also by ``setattr``, to ``attribute`` of any object but ``self``."""
     name = re.escape(attribute)
     not_own = rf"(?<!\bself\.{name})"
     item = rf"""\s*\[\s*["']{name}["']\s*\]\s*=(?!=)"""
     updated = rf"\s*\.\s*update\s*\((?:(?!\bupdate\b)[^)])*\b{name}\b"
     # Each pattern begins with a fixed character, so that `re` skips most of a text quickly.
-    return "|".join(
-        (
-            rf"\.{name}{not_own}\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)",
-            rf"\n(?=[\w., \t]*=(?!=))[\w., \t]*\.{name}{not_own}[ \t]*,",
-            *(rf"{word}(?<!\w{word})\s+[\w.]*\.{name}{not_own}\b" for word in ("for", "as", "del")),
-            rf"""setattr(?<![\w.]setattr)\s*\((?!self\b)(?:(?!setattr)[^,])*,\s*["']{name}["']""",
-            *(rf"{end}{way}" for end in (r"\)", "_") for way in (item, updated)),
+    return re.compile(
+        "|".join(
+            (
+                rf"\.{name}{not_own}\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)",
+                rf"\n(?=[\w., \t]*=(?!=))[\w., \t]*\.{name}{not_own}[ \t]*,",
+                *(rf"{word}(?<!\w{word})\s+[\w.]*\.{name}{not_own}\b" for word in ("for", "as", "del")),
+                rf"""setattr(?<![\w.]setattr)\s*\((?!self\b)(?:(?!setattr)[^,])*,\s*["']{name}["']""",
+                *(rf"{end}{way}" for end in (r"\)", "_") for way in (item, updated)),
+            )
         )
     )
 
 
+@answered_once
 def may_be_assigned_outside(project: Project, attribute: str) -> bool:
     """Return whether any code may assign to ``attribute`` of any object but ``self``.
 
     An annotation in front of a default does not count, as in ``loader: torch.utils.data.DataLoader = None``.
     """
-    pattern = pattern_of_outside_assignments(attribute)
-    return project.holds(pattern, attribute) and project.once(_matches_outside_annotations, pattern, attribute)
-
-
-def _matches_outside_annotations(project: Project, pattern: str, word: str) -> bool:
-    searched = re.compile(pattern)
-    return any(searched.search(_without_annotations(text)) for _, text in project.matching(searched, word))
+    assigned = _outside_assignments(attribute)
+    return any(assigned.search(_without_annotations(text)) for _, text in project.matching(assigned, attribute))
 
 
 def _without_annotations(text: str) -> str:
@@ -445,38 +441,27 @@ def may_be_set_by_called_function(project: Project, name: str) -> bool:
     last = re.escape(name)
     given = re.compile(rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]""")
     return any(_mentions_name(project, text, name) for _, text in project.matching(given, name)) and (
-        project.holds(_SETS_GLOBALS, "globals")
-        or any(
-            True
-            for _, text in project.matching(re.compile("|".join(_BY_NAME)), *_BY_NAME)
-            for _ in _set_by_computed_names(_tree(text), None)
-        )
+        project.search(_SETS_GLOBALS, "globals") or bool(_set_by_computed_names(project))
     )
 
 
 def _mentions_name(project: Project, text: str, name: str) -> bool:
     """Return whether code contains the name as a keyword or string, except in variables that no code reads."""
-    unread = unread_container_literals(_tree(text), project.reads_variable)
+    variables = variables_of_literals(_tree(text))
     return any(
-        (isinstance(node, ast.keyword) and node.arg == name) or (isinstance(node, ast.Constant) and node.value == name)
+        node not in variables or project.reads_variable(variables[node])
         for node in ast.walk(_tree(text))
-        if node not in unread
+        if (isinstance(node, ast.keyword) and node.arg == name)
+        or (isinstance(node, ast.Constant) and node.value == name)
     )
 
 
 def _is_assigned_in(project: Project, module: str, name: str) -> bool:
     """Return whether a file assigns to ``name`` in a module called ``module``, as in ``train.data = …``."""
-    assigned = re.compile(pattern_of_outside_assignments(name))
     return any(
-        not {module, ""}.isdisjoint(_modules_assigned_in(text, name)) for _, text in project.matching(assigned, name)
+        not {module, ""}.isdisjoint(modules_with_assignment(text, name))
+        for _, text in project.matching(_outside_assignments(name), name)
     )
-
-
-def _modules_assigned_in(text: str, name: str) -> set[str]:
-    try:
-        return {*modules_with_assignment(text, name)}
-    except UnparsableModule:
-        return {""}
 
 
 #: Code that replaces imported modules.
@@ -491,7 +476,7 @@ def import_always_binds_same_object(module: Module, project: Project, qualified:
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
     is_set = owner and (project.is_replaced(owner.rpartition(".")[2], last) or may_be_assigned_outside(project, last))
-    if is_set or project.holds(_REPLACES_MODULES, "modules"):
+    if is_set or project.search(_REPLACES_MODULES, "modules"):
         return False
     return all(
         not name or _is_bound_once(project, path, name) for path, name in project.located(module.path, qualified)
@@ -527,7 +512,7 @@ _LISTING_OBJECT = (
 
 def may_list_attributes_of_any_object(project: Project) -> bool:
     """Return whether code of the project may list the attributes of an object other than ``self``."""
-    return project.holds(_LISTING_OBJECT, "vars", "getmembers", "__dict__")
+    return project.search(_LISTING_OBJECT, "vars", "getmembers", "__dict__")
 
 
 def new_name_may_clash(module: Module, project: Project, name: str) -> bool:

@@ -51,8 +51,8 @@ _LOADER_KEYWORDS = frozenset({"collate_fn", "worker_init_fn"})
 _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "batch_transform"}
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
 _ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
-#: An argument with one of the keywords and a call as value. The group is the name of the called function.
-_GIVEN_CALL = rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*(\w+)\("
+#: An argument with one of the keywords, up to the last name of its value.
+_GIVEN = rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*"
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
 _LOADER_CALL = join_name_patterns(TORCH_LOADER, FACTORY_METHOD)
 #: Words in names of functions whose parameter ``transform`` is a transform of samples. The next pattern has words in
@@ -287,7 +287,7 @@ class WorkerPurposeFinder:
 
 def _is_called_elsewhere(project: Project, maker: str) -> bool:
     """Return whether a file of the project passes the result of ``maker`` to a loader."""
-    return maker in project.captured_groups(_GIVEN_CALL, *_KEYWORDS)
+    return project.search(rf"{_GIVEN}{maker}\(", maker)
 
 
 def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from chirp_migrate.analysis.known_names import NN_MODULE, inherits_from
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import Outline
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.project import Project, answered_once
 
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
@@ -42,12 +42,9 @@ def find_mps_device(project: Project) -> str | None:
     return None
 
 
+@answered_once
 def find_transfer_argument_inspection(project: Project) -> str | None:
     """Return a place (``path:line``) that inspects arguments of calls of ``to`` or ``cuda``; None without such code."""
-    return project.once(_place_of_observed_transfer)
-
-
-def _place_of_observed_transfer(project: Project) -> str | None:
     for path, text in project.matching(_OBSERVED, *_MOVES):
         found = _OBSERVED.search(text)
         assert found is not None

@@ -837,7 +837,7 @@ def _function_without_calls(module: Module, project: Project, call: cst.Call) ->
         return None
     name = outermost.name.value
     words = len(re.findall(rf"\b{re.escape(name)}\b", module.text))
-    if words > 1 or project.named_elsewhere(name, besides=module.path):
+    if words > 1 or project.is_named_elsewhere(rf"\b{name}\b", name, module.path, settings=True):
         return None
     is_private = name.startswith("_") and not name.startswith("__")
     return outermost if is_private or _is_script(module, project) else None

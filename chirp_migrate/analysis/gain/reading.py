@@ -35,7 +35,8 @@ from chirp_migrate.analysis.objects.abstract_objects import (
 from chirp_migrate.analysis.objects.libraries import MAKES_ROWS, is_numeric_array
 from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.outline import last_name
+from chirp_migrate.syntax.project import Project, answered_once
 
 _DEPTH = 8
 _TORCH = "torch.utils.data."
@@ -184,11 +185,13 @@ def dataset_reading_of_instance(project: Project, instance: Instance, cls: Class
     if not isinstance(node, ast.ClassDef):
         return _UNKNOWN  # rule CHP005 (`type()` with lambdas) may turn the class into a declared dataset
     for one in node.decorator_list:
-        if isinstance(one, ast.Call) and _last_name(one) in DECORATORS:
-            return _declared_reading(instance, cls, _last_name(one), [ast.unparse(argument) for argument in one.args])
+        if isinstance(one, ast.Call) and last_name(one.func) in DECORATORS:
+            return _declared_reading(
+                instance, cls, last_name(one.func), [ast.unparse(argument) for argument in one.args]
+            )
     if cls.may_be_replaced:
         return _UNKNOWN
-    found = project.once(_declaration, cls.place, cls.scope.is_local)
+    found = _declaration(project, cls.place, cls.scope.is_local)
     if isinstance(found, DeclaringDecorator):
         return _declared_reading(instance, cls, found.decorator, found.arguments)
     if found is _MayChange:
@@ -218,6 +221,7 @@ class _MayChange:
     """
 
 
+@answered_once
 def _declaration(
     project: Project, place: CreationPlace, is_local: bool
 ) -> DeclaringDecorator | type[_MayChange] | None:
@@ -262,11 +266,6 @@ def _declared_reading(made: Instance, cls: ClassObject, decorator: str, argument
         ):
             return _UNKNOWN
     return DatasetReading(SampleReadingMode.AT_ONCE, f"`{cls.name}` declares its samples", cls.place)
-
-
-def _last_name(node: ast.expr) -> str:
-    called = node.func if isinstance(node, ast.Call) else node
-    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
 
 
 def _definition(module: Module, node: ast.ClassDef) -> cst.ClassDef | None:

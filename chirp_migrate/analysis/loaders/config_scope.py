@@ -23,15 +23,13 @@ _PERHAPS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.FunctionDef, cst.La
 _MAPPINGS = frozenset(
     ["ChainMap", "DefaultDict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "UserDict", "defaultdict", "dict"]
 )
-#: The header of a class, up to one of its bases. Names inside square brackets are not bases.
-_CLASS = r"class\s+\w+\s*(\[(?:(?!class\b)[^\]])*\]\s*)?\(((?!class\b)[^)\[\]]|\[([^\[\]]|\[[^\[\]]*\])*\])*?\b"
 _GETS = ("get", "__getattr__", "__getattribute__")
 #: Code that defines a `get`, assigns a `get` to a class or object, or defines the `__getattr__` of a class.
 # Each alternative begins with a different character, so that `re` skips most of a text quickly.
 _OWN_GET = (
     r"def\s+(get\b|__getattr(ibute)?__\s*\(\s*\w(?:(?!def\b)[^,)])*,)|get(?<!\wget)['\"]?[ \t]*(:[ \t]*\w|=(?!=))"
     r"|\.get\s*\.\s*(?:return_value|side_effect|assert_\w+|call\w*|mock_calls)\b"
-    rf"|{TO_STRING_OF_SETATTR}['\"]get['\"]|__getattr(?<!\w__getattr)(ibute)?__\s*=(?!=)|{_CLASS}"
+    rf"|{TO_STRING_OF_SETATTR}['\"]get['\"]|__getattr(?<!\w__getattr)(ibute)?__\s*=(?!=)"
 )
 
 
@@ -67,8 +65,8 @@ def _has_own_get(project: Project) -> bool:
     Code may define the method, assign it to a class or object, inherit it from a mapping class, or return it from
     ``__getattr__``.
     """
-    mappings = sorted(_MAPPINGS.union(*map(project.aliases, _MAPPINGS)))
-    return project.holds(rf"{_OWN_GET}({'|'.join(mappings)})\b", *_GETS, *mappings)
+    mappings = _MAPPINGS.union(*map(project.aliases, _MAPPINGS))
+    return bool(project.subclasses(*mappings)) or project.search(_OWN_GET, *_GETS)
 
 
 def _is_read_in_init(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:

@@ -13,6 +13,7 @@ from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 
 _NAME = re.compile(r"\w*config", re.IGNORECASE)
+_LOWER, _UPPER = re.compile("config"), re.compile("CONFIG")
 #: Methods of a dictionary that return or change more than the value of one requested key.
 _WHOLE = frozenset({"items", "keys", "values", "pop", "popitem", "clear", "fromkeys"})
 #: Code that reads all attributes of an object. Objects with command-line arguments do not count.
@@ -49,16 +50,16 @@ def first_use_of_whole_config(project: Project) -> str | None:
     ends in ``config``, or pass it to a parameter with such a name.
     """
     outlines = []
-    for text in (*project.texts("config"), *project.texts("CONFIG")):
+    for _, text in (*project.matching(_LOWER), *project.matching(_UPPER)):
         with contextlib.suppress(UnparsableModule):  # the code that reads the file reports the error
             outlines.append(Outline("", text))
     known: dict[str, list[list[str]]] = defaultdict(list)
     for outline in outlines:
         for name, parameters in _definitions(outline):
             known[name].append(parameters)
-    attributes_are_read = project.holds(_ALL_ATTRIBUTES, *_WORDS_OF_ATTRIBUTES)
-    names_are_read = project.holds(_ALL_NAMES, "dir", "getmembers", "vars")
-    frames_are_read = project.holds(_FRAMES, *_WORDS_OF_FRAMES)
+    attributes_are_read = project.search(_ALL_ATTRIBUTES, *_WORDS_OF_ATTRIBUTES)
+    names_are_read = project.search(_ALL_NAMES, "dir", "getmembers", "vars")
+    frames_are_read = project.search(_FRAMES, *_WORDS_OF_FRAMES)
     attributes = [node for outline in outlines for node in outline.find(ast.Attribute)]
     stored = {node.attr for node in attributes if _is_config(node) and _is_stored(node)}
     for outline in outlines:

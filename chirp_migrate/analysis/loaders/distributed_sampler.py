@@ -100,7 +100,7 @@ def has_set_epoch_call(
     The call may be in the function that contains the loop, in other code that names the sampler or its loader, or in a
     function that the loop calls.
     """
-    if re.search(_SET, module.text) is None and not project.holds(_SET, "set_epoch"):
+    if re.search(_SET, module.text) is None and not project.search(_SET, "set_epoch"):
         return False
     telling = [one for one in module.find(cst.Call) if called_method_name(one) == "set_epoch"]
     function = module.enclosing_function(loop)

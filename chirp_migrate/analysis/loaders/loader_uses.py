@@ -99,7 +99,7 @@ def _use_by_step(module: Module, project: Project, node: cst.Name | cst.Attribut
         case CallArgument(cst.Arg(star="") as argument, call) if call.args[0] is argument and is_call_of(
             module, call, _PARTIAL
         ):
-            is_read = project.holds(_FUNC, "func") or has_dynamic_attribute_read(project, "func")
+            is_read = project.search(_FUNC, "func") or has_dynamic_attribute_read(project, "func")
             return LoaderClassUse("used-as-value", "read as the `func` of a partial") if is_read else _CALLED_LATER
         case ValueAssignment((cst.Name() as name,), cst.Assign()) | ParameterDefault(cst.Param(name=name)):
             return _use_of_variable(module, project, name)
@@ -124,7 +124,7 @@ def _use_of_variable(module: Module, project: Project, name: cst.Name) -> Loader
 def _use_of_attribute(module: Module, project: Project, attribute: str) -> LoaderClassUse:
     mentions = [one for one in module.find(cst.Attribute) if one.attr.value == attribute]
     reads = [one for one in mentions if not isinstance(module.parents[one], cst.AssignTarget)]
-    shared = project.mentions(attribute, besides=module.path)
+    shared = project.is_named_elsewhere(rf"\.\s*{attribute}\b", attribute, module.path)
     return _use_of_stored_class(module, reads, f"stored in the attribute {attribute}", shared)
 
 
