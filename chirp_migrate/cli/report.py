@@ -8,15 +8,7 @@ from typing import Any
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import (
-    CommandWithOptionGroups,
-    FilePath,
-    WholeNumber,
-    option,
-    output_options,
-    path_argument,
-    plan_file_option,
-)
+from chirp_migrate.cli.options import CommandWithOptionGroups, FilePath, option, output_options, path_argument
 from chirp_migrate.console.json_document import to_json_values
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.console.text import pluralize
@@ -34,12 +26,11 @@ from chirp_migrate.report.terminal.render import show_report
     epilog=help_epilog(
         {
             ExitCode.OK: "reported",
-            ExitCode.USAGE: "nothing was applied at PATH and no plan is passed, or an option is wrong",
-            ExitCode.REFUSED: "an interrupted run, a damaged journal, or sources that changed since the plan was made",
+            ExitCode.USAGE: "nothing was applied at PATH, or an option is wrong",
+            ExitCode.REFUSED: "an interrupted run, or a damaged journal",
         },
         "chirp-migrate report project/ | less -R",
         "chirp-migrate report project/ -o report.html",
-        "chirp-migrate report project/ --plan plan.json -o plan.html",
     ),
 )
 @path_argument
@@ -47,40 +38,18 @@ from chirp_migrate.report.terminal.render import show_report
     "-o", "--output", "page_file", type=FilePath(allow_dash=True), metavar="FILE",
     help="Write one self-contained HTML file ('-': standard output).",
 )  # fmt: skip
-@plan_file_option("Report this plan instead of the applied runs (see `plan`).")
-@option("--run", type=WholeNumber(1), metavar="N", help="Report only run N (see `rollback --list`).")
-@option(
-    "--verdict", "verdict_file", type=FilePath(dir_okay=False), metavar="FILE",
-    help="Output of `verify --json FILE`.  [default: the last verify of PATH]",
-)  # fmt: skip
-@option(
-    "--doctor", "doctor_file", type=FilePath(dir_okay=False), metavar="FILE",
-    help="Output of `doctor --json FILE`.  [default: the last doctor of PATH]",
-)  # fmt: skip
 @output_options("all that the report contains", "Print only the verdict and its figures.", "Also explain the terms.")
-def report(
-    path: Path,
-    page_file: Path | None,
-    plan_file: Path | None,
-    run: int | None,
-    verdict_file: Path | None,
-    doctor_file: Path | None,
-    output: Output,
-) -> None:
+def report(path: Path, page_file: Path | None, output: Output) -> None:
     """Report the last verdict of the project at PATH, its loading problems, and every change with its reason.
 
     Reads the journal that `apply`, `verify` and `doctor` write; the project's code is never imported or run. Prints to
     the terminal unless -o names a file. On a terminal with 160 columns or more, diffs are printed side by side.
     """
     check_writable(page_file)
-    if plan_file is not None and run is not None:
-        raise UsageProblem("--plan and --run contradict each other: a plan has not been run yet.")
     if page_file is not None and page_file == output.json_file:
         raise UsageProblem("--json and --output name the same file: choose another file for one of them.")
     with output.progress("reading the run and its findings"):
-        story = read_report_contents(
-            path, run=run, plan_file=plan_file, verdict_file=verdict_file, doctor_file=doctor_file
-        )
+        story = read_report_contents(path)
     if output.json_file is not None:
         output.write(
             {"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_report_as_json(to_json_values(story))}

@@ -1,7 +1,7 @@
 """Classes for the data of a report. The web page and the terminal output render the same data.
 
-The data comes from the journal, in which ``apply`` and ``verify`` store their results, or from a saved plan. The texts
-are not escaped.
+The data comes from the journal, in which ``apply``, ``verify`` and ``doctor`` store their results. The texts are not
+escaped.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ class HunkDetails:
             added file, ``unknown`` if the journal does not contain the rules.
         findings: the findings that the hunk rewrites, in the order of their lines.
         imports: import statements that the hunk needs, such as ``from chirpid_patch import SpecAugment``.
-        decision: decision of a review, ``accepted`` or ``refused``; None without a decision.
-        edited: whether the user edited the new lines in a review.
         sections: the changed lines with unchanged lines around them, in the order of the file.
     """
 
@@ -55,14 +53,12 @@ class HunkDetails:
     kind: str
     findings: tuple[FindingDetails, ...]
     imports: tuple[str, ...]
-    decision: str | None
-    edited: bool
     sections: tuple[ChangeSection, ...]
 
 
 @dataclass(frozen=True)
 class FileDetails:
-    """A file that a run wrote or that a plan would write.
+    """A file that a run wrote.
 
     Attributes:
         path: POSIX path relative to the project.
@@ -87,12 +83,12 @@ class FileDetails:
 
 @dataclass(frozen=True)
 class RunDetails:
-    """One run of ``apply``, or a plan that was not applied.
+    """One run of ``apply``.
 
     Attributes:
-        number: number of the run; None for a plan.
-        created: time at the start of the run, ISO 8601 in UTC; an empty string for a plan.
-        tool: name and version of the program that made the run or plan, such as ``chirp-migrate 0.1.0``.
+        number: number of the run.
+        created: time at the start of the run, ISO 8601 in UTC.
+        tool: name and version of the program that made the run, such as ``chirp-migrate 0.1.0``.
         files: rewritten files, then added files, each sorted by path.
         reported: findings that were not rewritten, with status ``opt-in``, ``refused``, ``report``, ``suppressed`` or
             ``unchanged``.
@@ -102,7 +98,7 @@ class RunDetails:
         notes: further sentences for the user, for example on dependencies.
     """
 
-    number: int | None
+    number: int
     created: str
     tool: str
     files: tuple[FileDetails, ...]
@@ -124,7 +120,7 @@ class ReportContents:
 
     Attributes:
         name: name of the project's folder.
-        runs: the applied runs, oldest first, or one plan.
+        runs: the applied runs, oldest first.
         verdict: the result of the last ``verify``; None if ``verify`` did not run.
         notices: sentences on the limits of the report, for example on files that were edited after the migration.
         doctor: the result of the last ``doctor``; None if ``doctor`` did not run.
@@ -145,11 +141,6 @@ class ReportContents:
     def findings(self) -> tuple[FindingDetails, ...]:
         """Return the findings of all runs."""
         return tuple(finding for run in self.runs for finding in run.findings)
-
-    @property
-    def is_plan(self) -> bool:
-        """Return whether the report is about a plan that is not applied."""
-        return any(run.number is None for run in self.runs)
 
 
 def group_by_file(

@@ -10,7 +10,6 @@ from functools import cache
 from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Hunk
 from chirp_migrate.report.contents import FileDetails, FindingDetails, HunkDetails
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
-from chirp_migrate.review.selection import WHOLE_FILE, Choices
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
 
@@ -18,15 +17,14 @@ _ODD_IN_LINKS = re.compile(r"[^A-Za-z0-9_./-]+")
 
 
 def file_details(
-    file: FilePlan, findings: Iterable[Finding], *, run: int | None, choices: Choices, edited_since: bool
+    file: FilePlan, findings: Iterable[Finding], *, run: int, edited_since: bool
 ) -> tuple[FileDetails, tuple[FindingDetails, ...]]:
     """Return the data of one file for a report, and the findings in the file that were not rewritten.
 
     Args:
         file: the file with its changes.
         findings: the findings in this file.
-        run: number of the run of ``apply``; None for a plan.
-        choices: the decisions of a review of a plan.
+        run: number of the run of ``apply``.
         edited_since: whether the user has edited the file since the run.
     """
     lines = FileLines(file)
@@ -39,15 +37,12 @@ def file_details(
 
     def hunk_details(hunk: Hunk, kind: str) -> HunkDetails:
         is_rewrite = kind == "rewrite"
-        choice = choices.get((file.path, hunk.number if is_rewrite else WHOLE_FILE))
         return HunkDetails(
             id=_link_name(file.path, run, str(hunk.number) if is_rewrite else kind),
             number=hunk.number,
             kind=kind,
             findings=tuple(details_by_hunk.get(hunk.number, ())),
             imports=tuple(f"from {module} import {clause}" for module, clause in sorted(hunk.imports)),
-            decision=None if choice is None else "accepted" if choice.accepted else "refused",
-            edited=choice is not None and choice.edits is not None,
             sections=tuple(lines.sections(hunk.number)),
         )
 
@@ -78,14 +73,14 @@ def _rule_reasons() -> dict[str, str]:
 
 def _hunk_of_finding(finding: Finding, known: Collection[int]) -> int | None:
     """Return the number of the hunk that rewrites a finding; None for a finding that is not rewritten."""
-    if finding.hunk in known and finding.status in (FindingStatus.REWRITE, FindingStatus.REFUSED):
-        return finding.hunk
-    return FOLLOWS if finding.status is FindingStatus.REWRITE else None
+    if finding.status is not FindingStatus.REWRITE:
+        return None
+    return finding.hunk if finding.hunk in known else FOLLOWS
 
 
-def _link_name(path: str, run: int | None, part: str = "") -> str:
+def _link_name(path: str, run: int, part: str = "") -> str:
     """Return a link name, the same in every report. For a ``path`` with special characters, the name has a hash."""
     plain = _ODD_IN_LINKS.sub("-", path)
     if plain != path:
         plain += f"-{hashlib.sha256(path.encode('utf-8', errors='surrogateescape')).hexdigest()[:8]}"
-    return ":".join(one for one in (plain, f"run{run}" if run not in (None, 1) else "", part) if one)
+    return ":".join(one for one in (plain, f"run{run}" if run != 1 else "", part) if one)

@@ -59,7 +59,7 @@ def finding_count_rows(counts: Mapping[FindingStatus, int]) -> list[tuple[Findin
     return [(status, word, counts[status]) for status, word in words.items() if counts.get(status)]
 
 
-def loader_count_rows(ledger: LoaderLedger, *, planned: bool) -> list[tuple[FindingStatus, str, int]]:
+def loader_count_rows(ledger: LoaderLedger, *, planned: bool = False) -> list[tuple[FindingStatus, str, int]]:
     """Return (status, word for users, number of loaders) for each status; ``planned``: the plan is not applied."""
     words, sites = {**_FATES, FindingStatus.REWRITE: "to migrate"} if planned else _FATES, ledger.loader_sites
     return [(status, word, sites[status]) for status, word in words.items() if sites.get(status)]

@@ -409,11 +409,3 @@ def test_the_list_of_runs_fits_a_narrow_terminal_and_rollback_names_the_run(back
     shown = run("rollback", "--list", "-v", cwd=backend, COLUMNS="40").stdout
     assert max(map(len, shown.splitlines())) <= 40
     assert "is as it was before run 0001." in run("rollback", backend).stdout
-
-
-@pytest.mark.slow
-def test_the_report_calls_a_rule_what_rules_calls_it(tmp_path: Path) -> None:
-    root = copy_of("backend", tmp_path / "backend")
-    run("plan", root, "-o", "plan.json", cwd=tmp_path)
-    shown = run("report", root, "--plan", "plan.json", cwd=tmp_path, COLUMNS="100").stdout
-    assert "device-resident, advice: 9 reported" in shown

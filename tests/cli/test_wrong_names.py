@@ -112,7 +112,6 @@ def test_what_only_the_project_s_code_shows_is_said_with_what_it_has(
         ["check", "-o"],
         ["plan", "-o"],
         ["plan", "--select"],
-        ["report", "--verdict"],
         ["report", "-o"],
         ["review", "--plan"],
         ["rollback", "--run"],

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from report_tools import LOADERS, applied, backend, doctor_file, doctor_json, verdict_file, verdict_json
+from report_tools import LOADERS, applied, backend, doctor_json, verdict_json, with_verdict
 from support import run
 
 from chirp_migrate.doctor import doctor_report
-from chirp_migrate.errors import JournalDamaged, UsageProblem, WriteRefused
+from chirp_migrate.errors import JournalDamaged, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, FindingStatus
 from chirp_migrate.report.contents import FileDetails, ReportContents
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
@@ -47,7 +47,7 @@ def the_file(contents: ReportContents, path: str = "train.py") -> FileDetails:
 def test_a_run_is_told_with_its_rules_and_reasons_and_its_account(tmp_path: Path) -> None:
     contents = read_report_contents(applied(tmp_path / "mine"))
     (reported_run,) = contents.runs
-    assert (contents.name, contents.is_plan, contents.verdict, contents.notices) == ("mine", False, None, ())
+    assert (contents.name, contents.verdict, contents.notices) == ("mine", None, ())
     assert (
         reported_run.number == 1
         and reported_run.created.endswith("Z")
@@ -118,34 +118,13 @@ def test_a_notebook_is_told_by_its_cells(tmp_path: Path) -> None:
     assert "%matplotlib inline" in texts and not any("_chirp_cell" in text for text in texts)
 
 
-def test_a_plan_is_told_with_what_was_decided_on_it(tmp_path: Path) -> None:
-    root, plan = backend(tmp_path / "mine"), tmp_path / "plan.json"
-    assert run("plan", root, "--no-scaffold", "-q", "-o", plan).exit_code == 0
-    content = json.loads(plan.read_text())
-    content["files"][0]["hunks"][1]["decision"] = "refused"
-    plan.write_text(json.dumps(content))
-    contents = read_report_contents(root, plan_file=plan)
-    assert contents.is_plan and contents.runs[0].number is None
-    assert [hunk.decision for hunk in the_file(contents).hunks] == [None, "refused", None]
-    assert contents.runs[0].ledger is not None and contents.runs[0].ledger.sites[FindingStatus.REFUSED] == 1
-    assert all(one.finding.status is not FindingStatus.REFUSED for one in contents.runs[0].reported), (
-        "the report shows it with its hunk"
-    )
-    assert not (root / ".chirp-migrate").exists()
-    (root / "train.py").write_text("x = 1\n")
-    with pytest.raises(WriteRefused, match=r"train\.py"):
-        read_report_contents(root, plan_file=plan)
-
-
 def test_with_nothing_to_report_one_sentence_says_what_to_do(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine")
-    with pytest.raises(UsageProblem, match=r"`chirp-migrate apply .*mine`.* --plan FILE"):
+    with pytest.raises(UsageProblem, match=r"`chirp-migrate apply .*mine` first"):
         read_report_contents(root)
-    with pytest.raises(UsageProblem, match="run 7"):
-        read_report_contents(applied(tmp_path / "other"), run=7)
 
 
-def test_every_run_that_stands_is_told_and_one_alone_on_request(tmp_path: Path) -> None:
+def test_every_run_that_stands_is_told(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], 4)\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
@@ -155,9 +134,6 @@ def test_every_run_that_stands_is_told_and_one_alone_on_request(tmp_path: Path) 
         ["later.py"],
     ]
     assert the_file(contents, "later.py").hunks[0].id == "later.py:run2:1"
-    only = read_report_contents(root, run=2)
-    assert [reported_run.number for reported_run in only.runs] == [2]
-    assert len(only.notices) == 1
 
 
 def test_later_edits_are_said_and_what_apply_wrote_is_shown(tmp_path: Path) -> None:
@@ -240,8 +216,6 @@ def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: P
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], 4)\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
     assert read_report_contents(root).notices == ("Run 2 was applied after the last run of doctor: run doctor again.",)
-    other = doctor_file(tmp_path, problems=[])
-    assert run("report", root, "--doctor", other).stdout.count("[overlap]") == 0
     shown = " ".join(run("report", root).stdout.split())
     assert (
         "train.py:7: Validation samples are also" in shown
@@ -254,12 +228,6 @@ def test_a_result_of_doctor_that_cannot_be_kept_is_one_sentence(tmp_path: Path) 
     (root / ".chirp-migrate" / "0001" / "journal.json").write_text("{}")
     said = store_doctor_report(root, doctor_report.decode(json.dumps(doctor_json()).encode()))
     assert said is not None and said.startswith("The result could not be stored for `chirp-migrate report`")
-
-
-def test_a_verdict_in_place_of_a_result_of_doctor_is_refused(tmp_path: Path) -> None:
-    root = applied(tmp_path / "mine")
-    with pytest.raises(UsageProblem, match="not a result of doctor"):
-        read_report_contents(root, doctor_file=verdict_file(tmp_path))
 
 
 def test_nothing_is_kept_where_nothing_is_applied(tmp_path: Path) -> None:
@@ -304,8 +272,8 @@ def test_what_verify_found_is_told_failed_or_not(tmp_path: Path) -> None:
     assert contents.verdict.created.endswith("Z") and contents.notices == ()
 
 
-def test_a_verdict_from_a_file_is_read_as_docs_json_has_it(tmp_path: Path) -> None:
-    contents = read_report_contents(applied(tmp_path / "mine"), verdict_file=verdict_file(tmp_path))
+def test_a_verdict_is_read_as_docs_json_has_it(tmp_path: Path) -> None:
+    contents = read_report_contents(with_verdict(applied(tmp_path / "mine")))
     found = contents.verdict
     assert found is not None
     together = total_times(found)
@@ -337,8 +305,8 @@ def test_a_verdict_from_a_file_is_read_as_docs_json_has_it(tmp_path: Path) -> No
 )
 def test_what_is_no_verdict_is_refused_in_one_sentence(tmp_path: Path, changes: dict[str, object]) -> None:
     root = applied(tmp_path / "mine", **{"a.py": "from torch.utils.data import DataLoader\nx = DataLoader([1], 4)\n"})
-    with pytest.raises(UsageProblem, match=r"verdict\.json .*`verify --json`"):
-        read_report_contents(root, verdict_file=verdict_file(tmp_path, **changes))
+    with pytest.raises(JournalDamaged, match=r"run verify again, or remove .*verify\.json"):
+        read_report_contents(with_verdict(root, **changes))
 
 
 def test_lines_that_no_hunk_made_are_what_follows() -> None:

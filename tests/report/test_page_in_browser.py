@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_tools import HOSTILE, LOADERS, applied, verdict_file
+from report_tools import HOSTILE, LOADERS, applied, with_verdict
 
 from chirp_migrate.report.contents import ReportContents
 from chirp_migrate.report.page.render import render_page
@@ -66,7 +66,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> ReportContents:
     long_line = f"\nlong = DataLoader([{', '.join(map(str, range(400)))}], batch_size={'9' * 300})\n"
     files = {"train.py": LOADERS, "deep/hostile.py": HOSTILE, "deep/long.py": HOSTILE.split("\n")[0] + long_line}
     root = applied(folder / "mine", **files)
-    found = read_report_contents(root, verdict_file=verdict_file(folder))
+    found = read_report_contents(with_verdict(root))
     run = found.runs[0]
     added = replace(run.files[0], path="added.py", action="create", note="scaffold", id="added.py")
     added = replace(added, hunks=(replace(run.files[0].hunks[-1], id="added.py:file", kind="file"),))

@@ -94,7 +94,7 @@ def finding(**changes: object) -> FindingDetails:
 def hunk(*rows: ChangeRow, **changes: object) -> HunkDetails:
     section = ChangeSection(rows, within="Trainer.fit")
     imports = ("from chirpid_patch import OptimalDataLoaderFactory",)
-    hunk = HunkDetails("utils/train.py:1", 1, "rewrite", (finding(),), imports, None, False, (section,))
+    hunk = HunkDetails("utils/train.py:1", 1, "rewrite", (finding(),), imports, (section,))
     return replace(hunk, **changes)  # type: ignore[arg-type]
 
 
@@ -210,13 +210,6 @@ def test_lost_time_is_shown_as_such() -> None:
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_of_a_long_line_nothing_is_lost(width: int) -> None:
     assert "".join(LONG_LINE.split()) in "".join("".join(lines(width=width)).split())
-
-
-def test_decisions_of_a_review_are_shown() -> None:
-    refused = hunk(*ROWS, decision="refused")
-    edited = hunk(*ROWS, number=2, decision="accepted", edited=True)
-    shown = text(ReportContents("backend", (run(replace(TRAIN, hunks=(refused, edited)), number=None),), None, ()))
-    assert "1 of 2, refused" in shown and "2 of 2, accepted, edited" in shown and "RUN " not in shown
 
 
 def test_without_a_verdict_it_says_how_to_get_one() -> None:

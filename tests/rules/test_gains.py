@@ -824,8 +824,8 @@ def test_reason_and_line_stand_beside_each_loader(tmp_path: Path) -> None:
     shown = run("review", "--plan", tmp_path / "plan.json", root, answers="q\n", COLUMNS="200").stdout
     assert "gain: batched reading (the samples are in memory, train.py:7)" in " ".join(shown.split())
     page = tmp_path / "report.html"
-    run("plan", root, "-o", tmp_path / "plan.json")
-    run("report", "--plan", tmp_path / "plan.json", "-o", page, root)
+    run("apply", root)
+    run("report", "-o", page, root)
     assert "gain: batched reading" in page.read_text(encoding="utf-8")
 
 

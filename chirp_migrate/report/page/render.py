@@ -73,7 +73,7 @@ def render_page(contents: ReportContents) -> str:
             policy=policy,
             style=style,
             script=Markup(script),
-            title=f"{contents.name}: {'migration plan' if contents.is_plan else 'migration report'}",
+            title=f"{contents.name}: migration report",
             made=_describe_changes(contents),
             number_of_hunks=sum(len(file.hunks) for file in contents.files),
             filters=_filter_choices(contents),
@@ -179,8 +179,7 @@ def _tiles_of_contents(contents: ReportContents) -> Iterator[tuple[str, str, str
     ledgers = [run.ledger for run in contents.runs if run.ledger is not None and run.ledger.counting]
     if ledgers:
         done = sum(one.sites.get(FindingStatus.REWRITE, 0) for one in ledgers)
-        verb = "to migrate" if contents.is_plan else "migrated"
-        yield f"Loaders {verb}", str(done), f"of {max(one.found for one in ledgers)} found"
+        yield "Loaders migrated", str(done), f"of {max(one.found for one in ledgers)} found"
     files = contents.files
     rewritten = sum(file.action == "rewrite" for file in files)
     lines = f"+{sum(file.added for file in files):,} {_MINUS}{sum(file.removed for file in files):,} lines"
@@ -252,10 +251,10 @@ def _same_training(found: VerifyReport) -> list[str]:
     return [*lines, *limits, *(f"Note: {one.rstrip('.')}." for one in found.notes)]
 
 
-def _ledger_parts(ledger: LoaderLedger, planned: bool) -> list[dict[str, Any]]:
+def _ledger_parts(ledger: LoaderLedger) -> list[dict[str, Any]]:
     """Return the number of loaders of each outcome, with the position of its part in a bar of 100 units."""
     parts, position = [], 0.0
-    for status, name, number in loader_count_rows(ledger, planned=planned):
+    for status, name, number in loader_count_rows(ledger):
         width = 100 * number / ledger.found if ledger.found else 0.0
         place = {"x": f"{position:.3f}", "width": f"{width:.3f}"}
         parts.append({"kind": _SWATCHES[status], "number": number, "name": name, **place})

@@ -24,29 +24,25 @@ _SIDE_BY_SIDE = 160
 
 
 def show_run(run: RunDetails, screen: Screen) -> None:
-    """Print all data of one run or plan."""
-    planned = run.number is None
-    screen.title("The plan" if planned else f"Run {run.number} of apply")
-    by = f" by {run.tool}" if run.tool else ""
-    made = "Made" if planned else f"Applied {format_time(run.created)}"
+    """Print all data of one run."""
+    screen.title(f"Run {run.number} of apply")
     created = sum(file.action == "create" for file in run.files)
     rewritten = len(run.files) - created
-    would = "would be " if planned else ""
     screen.text(
-        f"{made}{by}: {pluralize(rewritten, 'file')} {would}rewritten, {created} added; "
+        f"Applied {format_time(run.created)} by {run.tool}: {pluralize(rewritten, 'file')} rewritten, {created} added; "
         f"+{sum(file.added for file in run.files)} -{sum(file.removed for file in run.files)} lines."
     )
     for note in run.notes:
         screen.text(note)
     if run.ledger is None:
         screen.text("The journal lacks the plan of this run, so its rules and reasons are not shown.")
-    for sentence in () if run.ledger is None else ledger_sentences(run.ledger, planned=planned):
+    for sentence in () if run.ledger is None else ledger_sentences(run.ledger):
         screen.text(sentence, hang=2)
     _show_rules(run, screen)
     for file in run.files:
         if file.action != "create":
             _show_file(file, screen)
-    _show_added_files([file for file in run.files if file.action == "create"], screen, planned=planned)
+    _show_added_files([file for file in run.files if file.action == "create"], screen)
     _show_reports(run.reported, screen)
     for title, skipped in (("Not handled", run.skipped), ("Left out on purpose", run.left_out)):
         if skipped:
@@ -85,8 +81,7 @@ def _show_file(file: FileDetails, screen: Screen) -> None:
 
 
 def _show_hunk(hunk: HunkDetails, name: str, screen: Screen) -> None:
-    marks = [hunk.decision or "", "edited in a review" if hunk.edited else ""]
-    screen.heading(", ".join([name, *filter(None, marks)]))
+    screen.heading(name)
     for one in hunk.findings:
         _show_finding(one.finding, screen)
     for line in hunk.imports:
@@ -134,11 +129,11 @@ def _show_finding(finding: Finding, screen: Screen, places: str | None = None) -
     screen.item(finding.rule, f"{finding.name}, {place}{safety}: {finding.message_with_gain}", style="cyan")
 
 
-def _show_added_files(files: list[FileDetails], screen: Screen, *, planned: bool) -> None:
+def _show_added_files(files: list[FileDetails], screen: Screen) -> None:
     """Print the names of added files, without their contents."""
     if not files:
         return
-    screen.heading("Files to add" if planned else "Added files")
+    screen.heading("Added files")
     for note, of_note in groupby(sorted(files, key=lambda one: (one.note, one.path)), key=lambda one: one.note):
         # A journal without a plan has no reason for an added file.
         screen.text("added" if note == "rewrite" else NOTES.get(note, note), 2)

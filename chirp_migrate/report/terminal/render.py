@@ -54,8 +54,6 @@ def show_report(contents: ReportContents, screen: Screen) -> None:
     screen.line()
     if contents.verdict is not None:
         show_verdict_and_reason(contents.verdict, screen)
-    elif contents.is_plan:
-        screen.text("Verdict: none. `chirp-migrate verify` measures the applied migration.")
     else:
         screen.text(
             "Verdict: none yet. `chirp-migrate verify` trains the versions before and after the migration, and shows "
