@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TypeVar
@@ -12,14 +11,12 @@ from chirp_migrate.doctor import doctor_report
 from chirp_migrate.doctor.doctor_report import DoctorReport
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import JournalDamaged, UsageProblem, WriteRefused
-from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Plan, SkippedFile
-from chirp_migrate.report.contents import FileDetails, FindingDetails, ReportContents, RunDetails
-from chirp_migrate.report.files import file_details, finding_details
+from chirp_migrate.plans.plan import FilePlan, Plan, SkippedFile
+from chirp_migrate.report.contents import ReportContents, RunDetails
 from chirp_migrate.report.stored_results import files_changed_since
-from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.review.plan_file import ContentLookup, read_applied_plan, read_plan_document
 from chirp_migrate.transaction.journal import APPLIED_PLAN, DOCTOR, VERDICT, JournalRun, read_runs
-from chirp_migrate.transaction.journal_schema import RunState
+from chirp_migrate.transaction.journal_schema import JournalFile, RunState
 from chirp_migrate.verify.verify_report import VerifyReport, decode
 
 _Document = TypeVar("_Document", VerifyReport, DoctorReport)
@@ -62,86 +59,45 @@ def read_report_contents(path: Path) -> ReportContents:
 
 
 def _details_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunDetails:
-    edited = _edited_files(run, runs)
+    tool, edited = f"chirp-migrate {run.record.tool}", _edited_files(run, runs)
     data = run.document(APPLIED_PLAN)
     if data is None:
-        files = tuple(_file_from_journal(run, file.path) for file in run.files)
-        return replace(_run_details(run, Plan(run.root, files, (), ()), edited=edited), ledger=None)
+        plan = Plan(run.root, tuple(_file_without_hunks(run, file) for file in run.files), (), ())
+        return RunDetails(run.number, run.created, tool, plan, has_plan=False, edited=edited)
     try:
         document = read_plan_document(data)
         planned = [file.path for file in document.files]
         plan = read_applied_plan(document, run.root, _written_contents(run, planned))
-        written = {file.path for file in plan.files}
-        left = tuple(SkippedFile(path, _NOT_WRITTEN) for path in planned if path not in written)
-        return _run_details(run, plan, left, edited=edited)
     except ValueError as error:  # for example, edits overlap
         raise JournalDamaged(
             f"the plan stored with run {run.number} is damaged ({error}): remove {run.folder / APPLIED_PLAN} to report "
             "that run without its reasons."
         ) from None
+    written = {file.path for file in plan.files}
+    unwritten = tuple(SkippedFile(path, _NOT_WRITTEN) for path in planned if path not in written)
+    return RunDetails(run.number, run.created, tool, plan, unwritten=unwritten, edited=edited)
 
 
-def _run_details(
-    run: JournalRun, plan: Plan, left: tuple[SkippedFile, ...] = (), *, edited: Collection[str]
-) -> RunDetails:
-    """Return the data of a report on one run of ``apply``.
-
-    Args:
-        run: the run.
-        plan: the changes of the run.
-        left: files that the run could not write, with the reason.
-        edited: paths of the files that the user has edited since the run.
-    """
-    unwritten = {one.path for one in left}
-    findings: dict[str, list[Finding]] = {}
-    for one in plan.findings:
-        in_vain = one.path in unwritten and one.status is FindingStatus.REWRITE
-        shown = replace(one, status=FindingStatus.REPORT, why="file-not-written") if in_vain else one
-        findings.setdefault(one.path, []).append(shown)
-    files: list[FileDetails] = []
-    reported: dict[str, tuple[FindingDetails, ...]] = {}
-    for file in plan.files:
-        own, since = findings.get(file.path, ()), file.path in edited
-        details, reported[file.path] = file_details(file, own, run=run.number, edited_since=since)
-        files.append(details)
-    for path in findings.keys() - reported.keys():
-        reported[path] = tuple(finding_details(one) for one in findings[path] if one.status is not FindingStatus.FINE)
-    return RunDetails(
-        number=run.number,
-        created=run.created,
-        tool=f"chirp-migrate {run.record.tool}",
-        files=tuple(sorted(files, key=lambda one: (one.action == "create", one.note != "rewrite", one.path))),
-        reported=tuple(one for path in sorted(reported) for one in reported[path]),
-        skipped=(*plan.skipped, *left),
-        left_out=plan.left_out,
-        ledger=LoaderLedger.of(plan, left),
-        notes=plan.notes,
-    )
+def _file_without_hunks(run: JournalRun, file: JournalFile) -> FilePlan:
+    """Return a file of a run whose plan is not in the journal."""
+    before = None if file.before is None else run.content(file.before.sha256)
+    return FilePlan(file.path, before, run.content(file.sha256_after), "scaffold" if before is None else "rewrite")
 
 
 def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLookup:
-    """Return a function that maps a path in the plan to the bytes of the file before and after the run.
+    """Return a function that maps a file of the plan to its bytes before and after the run.
 
     In the journal, links in paths are resolved. So the journal and the plan may have different paths for a file.
     """
     paths = {file.path for file in run.files}
-    linked = {(file.sha256_before, file.sha256_after): file.path for file in run.files if file.path not in planned}
+    linked = {(file.sha256_before, file.sha256_after) for file in run.files if file.path not in planned}
 
     def bytes_of(path: str, before: str | None, after: str) -> tuple[bytes | None, bytes] | None:
-        kept = path if path in paths else linked.get((before, after))
-        if kept is None:
+        if path not in paths and (before, after) not in linked:
             return None
-        file = _file_from_journal(run, kept)
-        return file.before, file.after
+        return None if before is None else run.content(before), run.content(after)
 
     return bytes_of
-
-
-def _file_from_journal(run: JournalRun, path: str) -> FilePlan:
-    """Return a file of a run with the bytes from the journal. The result has no hunks."""
-    file = next(one for one in run.files if one.path == path)
-    before = None if file.before is None else run.content(file.before.sha256)
-    return FilePlan(path, before, run.content(file.sha256_after), "rewrite")
 
 
 def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
@@ -174,11 +130,11 @@ def _last_document(
 def _notices_on_runs(details: Iterable[RunDetails]) -> Iterator[str]:
     """Yield sentences on the limits of the report on each run."""
     for run in details:
-        if run.ledger is None:
+        if not run.has_plan:
             yield (
                 f"The journal lacks the plan of run {run.number}, so the changes of this run are shown without rules "
                 "and reasons."
             )
-        edited = [file.path for file in run.files if file.edited_since]
-        if edited:
-            yield f"These files were edited after the migration, and are shown without the edits: {', '.join(edited)}."
+        if run.edited:
+            edited = ", ".join(sorted(run.edited))
+            yield f"These files were edited after the migration, and are shown without the edits: {edited}."

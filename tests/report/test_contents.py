@@ -12,9 +12,9 @@ from support import run
 from chirp_migrate.doctor import doctor_report
 from chirp_migrate.errors import JournalDamaged, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, FindingStatus
-from chirp_migrate.report.contents import FileDetails, ReportContents
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
 from chirp_migrate.report.hunks import ChangeRow, differing_words, side_by_side
+from chirp_migrate.report.page.changes import FileDetails, PageContents
 from chirp_migrate.report.reading import read_report_contents
 from chirp_migrate.report.stored_results import hashes_of_written_files, store_doctor_report, store_verdict
 from chirp_migrate.report.verdict_rows import batch_waits_ms, entry_times, measured_metrics, total_times
@@ -40,19 +40,20 @@ def verified(root: Path) -> VerifyReport:
     return decode(json.dumps(verdict_json(files=hashes_of_written_files(root))).encode())
 
 
-def the_file(contents: ReportContents, path: str = "train.py") -> FileDetails:
-    return next(file for run in contents.runs for file in run.files if file.path == path)
+def the_file(contents: PageContents, path: str = "train.py") -> FileDetails:
+    return next(file for file in contents.files if file.path == path)
+
+
+def page_of(root: Path) -> PageContents:
+    return PageContents.of(read_report_contents(root))
 
 
 def test_a_run_is_told_with_its_rules_and_reasons_and_its_account(tmp_path: Path) -> None:
-    contents = read_report_contents(applied(tmp_path / "mine"))
+    contents = page_of(applied(tmp_path / "mine"))
     (reported_run,) = contents.runs
-    assert (contents.name, contents.verdict, contents.notices) == ("mine", None, ())
-    assert (
-        reported_run.number == 1
-        and reported_run.created.endswith("Z")
-        and reported_run.tool.startswith("chirp-migrate ")
-    )
+    assert (contents.report.name, contents.report.verdict, contents.report.notices) == ("mine", None, ())
+    run = reported_run.run
+    assert run.number == 1 and run.created.endswith("Z") and run.tool.startswith("chirp-migrate ")
     file = the_file(contents)
     first, second, follows = file.hunks
     assert [hunk.kind for hunk in file.hunks] == ["rewrite", "rewrite", "follows"]
@@ -78,7 +79,7 @@ def test_the_hunks_of_a_file_are_all_of_its_change(tmp_path: Path, name: str) ->
         root = backend(tmp_path / "mine", **{name.replace("/", "__"): (FIXTURE / name).read_text()})
     before = (root / name).read_text()
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
-    file = the_file(read_report_contents(root), name)
+    file = the_file(page_of(root), name)
     assert rebuilt(file, before) == (root / name).read_text().splitlines() != before.splitlines()
     assert (file.added, file.removed) == tuple(
         sum(row.sign == sign for hunk in file.hunks for section in hunk.sections for row in section.rows)
@@ -87,11 +88,14 @@ def test_the_hunks_of_a_file_are_all_of_its_change(tmp_path: Path, name: str) ->
     assert len({hunk.id for hunk in file.hunks}) == len(file.hunks)
 
 
-def test_as_json_a_finding_has_its_reason_once_and_a_line_its_text_once(tmp_path: Path) -> None:
-    document = json.loads(run("report", applied(tmp_path / "mine"), "--json", "-").stdout)
-    hunk = document["runs"][0]["files"][0]["hunks"][0]
-    assert hunk["findings"][0]["reason"] and "reason" not in hunk["findings"][0]["finding"]
-    assert set(hunk["sections"][0]["rows"][0]) == {"sign", "before", "after", "text"}
+def test_as_json_it_has_the_documents_of_all_commands(tmp_path: Path) -> None:
+    document = json.loads(run("report", with_verdict(applied(tmp_path / "mine")), "--json", "-").stdout)
+    assert set(document) == {"schema", "tool", "name", "runs", "verdict", "doctor", "notices"}
+    assert (document["verdict"]["verdict"], document["doctor"]) == ("faster", None)
+    (one,) = document["runs"]
+    assert one["number"] == 1 and one["created"].endswith("Z")
+    assert [file["path"] for file in one["files"]] == ["train.py"]
+    assert one["ledger"]["sites"]["migrated"] == 2 and one["findings"][0]["rule"] == "CHP001"
 
 
 def test_a_notebook_is_told_by_its_cells(tmp_path: Path) -> None:
@@ -106,7 +110,7 @@ def test_a_notebook_is_told_by_its_cells(tmp_path: Path) -> None:
         ),
     ]
     book = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
-    file = the_file(read_report_contents(applied(tmp_path / "mine", **{"train.ipynb": book})), "train.ipynb")
+    file = the_file(page_of(applied(tmp_path / "mine", **{"train.ipynb": book})), "train.ipynb")
     (section,) = file.hunks[0].sections
     assert section.cell == 3
     assert [(row.sign, row.before, row.text) for row in section.rows][:3] == [
@@ -128,7 +132,7 @@ def test_every_run_that_stands_is_told(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], 4)\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
-    contents = read_report_contents(root)
+    contents = page_of(root)
     assert [[file.path for file in reported_run.files if file.note == "rewrite"] for reported_run in contents.runs] == [
         ["train.py"],
         ["later.py"],
@@ -138,23 +142,24 @@ def test_every_run_that_stands_is_told(tmp_path: Path) -> None:
 
 def test_later_edits_are_said_and_what_apply_wrote_is_shown(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
-    whole = the_file(read_report_contents(root))
+    whole = the_file(page_of(root))
     (root / "train.py").write_text("x = 1\n")
-    contents = read_report_contents(root)
+    contents = page_of(root)
     assert the_file(contents).edited_since and the_file(contents).hunks == whole.hunks
-    (notice,) = contents.notices
+    (notice,) = contents.report.notices
     assert "train.py" in notice
 
 
 def test_a_run_without_its_plan_is_told_without_rules(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
-    before = the_file(read_report_contents(root))
+    before = the_file(page_of(root))
     (root / ".chirp-migrate" / "0001" / "plan.json").unlink()
-    contents = read_report_contents(root)
+    contents = page_of(root)
     (hunk,) = the_file(contents).hunks
     assert (hunk.kind, hunk.findings, contents.runs[0].ledger) == ("unknown", (), None)
     assert (the_file(contents).added, the_file(contents).removed) == (before.added, before.removed)
-    assert len(contents.notices) == 1
+    assert len(contents.report.notices) == 1
+    assert json.loads(run("report", root, "--json", "-").stdout)["runs"][0]["ledger"] is None
 
 
 @pytest.mark.parametrize("name", ["plan.json", "verify.json", "doctor.json"])
@@ -183,9 +188,9 @@ def test_files_that_could_not_be_written_are_no_changes(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine", **{"train.py": LOADERS, "fixed.py": LOADERS})
     (root / "fixed.py").chmod(0o444)
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 1
-    (reported_run,) = read_report_contents(root).runs
+    (reported_run,) = page_of(root).runs
     assert [file.path for file in reported_run.files] == ["train.py"]
-    assert [one.path for one in reported_run.skipped] == ["fixed.py"]
+    assert [one.path for one in reported_run.run.unwritten] == ["fixed.py"]
     assert reported_run.ledger is not None
     assert (reported_run.ledger.sites[FindingStatus.REWRITE], reported_run.ledger.reasons["file-not-written"]) == (2, 2)
     assert {one.finding.why for one in reported_run.reported if one.finding.path == "fixed.py"} >= {"file-not-written"}

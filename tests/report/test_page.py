@@ -14,6 +14,7 @@ from report_tools import HOSTILE, LOADERS, applied, backend, doctor_json, verdic
 from support import run, sentence
 
 from chirp_migrate.report.hunks import ChangeRow, ChangeSection
+from chirp_migrate.report.page.changes import PageContents
 from chirp_migrate.report.page.code import escape_invisible, section_html
 from chirp_migrate.report.page.render import render_page
 from chirp_migrate.report.reading import read_report_contents
@@ -57,7 +58,7 @@ class Document(HTMLParser):
 
 
 def page_of(root: Path) -> str:
-    return render_page(read_report_contents(root))
+    return render_page(PageContents.of(read_report_contents(root)))
 
 
 def test_the_page_is_whole_and_may_load_nothing(tmp_path: Path) -> None:

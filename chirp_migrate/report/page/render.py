@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from typing import Any
 
@@ -15,7 +15,8 @@ from markupsafe import Markup, escape
 from chirp_migrate.console.text import format_value, pluralize
 from chirp_migrate.doctor.report import problem_summary
 from chirp_migrate.plans.plan import FindingStatus, Safety
-from chirp_migrate.report.contents import FindingDetails, ReportContents, group_by_file
+from chirp_migrate.report.contents import RunDetails
+from chirp_migrate.report.page.changes import FindingDetails, PageContents, group_by_file
 from chirp_migrate.report.page.charts import SIDES, Plot, plots_of_measurements, time_bars
 from chirp_migrate.report.page.code import (
     LARGEST_INDENT,
@@ -53,7 +54,7 @@ _SWATCHES = {
 _DIFFERENCES_SHOWN = 20
 
 
-def render_page(contents: ReportContents) -> str:
+def render_page(contents: PageContents) -> str:
     """Return the HTML of the whole report.
 
     The content security policy of the page permits only the script and the style sheet of the page. So source code in
@@ -64,7 +65,7 @@ def render_page(contents: ReportContents) -> str:
         f"default-src 'none'; style-src '{_content_hash(style)}'; script-src '{_content_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    found = contents.verdict
+    report, found = contents.report, contents.report.verdict
     return (
         jinja_environment()
         .get_template("page.html.j2")
@@ -73,15 +74,15 @@ def render_page(contents: ReportContents) -> str:
             policy=policy,
             style=style,
             script=Markup(script),
-            title=f"{contents.name}: migration report",
-            made=_describe_changes(contents),
+            title=f"{report.name}: migration report",
+            made=_describe_runs(report.runs),
             number_of_hunks=sum(len(file.hunks) for file in contents.files),
             filters=_filter_choices(contents),
-            left_out=[one for run in contents.runs for one in run.left_out],
+            left_out=[one for run in report.runs for one in run.plan.left_out],
             found=found,
-            doctor=contents.doctor,
+            doctor=report.doctor,
             problems=[] if found is None else found.problems,
-            doctor_summary="" if contents.doctor is None else problem_summary(contents.doctor),
+            doctor_summary="" if report.doctor is None else problem_summary(report.doctor),
             tiles=[*(_figure_tiles(found) if found is not None else ()), *_tiles_of_contents(contents)],
             reported=list(_group_reports(contents)),
             rules=_rules_of_report(contents),
@@ -135,9 +136,9 @@ def _content_hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _describe_changes(contents: ReportContents) -> str:
-    tools = dict.fromkeys(run.tool for run in contents.runs if run.tool)
-    when = dict.fromkeys(run.created for run in contents.runs if run.created)
+def _describe_runs(runs: Iterable[RunDetails]) -> str:
+    tools = dict.fromkeys(run.tool for run in runs)
+    when = dict.fromkeys(run.created for run in runs)
     return " · ".join([*tools, *(f"applied {_format_time(one)}" for one in when)])
 
 
@@ -145,7 +146,7 @@ def _format_time(text: str) -> str:
     return text.replace("T", " ").replace("Z", " UTC")
 
 
-def _filter_choices(contents: ReportContents) -> list[tuple[str, str, list[tuple[str, str]]]]:
+def _filter_choices(contents: PageContents) -> list[tuple[str, str, list[tuple[str, str]]]]:
     findings = [one.finding for one in contents.findings]
     rules = sorted({(one.rule, one.name) for one in findings})
     paths = dict.fromkeys(file.path for file in contents.files)
@@ -175,7 +176,7 @@ def _figure_tiles(found: VerifyReport) -> Iterator[tuple[str, str, str]]:
         )
 
 
-def _tiles_of_contents(contents: ReportContents) -> Iterator[tuple[str, str, str]]:
+def _tiles_of_contents(contents: PageContents) -> Iterator[tuple[str, str, str]]:
     ledgers = [run.ledger for run in contents.runs if run.ledger is not None and run.ledger.counting]
     if ledgers:
         done = sum(one.sites.get(FindingStatus.REWRITE, 0) for one in ledgers)
@@ -268,14 +269,14 @@ def _statuses_with_texts(ledger: LoaderLedger) -> list[tuple[FindingStatus, str]
     return [(status, word) for status, word, _ in finding_count_rows(together)]
 
 
-def _group_reports(contents: ReportContents) -> Iterator[tuple[str, list[tuple[str, list[list[FindingDetails]]]]]]:
+def _group_reports(contents: PageContents) -> Iterator[tuple[str, list[tuple[str, list[list[FindingDetails]]]]]]:
     for run in contents.runs:
-        which = f" (run {run.number})" if len(contents.runs) > 1 else ""
+        which = f" (run {run.run.number})" if len(contents.runs) > 1 else ""
         for title, by_file in group_by_file(run.reported):
             yield title + which, by_file
 
 
-def _rules_of_report(contents: ReportContents) -> list[tuple[str, str, str, str]]:
+def _rules_of_report(contents: PageContents) -> list[tuple[str, str, str, str]]:
     """Return code, name, reason and safety of every rule with a finding in this report."""
     safeties = {rule.code: rule.safety for rule in all_rules()}
     said: dict[str, FindingDetails] = {}
