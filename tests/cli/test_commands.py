@@ -346,7 +346,6 @@ def test_nothing_is_asked_for_that_nothing_imports(backend: Path, vendor: bool) 
         (["plan", "-j", "x"], "'x' is not a valid whole number"),
         (["plan", "--select", ""], "it is empty"),
         (["plan", "--exclude", "!a"], "--exclude: '!a' contains ! or […], which these patterns do not support"),
-        (["verify", "--plot", "requirements.txt"], "'requirements.txt' is a file: pass a folder"),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence(backend: Path, arguments: list[str], said: str) -> None:

@@ -118,7 +118,6 @@ def test_what_only_the_project_s_code_shows_is_said_with_what_it_has(
         ["verify", "--baseline"],
         ["verify", "--data"],
         ["verify", "--model"],
-        ["verify", "--plot"],
         ["verify", "--result"],
         ["verify", "--workload"],
         ["tune", "--config"],

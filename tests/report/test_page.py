@@ -110,16 +110,21 @@ def test_the_verdict_and_its_figures_come_first(tmp_path: Path) -> None:
         assert said in text
 
 
-def test_what_verify_can_plot_is_on_the_page(tmp_path: Path) -> None:
+def test_what_verify_measures_is_plotted(tmp_path: Path) -> None:
     no_gpu = {"resident_bytes": None, "gpu_percent": None, "gpu_bytes": None}
     usage = [{"seconds": float(n), "memory_bytes": n << 26, **no_gpu} for n in (1, 2)]
     rate = {"loader": "plain", "dataset": "d", "samples_per_second": 90.0, "problem": None}
-    rates = [{**rate, "workers": n} for n in (0, 2)]
+    rates = [*({**rate, "workers": n} for n in (0, 2)), {**rate, "loader": "factory", "workers": 0}]
     measures = verdict_json()["measures"]
     measures["raw"]["after"] |= {"usage": usage, "rates": rates}
     text = "".join(Document(page_of(with_verdict(applied(tmp_path / "mine"), measures=measures))).text)
-    for title in ("Waiting for batches", "Loading at several worker counts", "Memory while training"):
-        assert title in text
+    for titles in (
+        ("Waiting for batches", "before: median 4 ms", "after: median 4 ms", "milliseconds"),
+        ("Loading at several worker counts", "Samples/s", "the factory chooses: 90 samples/s", "worker processes"),
+        ("Memory while training", "and its workers in MiB", "seconds of training"),
+    ):
+        at = text.index(titles[0])
+        assert all(title in text[at : at + 600] for title in titles)
 
 
 def test_code_that_tries_to_be_html_is_only_text(tmp_path: Path) -> None:

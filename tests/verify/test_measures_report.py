@@ -11,7 +11,7 @@ from support import run
 
 from chirp_migrate.console.progress import ignore_progress
 from chirp_migrate.console.screen import render_to_text
-from chirp_migrate.report.plots import draw_plots
+from chirp_migrate.report.page.charts import plots_of_measurements
 from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_entry_points
 from chirp_migrate.verify.measures.figures import MEASURES
@@ -29,7 +29,7 @@ SETTINGS = VerifyOptions(SIZES, rounds=3, threads=1, simulate_step_ms=STEP_MS, w
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path]) -> None:
     tree = write_backend("tree")
     trees = {"before": tree, "after": tree}
     report = run_all_processes(trees, find_entry_points(tree), SETTINGS, ignore_progress, time.monotonic() + 600)
@@ -58,8 +58,8 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
     assert set(report.measures.figures["after"]) == {measure.name for measure in MEASURES}
     assert report.measures.figures["after"]["samples_per_s"]
     assert len(report.targets) == 5
-    assert "training-time.svg, batch-waits.svg, worker-counts.svg" in draw_plots(tmp_path, report)
-    assert "SIMULATED device steps of 3 ms" in (tmp_path / "batch-waits.svg").read_text(encoding="utf-8")
+    titles = [plot.title for plot in plots_of_measurements(report)]
+    assert titles[:2] == ["Waiting for batches", "Loading at several worker counts"]
 
 
 @pytest.mark.parametrize("option", [["--simulate-step-ms", "-1"], ["--num-workers", "two"]])

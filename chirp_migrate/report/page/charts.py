@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from chirp_migrate.report.page.code import escape_invisible
 from chirp_migrate.report.verdict_rows import batch_waits_ms
 from chirp_migrate.verify.verify_report import VerifyReport
 
@@ -24,7 +23,6 @@ _BAR, _GAP = 7, 2
 _WIDTH, _HEIGHT = 360, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 18, 12, 42
 _LEAST_MS = 0.01
-_LONGEST_LABEL = 40
 _MIB = 2**20
 
 
@@ -33,20 +31,16 @@ class Plot:
     """A plot of the page.
 
     Attributes:
-        name: name of the plot in file names.
         title: title of the plot.
         says: sentence that describes the plot.
         sides: the versions that the plot shows, such as ``before``.
         svg: content of the SVG element.
-        height: height of the plot in pixels.
     """
 
-    name: str
     title: str
     says: str
     sides: tuple[str, ...]
     svg: Markup
-    height: int = _HEIGHT
 
 
 def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
@@ -72,28 +66,6 @@ def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
     )
 
 
-def times_plot(report: VerifyReport) -> list[Plot]:
-    """Return one plot with the times of all entry points; an empty list if nothing was timed."""
-    labels = [label for label, taken in report.seconds.get("before", {}).items() if taken]
-    if not labels:
-        return []
-    times = {label: {side: of[label] for side, of in report.seconds.items() if of.get(label)} for label in labels}
-    longest = max(taken for of in times.values() for rounds in of.values() for taken in rounds)
-    sides = [side for side in SIDES if any(side in of for of in times.values())]
-    row = len(sides) * (_BAR + _GAP) + 24
-    shown = []
-    for number, (label, of) in enumerate(times.items()):
-        y = number * row
-        medians = " / ".join(f"{statistics.median(of[side]):.3g}" if side in of else "-" for side in sides)
-        name = escape_invisible(label if len(label) <= _LONGEST_LABEL else f"…{label[1 - _LONGEST_LABEL :]}")
-        shown.append(Markup('<text y="{}">{}</text>').format(y + 10, name))
-        shown.append(Markup('<text x="{}" y="{}" text-anchor="end">{} s</text>').format(_WIDTH, y + 10, medians))
-        shown.append(Markup('<svg y="{}" height="{}">{}</svg>').format(y + 14, row - 24, time_bars(of, longest)))
-    says = "Seconds of training. Bars and numbers are medians of the rounds. Lines show the shortest and longest round."
-    svg = Markup("").join(shown)
-    return [Plot("training-time", "Training time", says, tuple(sides), svg, row * len(labels))]
-
-
 def plots_of_measurements(report: VerifyReport) -> list[Plot]:
     """Return the plots of waits for batches, loading speed by number of workers, and memory, without empty plots."""
     raw = {side: of for side, of in report.measures.raw.items() if side in SIDES}
@@ -116,13 +88,11 @@ def plots_of_measurements(report: VerifyReport) -> list[Plot]:
     said = "; ".join(f"{side}: median {statistics.median(of):.3g} ms" for side, of in waits.items())
     every = (
         Plot(
-            "batch-waits",
             "Waiting for batches",
             f"Share of the training batches that arrived within a time; further left is better. {said}.",
             *_draw_curves(logs, "milliseconds, logarithmic", lambda at: f"{10**at:.3g}", "{:.0%}", ticks=decades),
         ),
         Plot(
-            "worker-counts",
             "Loading at several worker counts",
             f"Samples/s of the migrated datasets without training, for each number of PyTorch's worker processes.{own}",
             *_draw_curves(
@@ -130,7 +100,6 @@ def plots_of_measurements(report: VerifyReport) -> list[Plot]:
             ),
         ),
         Plot(
-            "memory",
             "Memory while training",
             "Memory of the training process and its workers in MiB. The entry points follow each other in time.",
             *_draw_curves(memory, "seconds of training", "{:.3g}".format, "{:,.0f}"),

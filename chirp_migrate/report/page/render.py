@@ -60,14 +60,14 @@ def render_page(contents: PageContents) -> str:
     The content security policy of the page permits only the script and the style sheet of the page. So source code in
     the report cannot run, even if a bug leaves the code unescaped.
     """
-    style, script = style_sheet(), _asset("report.js")
+    style, script = _style_sheet(), _asset("report.js")
     policy = (
         f"default-src 'none'; style-src '{_content_hash(style)}'; script-src '{_content_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
     report, found = contents.report, contents.report.verdict
     return (
-        jinja_environment()
+        _jinja_environment()
         .get_template("page.html.j2")
         .render(
             contents=contents,
@@ -91,7 +91,7 @@ def render_page(contents: PageContents) -> str:
     )
 
 
-def jinja_environment() -> Environment:
+def _jinja_environment() -> Environment:
     """Return a Jinja environment that escapes all text and raises an error for undefined names."""
     made = Environment(
         loader=PackageLoader("chirp_migrate.report.page"),
@@ -125,7 +125,7 @@ def _asset(name: str) -> str:
     return resources.files("chirp_migrate.report.page").joinpath("assets").joinpath(name).read_text(encoding="utf-8")
 
 
-def style_sheet() -> Markup:
+def _style_sheet() -> Markup:
     """Return the style sheet, with the dark colours and with a class for every indentation of code."""
     indents = "".join(f".code .w{width} {{ --in: min({width}ch, 30%); }}\n" for width in range(1, LARGEST_INDENT + 1))
     text = _asset("report.css").replace("/* dark */", _asset("dark.css").strip())
