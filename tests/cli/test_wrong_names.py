@@ -109,7 +109,6 @@ def test_what_only_the_project_s_code_shows_is_said_with_what_it_has(
         ["apply", "--plan"],
         ["apply", "--check-with"],
         ["apply", "--json"],
-        ["check", "-o"],
         ["plan", "-o"],
         ["plan", "--select"],
         ["report", "-o"],
