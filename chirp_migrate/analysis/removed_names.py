@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from chirp_migrate.console.text import shorten_list
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 
@@ -31,10 +32,8 @@ def uses_of_removed_numpy_names(project: Project) -> list[str]:
 
 
 def _sentence(name: str, places: list[str]) -> str:
-    more = len(places) - _SHOWN
-    where = ", ".join(places[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
     needed = f"`np.{name}` was removed in numpy 1.24, and chirpid-patch needs numpy>=1.24"
-    return f"{needed}: replace it with `{_INSTEAD[name]}` in {where}."
+    return f"{needed}: replace it with `{_INSTEAD[name]}` in {shorten_list(places, _SHOWN)}."
 
 
 def _uses(tree: ast.Module) -> Iterator[tuple[str, int]]:

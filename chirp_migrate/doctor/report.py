@@ -38,7 +38,7 @@ def _describe_entry_point(one: WatchedEntryPoint) -> str:
     if one.error:
         return f"{one.label} failed after {one.seconds:.1f} s: {one.error}"
     seen = f"{pluralize(one.loaders, 'loader')}, {pluralize(one.batches, 'batch')}"
-    return f"{one.label}: {seen.replace('batchs', 'batches')} in {one.seconds:.1f} s"
+    return f"{one.label}: {seen} in {one.seconds:.1f} s"
 
 
 def problem_summary(report: DoctorReport) -> str:

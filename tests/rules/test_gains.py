@@ -759,7 +759,7 @@ def test_files_with_the_same_reason_share_one_line(tmp_path: Path) -> None:
     files = {f"train{number}.py": text for number in range(6)}
     root = write_files(tmp_path, {"data.py": PICTURES, **files})
     shown = " ".join(run("plan", root).stdout.split())
-    assert "train0.py, train1.py, train2.py, train3.py, … (6): 6 loaders unchanged: samples are read" in shown
+    assert "train0.py, train1.py, train2.py, train3.py and 2 more: 6 loaders unchanged: samples are read" in shown
     assert "train4.py, train5.py: 6 loaders unchanged" in " ".join(run("plan", "-v", root).stdout.split())
     own = f"{PICTURES}from torch.utils.data import DataLoader\n\nloader = DataLoader(Pictures([]), 4)\n"
     root = write_files(tmp_path / "own", {f"train{number}.py": own for number in range(2)})

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from chirp_migrate.console.text import format_value, pluralize
+from chirp_migrate.console.text import as_sentence, format_time, format_value, pluralize
 from chirp_migrate.doctor.report import problem_summary
 from chirp_migrate.plans.plan import FindingStatus, Safety
 from chirp_migrate.report.contents import RunDetails
@@ -106,15 +106,14 @@ def _jinja_environment() -> Environment:
     )
     made.filters.update(
         breakable=_breakable,
-        capital=lambda text: f"{text[:1].upper()}{text[1:]}",
         code=section_html,
         count=pluralize,
-        moment=_format_time,
+        moment=format_time,
         number=lambda value: _DASH if value is None else format_value(value),
         parts=_ledger_parts,
         places=_places,
         range=line_numbers_of_section,
-        sentence=lambda text: text if text.endswith((".", "!", "?", ":")) else f"{text}.",
+        sentence=as_sentence,
         source=source_line_html,
         statuses=_statuses_with_texts,
     )
@@ -139,11 +138,7 @@ def _content_hash(text: str) -> str:
 def _describe_runs(runs: Iterable[RunDetails]) -> str:
     tools = dict.fromkeys(run.tool for run in runs)
     when = dict.fromkeys(run.created for run in runs)
-    return " · ".join([*tools, *(f"applied {_format_time(one)}" for one in when)])
-
-
-def _format_time(text: str) -> str:
-    return text.replace("T", " ").replace("Z", " UTC")
+    return " · ".join([*tools, *(f"applied {format_time(one)}" for one in when)])
 
 
 def _filter_choices(contents: PageContents) -> list[tuple[str, str, list[tuple[str, str]]]]:
@@ -204,7 +199,7 @@ def _metric_values(found: VerifyReport) -> dict[str, Any]:
         ("Trained", found.described.workload),
         ("Rounds", found.described.rounds),
         ("Machine", found.described.machine),
-        ("Verified", _format_time(found.created)),
+        ("Verified", format_time(found.created)),
         ("By", found.tool),
     )
     plots: list[Plot] = plots_of_measurements(found)

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import pluralize
+from chirp_migrate.console.text import pluralize, shorten_list
 from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, GainKind, Plan, Safety, SkippedFile
 from chirp_migrate.report.file_lines import update_finding_lines
 from chirp_migrate.report.wording import (
@@ -20,7 +20,6 @@ from chirp_migrate.report.wording import (
     SUPPRESSED,
     UNCHANGED,
     finding_count_rows,
-    first_names_and_total,
     group_unchanged_findings,
     ledger_sentences,
     unchanged_loader_sentences,
@@ -346,5 +345,5 @@ def _rule_or_gain(same: Sequence[Finding]) -> str:
 
 
 def _list_places(findings: Sequence[Finding], most: int) -> str:
-    """Return the line numbers of findings, such as ``3, 9``, or ``3, 9, … (12)`` for more than ``most`` findings."""
-    return first_names_and_total(list(dict.fromkeys(finding.place for finding in findings)), most)
+    """Return the line numbers of findings, such as ``3, 9``, or ``3, 9 and 7 more`` for more than ``most`` findings."""
+    return shorten_list(dict.fromkeys(finding.place for finding in findings), most)
