@@ -1,7 +1,7 @@
 """Measure how soon a browser shows a report of 2,000 changes: `python benchmarks/report_page.py`
 
-Plans the migration of a synthetic backend with this number of hunks, writes the page, and opens it several times in
-headless Chromium, each time in a separate process. Prints the milliseconds to the first paint and to the end of
+Migrates a synthetic backend with this number of hunks, writes the page, and opens it several times in headless
+Chromium, each time in a separate process. Prints the milliseconds to the first paint and to the end of
 loading. Exits with code 1 if the median first paint takes longer than 2 s. Needs Chromium and playwright (in the test
 extra).
 """
@@ -29,15 +29,15 @@ _FUNCTION = (
 
 
 def make_page(folder: Path, hunks: int) -> Path:
-    """Write the report of a plan with ``hunks`` hunks, with the commands that a user would type."""
+    """Write the report of a migration with ``hunks`` hunks, with the commands that a user would type."""
     backend = folder / "backend"
     backend.mkdir()
     for part, first in enumerate(range(0, hunks, _LOADERS_A_FILE)):
         numbers = range(first, min(first + _LOADERS_A_FILE, hunks))
         text = _HEADER + "".join(_FUNCTION.format(n=n) for n in numbers)
         (backend / f"part_{part}.py").write_text(text, encoding="utf-8")
-    plan, page = folder / "plan.json", folder / "report.html"
-    for arguments in (["plan", backend, "-o", plan], ["report", backend, "--plan", plan, "-o", page]):
+    page = folder / "report.html"
+    for arguments in (["apply", backend], ["report", backend, "-o", page]):
         subprocess.run([sys.executable, "-m", "chirp_migrate", *map(str, arguments)], check=True, capture_output=True)
     return page
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import CommandWithOptionGroups, FilePath, option, output_options
+from chirp_migrate.cli.options import CommandWithOptionGroups, option, output_options
 from chirp_migrate.cli.planning import PlanRequest, looking_options
 from chirp_migrate.console.json_document import to_json_bytes
-from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
+from chirp_migrate.console.output import STANDARD_OUTPUT, Output, write_bytes
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import escape_invisible, pluralize, to_one_line
 from chirp_migrate.engine.add_ignore import plan_ignore_comments
@@ -52,7 +51,7 @@ _MARKS = {
         "chirp-migrate check project/",
         "chirp-migrate check --add-ignore project/",
         "chirp-migrate check --strict --format github .",
-        "chirp-migrate check --format sarif -o chirp-migrate.sarif .",
+        "chirp-migrate check --format sarif . > chirp-migrate.sarif",
     ),
 )
 @looking_options
@@ -61,16 +60,12 @@ _MARKS = {
     help="A line for each finding, the JSON of `apply --json`, SARIF 2.1.0 with fixes, or annotations for GitHub.",
 )  # fmt: skip
 @option(
-    "-o", "--output", "target", type=FilePath(allow_dash=True), default=STANDARD_OUTPUT,
-    metavar="FILE", help="Write to FILE instead of standard output.",
-)  # fmt: skip
-@option(
     "--add-ignore", is_flag=True,
     help="First write `# chirp: ignore[CODE]` above every finding, so that only new findings count.",
 )  # fmt: skip
 @option("--strict", is_flag=True, help="Also count remarks, advice and suggestions.")
 @output_options("the findings, for every --format,")
-def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, strict: bool, output: Output) -> None:
+def check(request: PlanRequest, form: str, add_ignore: bool, strict: bool, output: Output) -> None:
     """Exit with 1 if `apply` would change anything at PATH; run none of the project's code.
 
     Only --add-ignore writes to PATH; `rollback` removes the comments again.
@@ -79,10 +74,9 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     counts. Remarks, advice and suggestions count only with --strict. Findings that a comment `# chirp: ignore[CODE]` or
     a setting suppresses never count.
     """
-    check_writable(target)
     is_text = form == "text"
-    if output.json_file == target and not (is_text and output.json_is_printed):
-        raise UsageProblem("--json and the output name the same file: choose another file for one of them.")
+    if output.json_is_printed and not is_text:
+        raise UsageProblem("--json and the output name the same file: choose another file for --json.")
     path, settings, project = request.path, request.settings, request.journal
     if has_unfinished_run(project):  # perhaps only some files are rewritten, so a result would be meaningless
         raise UsageProblem(
@@ -93,24 +87,22 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     if add_ignore and found.work:
         click.echo(_add_ignores(found, project, output), err=True)
         found = _run_check(path, settings, request.jobs, output, strict=strict)
-    to_output = target == STANDARD_OUTPUT
     result = run_document(found.plan.seen_from(project), (), strict=strict, exit_code=int(found.exit_code))
     output.write(result)
-    if is_text and to_output and output.json_is_printed:  # standard output is only for the JSON document
+    if output.json_is_printed:  # standard output is only for the JSON document
         for line in _lines_of_findings(found, path if path.is_dir() else path.parent, output.screen()):
             click.echo(line, err=True)
         lines = []
     elif is_text:
-        screen = (output if to_output else replace(output, color="never")).screen(err=False)
-        lines = list(_lines_of_findings(found, path if path.is_dir() else path.parent, screen))
+        lines = list(_lines_of_findings(found, path if path.is_dir() else path.parent, output.screen(err=False)))
     elif form == "github":
         lines = list(workflow_commands(found, verbose=output.verbose))
     else:
         lines = to_json_bytes(result if form == "json" else sarif(found)).decode("ascii").splitlines()
-    write_bytes(target, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
+    write_bytes(STANDARD_OUTPUT, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
         # If a program reads standard output, print only the document there.
-        click.echo(_summary(found, path), err=(to_output and not is_text) or output.json_is_printed)
+        click.echo(_summary(found, path), err=not is_text or output.json_is_printed)
     sys.exit(found.exit_code)
 
 

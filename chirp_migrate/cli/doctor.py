@@ -10,9 +10,11 @@ import click
 from chirp_migrate.cli.command_settings import EXPRESSION, SCRIPT_ARGUMENT, WORKLOAD
 from chirp_migrate.cli.options import CommandWithOptionGroups, FilePath, Number, argument, option, output_options
 from chirp_migrate.cli.verify import verify_options_from_arguments
+from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, help_epilog
+from chirp_migrate.report.formats.sarif import doctor_sarif
 from chirp_migrate.report.stored_results import store_doctor_report
 from chirp_migrate.training.errors import WorkloadFailed
 
@@ -95,9 +97,7 @@ def doctor(
     output.write(report)
     not_kept = store_doctor_report(path.resolve(), report)
     if sarif_file is not None:
-        from chirp_migrate.doctor.sarif import sarif_bytes
-
-        write_bytes(sarif_file, sarif_bytes(report, path.resolve()))
+        write_bytes(sarif_file, to_json_bytes(doctor_sarif(report, path.resolve())))
     from chirp_migrate.doctor.report import show_doctor_report
 
     show_doctor_report(report, output.screen(err=STANDARD_OUTPUT in (sarif_file, output.json_file)))

@@ -131,18 +131,6 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
-class FolderPath(FilePath):
-    """The path of an existing or new folder."""
-
-    what = "a folder"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
-        if Path(value).is_file():
-            self.fail(f"{str(value)!r} is a file: pass a folder.", param, ctx)
-        return super().convert(value, param, ctx)
-
-
 class CommandWithOptionGroups(click.Command):
     """A command whose help shows its options in groups."""
 

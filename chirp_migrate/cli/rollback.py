@@ -16,7 +16,7 @@ from chirp_migrate.cli.options import (
     path_argument,
 )
 from chirp_migrate.console.output import Output
-from chirp_migrate.console.text import format_time
+from chirp_migrate.console.text import format_time, shorten_list
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, help_epilog
@@ -138,9 +138,7 @@ def _run_lines(runs: Sequence[JournalRun], shown: int | None) -> list[str]:
         state = f"  {_UNFINISHED[run.state]}" if run.state in _UNFINISHED else ""
         of = f"{format_time(run.created)}, chirp-migrate {run.record.tool}"
         lines.append(f"Run {run.name} of {of}: {counts}{state}")
-        names = [file.path for file in run.files[:shown]]
-        more = len(run.files) - len(names)
-        lines.append(f"      {', '.join(names)}{f' and {more} more' if more else ''}")
+        lines.append(f"      {shorten_list((file.path for file in run.files), shown)}")
         later = later_runs_on_same_files(run, runs)
         if later:
             shown_runs = ", ".join(later)

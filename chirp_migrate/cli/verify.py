@@ -27,7 +27,6 @@ from chirp_migrate.cli.command_settings import (
 )
 from chirp_migrate.cli.options import (
     CommandWithOptionGroups,
-    FolderPath,
     Number,
     WholeNumber,
     argument,
@@ -41,7 +40,6 @@ from chirp_migrate.console.text import pluralize
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.report.plots import create_plot_folder, draw_plots
 from chirp_migrate.report.stored_results import hashes_of_written_files, store_verdict
 from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
@@ -61,7 +59,6 @@ _TRAINED = "Training"
 _DECIDED = "Comparison and verdict"
 _trained = partial(option, group=_TRAINED, show_default=True, is_setting=True)
 _decided = partial(option, group=_DECIDED, show_default=True, is_setting=True)
-_measured = partial(option, group="Other measurements", show_default=True)
 _EPILOG = """\b
 Exit codes:
    0  faster by the threshold, and the same training
@@ -170,20 +167,15 @@ Examples:
     "--timeout", "timeout_s", type=Number(1), default=_DEFAULTS.timeout_s, metavar="SECONDS",
     help="Seconds after which a process counts as hung.",
 )  # fmt: skip
-@_measured(
-    "--simulate-step-ms", type=Number(0, 60_000), default=0, metavar="MS",
-    help="Simulate a device that needs MS milliseconds per training batch and no CPU time.",
-)  # fmt: skip
-@_measured(
-    "--plot", type=FolderPath(file_okay=False), metavar="FOLDER",
-    help="Write plots of the measurements to this folder (SVG).",
+@option(
+    "--simulate-step-ms", group="Other measurements", show_default=True, type=Number(0, 60_000), default=0,
+    metavar="MS", help="Simulate a device that needs MS milliseconds per training batch and no CPU time.",
 )  # fmt: skip
 @output_options("all raw values", "Print only the verdict.", "Print all measurements and the environment.")
 def verify(
     path: Path,
     baseline: str | None,
     list_: bool,
-    plot: Path | None,
     output: Output,
     simulate_step_ms: float,
     **_settings: Any,
@@ -209,7 +201,7 @@ def verify(
             if list_:
                 _list_entry_points(root, baseline, options, output)
                 sys.exit(ExitCode.OK)
-            sys.exit(_run_verification(root, path, baseline, options, plot, output))
+            sys.exit(_run_verification(root, path, baseline, options, output))
     except WorkloadFailed as failure:
         _show_failure(path.resolve(), failure, output)
         sys.exit(failure.exit_code)
@@ -229,9 +221,7 @@ def verify_options_from_arguments(*arguments: str) -> VerifyOptions:
         return resolve_options(context.params["path"].resolve(), values_from_options_and_settings(context))
 
 
-def _run_verification(
-    root: Path, path: Path, baseline: str | None, options: VerifyOptions, plot: Path | None, output: Output
-) -> int:
+def _run_verification(root: Path, path: Path, baseline: str | None, options: VerifyOptions, output: Output) -> int:
     began = time.monotonic()
     with output.progress("reading the project and its journal") as progress:
         before = find_original_version(root, baseline)
@@ -241,8 +231,6 @@ def _run_verification(
         progress(ProgressStep("importing PyTorch"))
         from chirp_migrate.verify.session import verify_versions
 
-        if plot is not None:
-            create_plot_folder(plot)
         report = verify_versions(root, before, verified, options, progress, began)
         from chirp_migrate.doctor.of_traces import find_problems_in_traces
 
@@ -250,9 +238,7 @@ def _run_verification(
         report = msgspec.structs.replace(
             report, problems=find_problems_in_traces(report.passes.get("after", {}), has_own_data)
         )
-    more = [_save_document(root, report, output)]  # save before drawing plots, which may fail
-    if plot is not None:
-        more.append(draw_plots(plot, report))
+    more = [_save_document(root, report, output)]
     if not output.verbose:
         page = f"chirp-migrate report {quote(str(path))} -o report.html"
         more.append(f"Everything measured: -v, --json FILE, or {page}.")

@@ -8,7 +8,7 @@ module. ``--help`` does not import this module.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn, TextIO
 
 from rich.cells import cell_len
@@ -91,13 +91,6 @@ class Screen:
         """Return ``text`` with the terminal codes for ``style``; without colours, return ``text`` unchanged."""
         return Style.parse(style).render(text, color_system=ColorSystem.STANDARD if self.colour else None)
 
-    def title(self, text: str) -> None:
-        """Print the title of a section: an empty line, the title in capitals, and a line of ``=``."""
-        name = to_one_line(text).upper()
-        self.line()
-        self.text(name, style="bold")
-        self.line("=" * min(self.width, cell_len(name)), "dim")
-
     def heading(self, text: str) -> None:
         """Print an empty line, and a heading in bold."""
         self.line()
@@ -178,26 +171,6 @@ class Screen:
                 if name:
                     self.text(name, indent)
                 self.text(", ".join(said), indent + 2)
-
-    def diff(self, rows: Iterable[Sequence[tuple[str, str]]], columns: Sequence[int | None]) -> None:
-        """Print the lines of a diff with their numbers. A long line continues on the next line, without a number.
-
-        Args:
-            rows: the lines. Each line is a sequence of cells, and each cell is a pair (text, style).
-            columns: width of each column; columns with None share the remaining width.
-        """
-        table = Table.grid(padding=(0, 1, 0, 0))
-        free = self.width - sum(width + 1 for width in columns if width is not None)
-        open_columns = columns.count(None)
-        for width in columns:
-            table.add_column(
-                justify="left" if width is None or width == 1 else "right",
-                width=free // open_columns - (open_columns > 1) if width is None else width,
-                overflow="fold",
-            )
-        for row in rows:
-            table.add_row(*(Text(escape_invisible(text).expandtabs(_TAB), style) for text, style in row))
-        self._print(table, 0)
 
     def _cells(
         self, rows: Sequence[Sequence[str]], widths: Sequence[int], rights: Sequence[bool], indent: int, style: str = ""

@@ -66,18 +66,22 @@ def format_time(iso: str) -> str:
 
 
 def pluralize(number: int, noun: str) -> str:
-    """Return a number with its noun, such as ``1 file``, ``2 files``, ``2 classes`` or ``2 entries``."""
+    """Return a number with its noun, such as ``1 file``, ``2 files``, ``2 batches`` or ``2 entries``."""
     if number != 1:
         noun = re.sub(r"(?<=[^aeiou])y$", "ie", noun)
-        noun += "es" if noun.endswith("s") else "s"
+        noun += "es" if noun.endswith(("s", "tch")) else "s"
     return f"{number} {noun}"
 
 
-def shorten_list(names: Iterable[str], max_shown: int = _NAMED) -> str:
-    """Return the first ``max_shown`` names and the number of further names as text, such as ``a, b and 7 more``."""
+def shorten_list(names: Iterable[str], max_shown: int | None = _NAMED) -> str:
+    """Return the first ``max_shown`` names and the number of further names as text, such as ``a, b and 7 more``.
+
+    If ``max_shown`` is None, the text has all names.
+    """
     listed = list(names)
-    more = len(listed) - max_shown
-    return ", ".join(listed[:max_shown]) + (f" and {more} more" if more > 0 else "")
+    shown = listed[:max_shown]
+    more = len(listed) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def suggest_name(wrong: str, names: Iterable[str], list_intro: str) -> str:

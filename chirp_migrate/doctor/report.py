@@ -11,7 +11,7 @@ def show_doctor_report(report: DoctorReport, screen: Screen) -> None:
     """Print the report; with -q only the problems, with -v also the numbers of recorded loaders and batches."""
     several = len(report.entry_points) > 1
     for problem in report.problems:
-        show_problem(problem, screen, several)
+        _show_problem(problem, screen, several)
     if screen.quiet:
         return
     screen.line()
@@ -23,7 +23,7 @@ def show_doctor_report(report: DoctorReport, screen: Screen) -> None:
     screen.text(problem_summary(report), style="bold", hang=2)
 
 
-def show_problem(problem: Problem, screen: Screen, several: bool) -> None:
+def _show_problem(problem: Problem, screen: Screen, several: bool) -> None:
     """Print a problem; with ``-v``, if several entry points ran, also the entry points that have the problem."""
     place = f"{problem.path}:{problem.line}: " if problem.path else ""
     screen.line()
@@ -38,7 +38,7 @@ def _describe_entry_point(one: WatchedEntryPoint) -> str:
     if one.error:
         return f"{one.label} failed after {one.seconds:.1f} s: {one.error}"
     seen = f"{pluralize(one.loaders, 'loader')}, {pluralize(one.batches, 'batch')}"
-    return f"{one.label}: {seen.replace('batchs', 'batches')} in {one.seconds:.1f} s"
+    return f"{one.label}: {seen} in {one.seconds:.1f} s"
 
 
 def problem_summary(report: DoctorReport) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from chirp_migrate.console.text import pluralize
+from chirp_migrate.console.text import pluralize, shorten_list
 from chirp_migrate.plans.plan import Finding, FindingStatus, Gain, Safety
 from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.rules import all_rules
@@ -59,7 +59,7 @@ def finding_count_rows(counts: Mapping[FindingStatus, int]) -> list[tuple[Findin
     return [(status, word, counts[status]) for status, word in words.items() if counts.get(status)]
 
 
-def loader_count_rows(ledger: LoaderLedger, *, planned: bool) -> list[tuple[FindingStatus, str, int]]:
+def loader_count_rows(ledger: LoaderLedger, *, planned: bool = False) -> list[tuple[FindingStatus, str, int]]:
     """Return (status, word for users, number of loaders) for each status; ``planned``: the plan is not applied."""
     words, sites = {**_FATES, FindingStatus.REWRITE: "to migrate"} if planned else _FATES, ledger.loader_sites
     return [(status, word, sites[status]) for status, word in words.items() if sites.get(status)]
@@ -124,16 +124,9 @@ def unchanged_loader_sentences(findings: Iterable[Finding], most: int | None = 4
     for why, found in by_reason.items():
         paths = list(dict.fromkeys(path for path, _ in found))
         places = list(dict.fromkeys(f"{gain.path}:{gain.line}" for _, gain in found if gain.path))
-        at = f" ({first_names_and_total(places, most)})" if places else ""
+        at = f" ({shorten_list(places, most)})" if places else ""
         advice = "; chirp-migrate tune finds the best number of workers" if found[0][1].workers_may_help else ""
         yield (
-            f"{first_names_and_total(paths, most)}: {pluralize(len(found), 'loader')} unchanged: {why}{at}, "
+            f"{shorten_list(paths, most)}: {pluralize(len(found), 'loader')} unchanged: {why}{at}, "
             f"so the factory has nothing to speed up{advice}."
         )
-
-
-def first_names_and_total(names: Sequence[str], most: int | None) -> str:
-    """Return names as text. For more than ``most`` names, the text is the first names and the number of all names."""
-    if most is None or len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[:most])}, … ({len(names)})"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -12,10 +10,6 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, Plan
 from chirp_migrate.source.notebook_json import code_cells
 from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, UnreadableSource, decode_text
-
-_WINDOWS_CODEPAGE = re.compile(r"cp(125\d)")
-#: Pattern of encodings whose names in Python and at IANA are equal, apart from a hyphen.
-_SHARED_NAME = re.compile(r"utf-8|iso8859-\d+")
 
 
 @dataclass(frozen=True)
@@ -51,14 +45,10 @@ class FileWithFindings:
     """A file with findings.
 
     Attributes:
-        data: the bytes of the file.
-        encoding: IANA's name of the encoding; ``None`` if no name is known.
         cells: dictionary, number of a notebook cell → lines of the JSON file that contain the code of the cell.
         lines: dictionary, number of a notebook cell → lines of code. For a Python file, the only key is None.
     """
 
-    data: bytes
-    encoding: str | None
     cells: Mapping[int, FileRegion]
     lines: Mapping[int | None, Sequence[str]]
 
@@ -70,21 +60,11 @@ class FileWithFindings:
             UnreadableSource: the bytes are not text, or not a notebook.
         """
         if not path.endswith(".ipynb"):
-            source = SourceFile.from_bytes(data)
-            return cls(data, _registered_name(source.encoding), {}, {None: SOURCE_LINE.findall(source.text)})
+            return cls({}, {None: SOURCE_LINE.findall(SourceFile.from_bytes(data).text)})
         raw = decode_text(data)
         found = code_cells(raw)
         regions = {one.number: FileRegion(_line_at(raw, one.start), last_line=_line_at(raw, one.end)) for one in found}
-        return cls(data, "utf-8", regions, {one.number: SOURCE_LINE.findall(one.text) for one in found})
-
-
-def _registered_name(encoding: str) -> str | None:
-    name = codecs.lookup(encoding).name
-    if name == "ascii":
-        return "us-ascii"
-    if codepage := _WINDOWS_CODEPAGE.fullmatch(name):
-        return f"windows-{codepage[1]}"
-    return name.replace("iso8859", "iso-8859") if _SHARED_NAME.fullmatch(name) else None
+        return cls(regions, {one.number: SOURCE_LINE.findall(one.text) for one in found})
 
 
 def _line_at(text: str, offset: int) -> int:

@@ -290,6 +290,7 @@ class _PlanReader:
             source = decode_source(path, before)
             lines = SourceLines(source.text)
             hunks = tuple(self._hunk(path, one, lines) for one in entries)
+            lines.blocks({edit for hunk in hunks for edit in hunk.edits})  # raises an error if edits overlap
             if after is None:
                 after = source.encode(text_with_hunks(Module(path, source.text), hunks, public, self._style))
                 if not hunks or [hunk.number for hunk in hunks] != list(range(1, len(hunks) + 1)):

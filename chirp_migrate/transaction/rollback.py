@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from chirp_migrate.console.progress import ProgressStep, ignore_progress
+from chirp_migrate.console.text import shorten_list
 from chirp_migrate.errors import CommitFailed, UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
@@ -84,7 +85,7 @@ def rollback(
         chosen, later = runs[index], runs[index + 1 :]
         overlapping = later_runs_on_same_files(chosen, later)
         if overlapping:
-            named = "; ".join(f"run {name} to {_shorten_paths(paths)}" for name, paths in overlapping.items())
+            named = "; ".join(f"run {name} to {shorten_list(paths, 3)}" for name, paths in overlapping.items())
             raise WriteRefused(
                 f"run {chosen.name} cannot be undone, because later runs wrote to the same files ({named}): nothing "
                 "was changed. Undo the later runs first: `chirp-migrate rollback PATH` undoes the last run."
@@ -250,12 +251,6 @@ def _roll_back_run(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) 
     restored = tuple(file.path for file in files if file.before is not None and file.path not in undoing.merged)
     removed = tuple(file.path for file in files if file.before is None and file.found is not None)
     return RollbackResult(restored, removed, run.name, tuple(undoing.merged))
-
-
-def _shorten_paths(paths: Sequence[str]) -> str:
-    """Return paths as text. For more than three paths, the text has the first three paths and "and 5 more"."""
-    few = ", ".join(paths[:3])
-    return few if len(paths) <= 3 else f"{few} and {len(paths) - 3} more"
 
 
 def _undo_rollback(rolling: JournalRun, applied: JournalRun, cause: BaseException) -> None:

@@ -347,7 +347,6 @@ def test_nothing_is_asked_for_that_nothing_imports(backend: Path, vendor: bool) 
         (["plan", "--select", ""], "it is empty"),
         (["plan", "--exclude", "a["], "--exclude: 'a[' is not a valid pattern of .gitignore"),
         (["plan", "--exclude", "!"], "--exclude: '!' is not a valid pattern of .gitignore"),
-        (["verify", "--plot", "requirements.txt"], "'requirements.txt' is a file: pass a folder"),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence(backend: Path, arguments: list[str], said: str) -> None:
@@ -412,11 +411,3 @@ def test_the_list_of_runs_fits_a_narrow_terminal_and_rollback_names_the_run(back
     shown = run("rollback", "--list", "-v", cwd=backend, COLUMNS="40").stdout
     assert max(map(len, shown.splitlines())) <= 40
     assert "is as it was before run 0001." in run("rollback", backend).stdout
-
-
-@pytest.mark.slow
-def test_the_report_calls_a_rule_what_rules_calls_it(tmp_path: Path) -> None:
-    root = copy_of("backend", tmp_path / "backend")
-    run("plan", root, "-o", "plan.json", cwd=tmp_path)
-    shown = run("report", root, "--plan", "plan.json", cwd=tmp_path, COLUMNS="100").stdout
-    assert "device-resident, advice: 9 reported" in shown

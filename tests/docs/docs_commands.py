@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import click
@@ -108,7 +109,7 @@ def is_form_only(block: Block, command: str) -> bool:
 
 def problem_with(command: str) -> str | None:
     """What is wrong with the form of a command: unknown programs, files, targets and options; None if nothing."""
-    words = shlex.split(command, comments=True)
+    words = [*takewhile(lambda word: word != ">", shlex.split(command, comments=True))]
     while words and re.fullmatch(r"\w+=\S*", words[0]):
         words = words[1:]
     program, arguments = words[0].removeprefix(".venv/bin/"), words[1:]

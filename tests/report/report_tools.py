@@ -126,11 +126,10 @@ def verdict_json(**changes: Any) -> dict[str, Any]:
     return {**whole, **changes}
 
 
-def verdict_file(folder: Path, **changes: Any) -> Path:
-    """A file of it."""
-    path = folder / "verdict.json"
-    path.write_text(json.dumps(verdict_json(**changes)))
-    return path
+def with_verdict(root: Path, **changes: Any) -> Path:
+    """The migrated backend at ``root``, with it stored beside its first run."""
+    (root / ".chirp-migrate" / "0001" / "verify.json").write_text(json.dumps(verdict_json(**changes)))
+    return root
 
 
 def doctor_json(**changes: Any) -> dict[str, Any]:
@@ -157,8 +156,7 @@ def doctor_json(**changes: Any) -> dict[str, Any]:
     return {**whole, **changes}
 
 
-def doctor_file(folder: Path, **changes: Any) -> Path:
-    """A file of it."""
-    path = folder / "doctor.json"
-    path.write_text(json.dumps(doctor_json(**changes)))
-    return path
+def with_doctor(root: Path, **changes: Any) -> Path:
+    """The migrated backend at ``root``, with it stored beside its first run."""
+    (root / ".chirp-migrate" / "0001" / "doctor.json").write_text(json.dumps(doctor_json(**changes)))
+    return root

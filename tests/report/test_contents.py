@@ -6,16 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-from report_tools import LOADERS, applied, backend, doctor_file, doctor_json, verdict_file, verdict_json
+from report_tools import LOADERS, applied, backend, doctor_json, verdict_json, with_verdict
 from support import run
 
 from chirp_migrate.console.json_document import convert_json, read_document
 from chirp_migrate.doctor.doctor_report import DoctorReport
-from chirp_migrate.errors import JournalDamaged, UsageProblem, WriteRefused
+from chirp_migrate.errors import JournalDamaged, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, FindingStatus
-from chirp_migrate.report.contents import FileDetails, ReportContents
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
 from chirp_migrate.report.hunks import ChangeRow, differing_words, side_by_side
+from chirp_migrate.report.page.changes import FileDetails, PageContents
 from chirp_migrate.report.reading import read_report_contents
 from chirp_migrate.report.stored_results import hashes_of_written_files, store_doctor_report, store_verdict
 from chirp_migrate.report.verdict_rows import batch_waits_ms, entry_times, measured_metrics, total_times
@@ -41,19 +41,20 @@ def verified(root: Path) -> VerifyReport:
     return convert_json(verdict_json(files=hashes_of_written_files(root)), VerifyReport)
 
 
-def the_file(contents: ReportContents, path: str = "train.py") -> FileDetails:
-    return next(file for run in contents.runs for file in run.files if file.path == path)
+def the_file(contents: PageContents, path: str = "train.py") -> FileDetails:
+    return next(file for file in contents.files if file.path == path)
+
+
+def page_of(root: Path) -> PageContents:
+    return PageContents.of(read_report_contents(root))
 
 
 def test_a_run_is_told_with_its_rules_and_reasons_and_its_account(tmp_path: Path) -> None:
-    contents = read_report_contents(applied(tmp_path / "mine"))
+    contents = page_of(applied(tmp_path / "mine"))
     (reported_run,) = contents.runs
-    assert (contents.name, contents.is_plan, contents.verdict, contents.notices) == ("mine", False, None, ())
-    assert (
-        reported_run.number == 1
-        and reported_run.created.endswith("Z")
-        and reported_run.tool.startswith("chirp-migrate ")
-    )
+    assert (contents.report.name, contents.report.verdict, contents.report.notices) == ("mine", None, ())
+    run = reported_run.run
+    assert run.number == 1 and run.created.endswith("Z") and run.tool.startswith("chirp-migrate ")
     file = the_file(contents)
     first, second, follows = file.hunks
     assert [hunk.kind for hunk in file.hunks] == ["rewrite", "rewrite", "follows"]
@@ -79,7 +80,7 @@ def test_the_hunks_of_a_file_are_all_of_its_change(tmp_path: Path, name: str) ->
         root = backend(tmp_path / "mine", **{name.replace("/", "__"): (FIXTURE / name).read_text()})
     before = (root / name).read_text()
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
-    file = the_file(read_report_contents(root), name)
+    file = the_file(page_of(root), name)
     assert rebuilt(file, before) == (root / name).read_text().splitlines() != before.splitlines()
     assert (file.added, file.removed) == tuple(
         sum(row.sign == sign for hunk in file.hunks for section in hunk.sections for row in section.rows)
@@ -88,11 +89,14 @@ def test_the_hunks_of_a_file_are_all_of_its_change(tmp_path: Path, name: str) ->
     assert len({hunk.id for hunk in file.hunks}) == len(file.hunks)
 
 
-def test_as_json_a_finding_has_its_reason_once_and_a_line_its_text_once(tmp_path: Path) -> None:
-    document = json.loads(run("report", applied(tmp_path / "mine"), "--json", "-").stdout)
-    hunk = document["runs"][0]["files"][0]["hunks"][0]
-    assert hunk["findings"][0]["reason"] and "reason" not in hunk["findings"][0]["finding"]
-    assert set(hunk["sections"][0]["rows"][0]) == {"sign", "before", "after", "text"}
+def test_as_json_it_has_the_documents_of_all_commands(tmp_path: Path) -> None:
+    document = json.loads(run("report", with_verdict(applied(tmp_path / "mine")), "--json", "-").stdout)
+    assert set(document) == {"schema", "tool", "name", "runs", "verdict", "doctor", "notices"}
+    assert (document["verdict"]["verdict"], document["doctor"]) == ("faster", None)
+    (one,) = document["runs"]
+    assert one["number"] == 1 and one["created"].endswith("Z")
+    assert [file["path"] for file in one["files"]] == ["train.py"]
+    assert one["ledger"]["sites"]["migrated"] == 2 and one["findings"][0]["rule"] == "CHP001"
 
 
 def test_a_notebook_is_told_by_its_cells(tmp_path: Path) -> None:
@@ -107,7 +111,7 @@ def test_a_notebook_is_told_by_its_cells(tmp_path: Path) -> None:
         ),
     ]
     book = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
-    file = the_file(read_report_contents(applied(tmp_path / "mine", **{"train.ipynb": book})), "train.ipynb")
+    file = the_file(page_of(applied(tmp_path / "mine", **{"train.ipynb": book})), "train.ipynb")
     (section,) = file.hunks[0].sections
     assert section.cell == 3
     assert [(row.sign, row.before, row.text) for row in section.rows][:3] == [
@@ -119,67 +123,44 @@ def test_a_notebook_is_told_by_its_cells(tmp_path: Path) -> None:
     assert "%matplotlib inline" in texts and not any("_chirp_cell" in text for text in texts)
 
 
-def test_a_plan_is_told_with_what_was_decided_on_it(tmp_path: Path) -> None:
-    root, plan = backend(tmp_path / "mine"), tmp_path / "plan.json"
-    assert run("plan", root, "--no-scaffold", "-q", "-o", plan).exit_code == 0
-    content = json.loads(plan.read_text())
-    content["files"][0]["hunks"][1]["decision"] = "refused"
-    plan.write_text(json.dumps(content))
-    contents = read_report_contents(root, plan_file=plan)
-    assert contents.is_plan and contents.runs[0].number is None
-    assert [hunk.decision for hunk in the_file(contents).hunks] == [None, "refused", None]
-    assert contents.runs[0].ledger is not None and contents.runs[0].ledger.sites[FindingStatus.REFUSED] == 1
-    assert all(one.finding.status is not FindingStatus.REFUSED for one in contents.runs[0].reported), (
-        "the report shows it with its hunk"
-    )
-    assert not (root / ".chirp-migrate").exists()
-    (root / "train.py").write_text("x = 1\n")
-    with pytest.raises(WriteRefused, match=r"train\.py"):
-        read_report_contents(root, plan_file=plan)
-
-
 def test_with_nothing_to_report_one_sentence_says_what_to_do(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine")
-    with pytest.raises(UsageProblem, match=r"`chirp-migrate apply .*mine`.* --plan FILE"):
+    with pytest.raises(UsageProblem, match=r"`chirp-migrate apply .*mine` first"):
         read_report_contents(root)
-    with pytest.raises(UsageProblem, match="run 7"):
-        read_report_contents(applied(tmp_path / "other"), run=7)
 
 
-def test_every_run_that_stands_is_told_and_one_alone_on_request(tmp_path: Path) -> None:
+def test_every_run_that_stands_is_told(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], 4)\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
-    contents = read_report_contents(root)
+    contents = page_of(root)
     assert [[file.path for file in reported_run.files if file.note == "rewrite"] for reported_run in contents.runs] == [
         ["train.py"],
         ["later.py"],
     ]
     assert the_file(contents, "later.py").hunks[0].id == "later.py:run2:1"
-    only = read_report_contents(root, run=2)
-    assert [reported_run.number for reported_run in only.runs] == [2]
-    assert len(only.notices) == 1
 
 
 def test_later_edits_are_said_and_what_apply_wrote_is_shown(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
-    whole = the_file(read_report_contents(root))
+    whole = the_file(page_of(root))
     (root / "train.py").write_text("x = 1\n")
-    contents = read_report_contents(root)
+    contents = page_of(root)
     assert the_file(contents).edited_since and the_file(contents).hunks == whole.hunks
-    (notice,) = contents.notices
+    (notice,) = contents.report.notices
     assert "train.py" in notice
 
 
 def test_a_run_without_its_plan_is_told_without_rules(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
-    before = the_file(read_report_contents(root))
+    before = the_file(page_of(root))
     (root / ".chirp-migrate" / "0001" / "plan.json").unlink()
-    contents = read_report_contents(root)
+    contents = page_of(root)
     (hunk,) = the_file(contents).hunks
     assert (hunk.kind, hunk.findings, contents.runs[0].ledger) == ("unknown", (), None)
     assert (the_file(contents).added, the_file(contents).removed) == (before.added, before.removed)
-    assert len(contents.notices) == 1
+    assert len(contents.report.notices) == 1
+    assert json.loads(run("report", root, "--json", "-").stdout)["runs"][0]["ledger"] is None
 
 
 @pytest.mark.parametrize("name", ["plan.json", "verify.json", "doctor.json"])
@@ -208,9 +189,9 @@ def test_files_that_could_not_be_written_are_no_changes(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine", **{"train.py": LOADERS, "fixed.py": LOADERS})
     (root / "fixed.py").chmod(0o444)
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 1
-    (reported_run,) = read_report_contents(root).runs
+    (reported_run,) = page_of(root).runs
     assert [file.path for file in reported_run.files] == ["train.py"]
-    assert [one.path for one in reported_run.skipped] == ["fixed.py"]
+    assert [one.path for one in reported_run.run.unwritten] == ["fixed.py"]
     assert reported_run.ledger is not None
     assert (reported_run.ledger.sites[FindingStatus.REWRITE], reported_run.ledger.reasons["file-not-written"]) == (2, 2)
     assert {one.finding.why for one in reported_run.reported if one.finding.path == "fixed.py"} >= {"file-not-written"}
@@ -241,8 +222,6 @@ def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: P
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], 4)\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
     assert read_report_contents(root).notices == ("Run 2 was applied after the last run of doctor: run doctor again.",)
-    other = doctor_file(tmp_path, problems=[])
-    assert run("report", root, "--doctor", other).stdout.count("[overlap]") == 0
     shown = " ".join(run("report", root).stdout.split())
     assert (
         "train.py:7: Validation samples are also" in shown
@@ -255,12 +234,6 @@ def test_a_result_of_doctor_that_cannot_be_kept_is_one_sentence(tmp_path: Path) 
     (root / ".chirp-migrate" / "0001" / "journal.json").write_text("{}")
     said = store_doctor_report(root, convert_json(doctor_json(), DoctorReport))
     assert said is not None and said.startswith("The result could not be stored for `chirp-migrate report`")
-
-
-def test_a_verdict_in_place_of_a_result_of_doctor_is_refused(tmp_path: Path) -> None:
-    root = applied(tmp_path / "mine")
-    with pytest.raises(UsageProblem, match="not a result of doctor"):
-        read_report_contents(root, doctor_file=verdict_file(tmp_path))
 
 
 def test_nothing_is_kept_where_nothing_is_applied(tmp_path: Path) -> None:
@@ -279,16 +252,12 @@ def test_rollback_takes_what_was_kept_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_verification_is_kept_though_its_plots_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_verification_is_kept_in_the_journal_and_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, target = applied(tmp_path / "mine"), tmp_path / "found.json"
     (root / "chirp_verify.py").write_text("")
-    (tmp_path / "plots" / "training-time.svg").mkdir(parents=True)
     report = verified(root)
     monkeypatch.setattr("chirp_migrate.verify.session.verify_versions", lambda *_: report)
-    done = run("verify", root, "--json", target, "--plot", tmp_path / "plots")
-    assert done.exit_code == 2 and "training-time.svg" in done.output
+    assert run("verify", root, "--json", target).exit_code == 2
     assert read_document(target.read_bytes(), VerifyReport) == report == read_report_contents(root).verdict
 
 
@@ -305,8 +274,8 @@ def test_what_verify_found_is_told_failed_or_not(tmp_path: Path) -> None:
     assert contents.verdict.created.endswith("Z") and contents.notices == ()
 
 
-def test_a_verdict_from_a_file_is_read_as_docs_json_has_it(tmp_path: Path) -> None:
-    contents = read_report_contents(applied(tmp_path / "mine"), verdict_file=verdict_file(tmp_path))
+def test_a_verdict_is_read_as_docs_json_has_it(tmp_path: Path) -> None:
+    contents = read_report_contents(with_verdict(applied(tmp_path / "mine")))
     found = contents.verdict
     assert found is not None
     together = total_times(found)
@@ -338,8 +307,8 @@ def test_a_verdict_from_a_file_is_read_as_docs_json_has_it(tmp_path: Path) -> No
 )
 def test_what_is_no_verdict_is_refused_in_one_sentence(tmp_path: Path, changes: dict[str, object]) -> None:
     root = applied(tmp_path / "mine", **{"a.py": "from torch.utils.data import DataLoader\nx = DataLoader([1], 4)\n"})
-    with pytest.raises(UsageProblem, match=r"verdict\.json .*`verify --json`"):
-        read_report_contents(root, verdict_file=verdict_file(tmp_path, **changes))
+    with pytest.raises(JournalDamaged, match=r"run verify again, or remove .*verify\.json"):
+        read_report_contents(with_verdict(root, **changes))
 
 
 def test_lines_that_no_hunk_made_are_what_follows() -> None:

@@ -12,7 +12,7 @@ import pytest
 from report_tools import LOADERS
 from support import copy_of, run, write_files
 
-from chirp_migrate.report.contents import FileDetails
+from chirp_migrate.report.page.changes import FileDetails, PageContents
 from chirp_migrate.report.reading import read_report_contents
 
 #: Added and removed lines by path.
@@ -81,7 +81,7 @@ def all_counts_agree(root: Path) -> tuple[FileDetails, ...]:
     total = tuple(map(sum, zip(*counts.values(), strict=True)))
     assert "+{} -{} lines".format(*total) in plan
     assert in_words(run("apply", "--tests", "-v", root).output) == counts
-    files = read_report_contents(root).runs[0].files
+    files = PageContents.of(read_report_contents(root)).files
     assert {file.path: (file.added, file.removed) for file in files} == counts
     git(root, "add", "--all", "--intent-to-add")
     for row in git(root, "diff", "--minimal", "--numstat", "-z", "HEAD").split("\0")[:-1]:

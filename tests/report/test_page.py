@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from report_tools import HOSTILE, LOADERS, applied, backend, doctor_file, doctor_json, verdict_file
+from report_tools import HOSTILE, LOADERS, applied, backend, doctor_json, with_doctor, with_verdict
 from support import run, sentence
 
 from chirp_migrate.report.hunks import ChangeRow, ChangeSection
+from chirp_migrate.report.page.changes import PageContents
 from chirp_migrate.report.page.code import escape_invisible, section_html
 from chirp_migrate.report.page.render import render_page
 from chirp_migrate.report.reading import read_report_contents
@@ -57,12 +57,12 @@ class Document(HTMLParser):
         return [attributes["id"] for _, attributes in self.elements if "id" in attributes]
 
 
-def page_of(root: Path, verdict: Path | None = None) -> str:
-    return render_page(read_report_contents(root, verdict_file=verdict))
+def page_of(root: Path) -> str:
+    return render_page(PageContents.of(read_report_contents(root)))
 
 
 def test_the_page_is_whole_and_may_load_nothing(tmp_path: Path) -> None:
-    page = page_of(applied(tmp_path / "mine"), verdict_file(tmp_path))
+    page = page_of(with_verdict(applied(tmp_path / "mine")))
     document = Document(page)
     (policy,) = [one["content"] for one in document.all("meta") if one.get("http-equiv") == "Content-Security-Policy"]
     style, script = re.search(r"<style>(.*?)</style>", page, re.S), re.search(r"<script>(.*?)</script>", page, re.S)
@@ -83,7 +83,7 @@ def test_the_page_is_whole_and_may_load_nothing(tmp_path: Path) -> None:
 
 
 def test_every_link_leads_somewhere_and_every_name_is_there_once(tmp_path: Path) -> None:
-    document = Document(page_of(applied(tmp_path / "mine"), verdict_file(tmp_path)))
+    document = Document(page_of(with_verdict(applied(tmp_path / "mine"))))
     assert len(set(document.ids)) == len(document.ids)
     assert {one["href"][1:] for one in document.all("a")} <= set(document.ids)
     named = [one[key] for _, one in document.elements for key in ("aria-labelledby",) if key in one]
@@ -95,7 +95,7 @@ def test_every_link_leads_somewhere_and_every_name_is_there_once(tmp_path: Path)
 
 
 def test_the_verdict_and_its_figures_come_first(tmp_path: Path) -> None:
-    text = " ".join("".join(Document(page_of(applied(tmp_path / "mine"), verdict_file(tmp_path))).text).split())
+    text = " ".join("".join(Document(page_of(with_verdict(applied(tmp_path / "mine")))).text).split())
     order = ["Verdict: Faster", "Training time saved", "50.0 %", "interval 40.0 to 60.0 %", "Waiting for batches"]
     order += [
         "3 loaders found",
@@ -113,8 +113,8 @@ def test_the_verdict_and_its_figures_come_first(tmp_path: Path) -> None:
 def test_code_that_tries_to_be_html_is_only_text(tmp_path: Path) -> None:
     name = 'evil" onload="x.py'
     root = applied(tmp_path / "<b>mine", **{"a.py": HOSTILE, name: HOSTILE})
-    verdict = verdict_file(tmp_path, reason="</h2><script>1</script>\u202e", notes=["<img src=x onerror=alert(1)>"])
-    page = page_of(root, verdict)
+    hostile = {"reason": "</h2><script>1</script>\u202e", "notes": ["<img src=x onerror=alert(1)>"]}
+    page = page_of(with_verdict(root, **hostile))
     document = Document(page)
     assert len(document.all("script")) == len(document.all("style")) == 1
     assert not document.all("img") and "<!--" not in page
@@ -129,19 +129,18 @@ def test_code_that_tries_to_be_html_is_only_text(tmp_path: Path) -> None:
 def test_what_doctor_found_is_a_section_and_only_text(tmp_path: Path) -> None:
     problem = {**doctor_json()["problems"][0], "message": "<script>alert(1)</script>.", "path": 'a" onload="x.py'}
     root = applied(tmp_path / "mine")
-    page = render_page(read_report_contents(root, doctor_file=doctor_file(tmp_path, problems=[problem])))
-    document = Document(page)
+    assert "doctor" not in Document(page_of(root)).ids
+    document = Document(page_of(with_doctor(root, problems=[problem])))
     text = " ".join("".join(document.text).split())
     assert len(document.all("script")) == 1 and "doctor" in document.ids
     assert "<script>alert(1)</script>. Seen: 8 of 8 samples" in text and 'a" onload="x.py:7' in text
-    assert "2026-03-01 12:00:00 UTC. Doctor: 1 problem in 2 entry points, of which 1 failed." in text
+    assert "2026-03-01 12:00 UTC. Doctor: 1 problem in 2 entry points, of which 1 failed." in text
     assert "train.two failed: ValueError: no such bird." in text
-    assert "doctor" not in Document(page_of(root)).ids
 
 
 def test_problems_that_verify_saw_are_a_section_where_doctor_was_not_run(tmp_path: Path) -> None:
     problems = [{"check": "order", "message": "The order is <b>the same</b>.", "entry_points": ["train.one"]}]
-    document = Document(page_of(applied(tmp_path / "mine"), verdict_file(tmp_path, problems=problems)))
+    document = Document(page_of(with_verdict(applied(tmp_path / "mine"), problems=problems)))
     text = " ".join("".join(document.text).split())
     assert "chirp-migrate verify found these problems." in text and "order The order is <b>the same</b>." in text
 
@@ -209,23 +208,6 @@ def test_the_command_writes_one_file_and_says_so(tmp_path: Path) -> None:
     assert run("report", root, "-o", "-").stdout == out.read_text(encoding="utf-8"), "the same again is the same page"
 
 
-def test_a_plan_is_a_page_as_well(tmp_path: Path) -> None:
-    root, plan, out = backend(tmp_path / "mine"), tmp_path / "plan.json", tmp_path / "plan.html"
-    assert run("plan", root, "--no-scaffold", "-q", "-o", plan).exit_code == 0
-    content = json.loads(plan.read_text())
-    content["files"][0]["hunks"][0]["decision"] = "accepted"
-    plan.write_text(json.dumps(content))
-    assert run("report", root, "--plan", plan, "-o", out).exit_code == 0
-    text = "".join(Document(out.read_text(encoding="utf-8")).text)
-    assert "migration plan" in text and "A plan, not applied" in text and "accepted" in text and "to migrate" in text
-
-
-def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
-    root = backend(tmp_path / "mine")
-    for arguments, said in (
-        (("--plan", tmp_path / "p.json", "--run", "1"), "--plan and --run contradict each other"),
-        (("-o", tmp_path / "no" / "x.html"), "its folder does not exist"),
-        (("--plan", tmp_path / "p.json"), "cannot be read"),
-    ):
-        done = run("report", root, *arguments)
-        assert done.exit_code == 2 and said in sentence(done)
+def test_a_page_in_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    done = run("report", backend(tmp_path / "mine"), "-o", tmp_path / "no" / "x.html")
+    assert done.exit_code == 2 and "its folder does not exist" in sentence(done)

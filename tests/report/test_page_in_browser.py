@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_tools import HOSTILE, LOADERS, applied, verdict_file
+from report_tools import HOSTILE, LOADERS, applied, with_verdict
 
-from chirp_migrate.report.contents import ReportContents
+from chirp_migrate.report.page.changes import PageContents
 from chirp_migrate.report.page.render import render_page
 from chirp_migrate.report.reading import read_report_contents
 
@@ -61,12 +61,12 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def contents(tmp_path_factory: pytest.TempPathFactory) -> ReportContents:
+def contents(tmp_path_factory: pytest.TempPathFactory) -> PageContents:
     folder = tmp_path_factory.mktemp("report")
     long_line = f"\nlong = DataLoader([{', '.join(map(str, range(400)))}], batch_size={'9' * 300})\n"
     files = {"train.py": LOADERS, "deep/hostile.py": HOSTILE, "deep/long.py": HOSTILE.split("\n")[0] + long_line}
     root = applied(folder / "mine", **files)
-    found = read_report_contents(root, verdict_file=verdict_file(folder))
+    found = PageContents.of(read_report_contents(with_verdict(root)))
     run = found.runs[0]
     added = replace(run.files[0], path="added.py", action="create", note="scaffold", id="added.py")
     added = replace(added, hunks=(replace(run.files[0].hunks[-1], id="added.py:file", kind="file"),))
@@ -74,7 +74,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> ReportContents:
 
 
 @pytest.fixture(scope="module")
-def address(contents: ReportContents, tmp_path_factory: pytest.TempPathFactory) -> str:
+def address(contents: PageContents, tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(render_page(contents), encoding="utf-8")
     return path.as_uri()
@@ -256,7 +256,7 @@ def test_text_can_be_read_in_light_and_dark(visit: Callable[..., Any], address: 
 
 
 def test_without_a_script_everything_is_there_to_read(
-    visit: Callable[..., Any], address: str, contents: ReportContents
+    visit: Callable[..., Any], address: str, contents: PageContents
 ) -> None:
     page = visit(address, java_script_enabled=False)
     assert page.locator(".hunk[open]").count() == sum(len(file.hunks) for run in contents.runs for file in run.files)
@@ -318,7 +318,7 @@ def test_even_a_script_that_got_into_the_page_would_not_run(browser: Any, addres
 
 
 def test_two_thousand_changes_are_there_at_once(
-    visit: Callable[..., Any], contents: ReportContents, tmp_path: Path
+    visit: Callable[..., Any], contents: PageContents, tmp_path: Path
 ) -> None:
     run = contents.runs[0]
     file = next(one for one in run.files if one.path == "train.py")

@@ -24,7 +24,7 @@ def lines(*, width: int = 40, **calls: tuple[object, ...]) -> list[str]:
 @pytest.mark.parametrize(
     "hostile", ["\x1b[31mred", "a\x07b", "\N{RIGHT-TO-LEFT OVERRIDE}txt", "a\0b", "\udc80", "\x9b31m"]
 )
-@pytest.mark.parametrize("method", ["line", "text", "title", "diff_line"])
+@pytest.mark.parametrize("method", ["line", "text", "diff_line"])
 def test_what_a_terminal_would_act_on_is_spelled_out(method: str, hostile: str) -> None:
     (shown, *_) = [line for line in lines(**{method: (hostile,)}) if line]
     assert shown.isprintable() and "\\" in shown

@@ -1,4 +1,4 @@
-"""The report in a terminal: its order, what it explains, and that every line fits."""
+"""The report in a terminal: what it shows, and that every line fits."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from rich.cells import cell_len as columns
 
 from chirp_migrate.cli import main
 from chirp_migrate.console.screen import Screen, render_to_text
-from chirp_migrate.plans.plan import Finding, FindingStatus, Plan, Safety, SkippedFile
-from chirp_migrate.report.contents import FileDetails, FindingDetails, HunkDetails, ReportContents, RunDetails
-from chirp_migrate.report.hunks import ChangeRow, ChangeSection
+from chirp_migrate.doctor.doctor_report import DoctorReport, Problem, WatchedEntryPoint
+from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Plan, Safety, SkippedFile
+from chirp_migrate.report.contents import ReportContents, RunDetails
 from chirp_migrate.report.reading import read_report_contents
 from chirp_migrate.report.terminal.render import show_report
 from chirp_migrate.report.terminal.summary import show_verify_report
-from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.metrics import Metric, TargetVerdict
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
-from chirp_migrate.verify.verdict import Verdict
 from chirp_migrate.verify.verify_report import (
     DetectableDifference,
     EntryVerdict,
@@ -79,6 +77,7 @@ def verdict(text: str = "faster", **changes: object) -> VerifyReport:
             rounds="4 made, 3 count, 1 of them though others used more than 10% of the CPUs.",
             machine="AMD EPYC, 2 usable CPUs, no GPU",
             workload="150 synthetic samples",
+            compared="every batch, loss and result",
         ),
         before="the files before `apply`, from its journal",
         tool="chirp-migrate 0.1.0",
@@ -87,71 +86,57 @@ def verdict(text: str = "faster", **changes: object) -> VerifyReport:
     return msgspec.structs.replace(found, **changes)
 
 
-def finding(**changes: object) -> FindingDetails:
+def finding(**changes: object) -> Finding:
     found = Finding(
-        "CHP001", "dataloader-factory", "utils/train.py", 7, 5, "loader built by hand: the factory builds it",
+        "CHP001", "dataloader-factory", "utils/train.py", 2, 5, "loader built by hand: the factory builds it",
         Safety.SAFE, FindingStatus.REWRITE, hunk=1,
     )  # fmt: skip
-    return FindingDetails(replace(found, **changes), "A loader built by hand fixes its workers.", "x = DataLoader(y)")  # type: ignore[arg-type]
+    return replace(found, **changes)  # type: ignore[arg-type]
 
 
-def hunk(*rows: ChangeRow, **changes: object) -> HunkDetails:
-    section = ChangeSection(rows, within="Trainer.fit")
-    imports = ("from chirpid_patch import OptimalDataLoaderFactory",)
-    hunk = HunkDetails("utils/train.py:1", 1, "rewrite", (finding(),), imports, None, False, (section,))
-    return replace(hunk, **changes)  # type: ignore[arg-type]
+def changed(path: str, before: str | None, after: str, note: str = "rewrite") -> FilePlan:
+    return FilePlan(path, None if before is None else before.encode(), after.encode(), note)
 
 
-ROWS = (
-    ChangeRow(" ", 6, 9, "    def fit(self):"),
-    ChangeRow("-", 7, None, "        loader = DataLoader(self.data)"),
-    ChangeRow("+", None, 10, "        loader = OptimalDataLoaderFactory.create_training_loader(self.data)"),
-    ChangeRow("+", None, 11, LONG_LINE),
-)
-
-
-def run(*files: FileDetails, **changes: object) -> RunDetails:
+def run(*files: FilePlan, **changes: object) -> RunDetails:
     left_alone = {"status": FindingStatus.REPORT, "message": "the class is used as a value", "hunk": None}
     reported = [finding(**left_alone, line=line, why="used-as-value") for line in (40, 52)]
-    found = [one.finding for file in files for each in file.hunks for one in each.findings]
-    reported_run = RunDetails(
-        number=1,
-        created="2026-03-01T11:00:00Z",
-        tool="chirp-migrate 0.1.0",
-        files=files,
-        reported=tuple(reported),
-        skipped=(SkippedFile("old.py", "it does not parse"),),
+    rewritten = [finding(path=file.path) for file in files if file.note == "rewrite"]
+    plan = Plan(
+        Path(),
+        files,
+        (*rewritten, *reported),
+        (SkippedFile("old.py", "it does not parse"),),
         left_out=(SkippedFile(".venv", "a virtual environment"),),
-        ledger=LoaderLedger.of(Plan(Path(), (), (*found, *(one.finding for one in reported)), ())),
-        notes=(),
     )
-    return replace(reported_run, **changes)  # type: ignore[arg-type]
+    return replace(RunDetails(1, "2026-03-01T11:00:00Z", "chirp-migrate 0.1.0", plan), **changes)  # type: ignore[arg-type]
 
 
-FOLLOWS = hunk(ChangeRow("+", None, 3, "import x"), number=0, kind="follows", findings=(), imports=())
-TRAIN = FileDetails("utils/train.py", "rewrite", "rewrite", 3, 1, (hunk(*ROWS), FOLLOWS))
-RISKY = finding(rule="CHP010", safety=Safety.BEHAVIOUR, cell=3, line=2)
-CELL = hunk(findings=(RISKY,), sections=(ChangeSection(ROWS, cell=3),))
-NOTEBOOK = FileDetails("Train.ipynb", "rewrite", "rewrite", 2, 1, (CELL,))
-WHOLE = hunk(ChangeRow("+", None, 1, "SHIPPED = 1"), kind="file", findings=())
-ADDED = FileDetails("utils/dataloader_factory.py", "create", "scaffold", 1, 0, (WHOLE,))
+BEFORE = "def fit(self):\n    loader = DataLoader(self.data)\n"
+AFTER = f"import x\n\ndef fit(self):\n    loader = OptimalDataLoaderFactory.create_loader(self.data)\n{LONG_LINE}\n"
+TRAIN = changed("utils/train.py", BEFORE, AFTER)
+ADDED = changed("utils/dataloader_factory.py", None, "SHIPPED = 1\n", "scaffold")
 SIMULATED = SimulatedDevice(step_ms=8, what="SIMULATED: each training batch is followed by a device step of 8 ms.")
+PROBLEM = Problem(
+    check="overlap", message="Validation samples are also training samples.", evidence="8 of 8 samples are equal.",
+    fix="Split the samples once.", path="train.py", line=7, entry_points=(SINGLE,),
+)  # fmt: skip
+WATCHED = DoctorReport(
+    tool="chirp-migrate 0.1.0", problems=[PROBLEM], notes=[], exit_code=1,
+    entry_points=[WatchedEntryPoint(label=SINGLE, seconds=1.5, loaders=2, passes=4, batches=16)],
+)  # fmt: skip
+WITHOUT_PLAN = run(number=2, has_plan=False, plan=Plan(Path(), (TRAIN, ADDED), (), ()))
 CONTENTS = ReportContents(
     "backend",
-    (run(TRAIN, NOTEBOOK, ADDED), run(TRAIN, number=2, ledger=None)),
+    (run(TRAIN, ADDED), WITHOUT_PLAN),
     verdict(simulated=SIMULATED),
     ("These files have changed since the verification, so verify again: a.py.",),
+    WATCHED,
 )
-EVIL_HUNK = hunk(ChangeRow("-", 1, None, HOSTILE), ChangeRow("+", None, 1, f"\t{HOSTILE}\r"))
+EVIL_RUN = run(changed(HOSTILE, "a\nb\n", f"a\n\t{HOSTILE}\r\n"))
 EVIL = ReportContents(
     HOSTILE,
-    (
-        run(
-            FileDetails(HOSTILE, "rewrite", "rewrite", 1, 1, (EVIL_HUNK,)),
-            notes=(HOSTILE,),
-            skipped=(SkippedFile(HOSTILE, HOSTILE),),
-        ),
-    ),
+    (replace(EVIL_RUN, plan=replace(EVIL_RUN.plan, notes=(HOSTILE,), skipped=(SkippedFile(HOSTILE, HOSTILE),))),),
     verdict(
         reason=HOSTILE,
         differences=[TrainingDifference("", "", HOSTILE)],
@@ -163,6 +148,8 @@ EVIL = ReportContents(
 )
 
 CONTENTS_BY_NAME = {"plain": CONTENTS, "hostile": EVIL}
+#: Widths of the terminal, and whether everything is shown there.
+SHOWN_AT = {40: False, 80: False, 160: True}
 
 
 def lines(
@@ -178,31 +165,29 @@ def text(contents: ReportContents = CONTENTS, width: int = 80) -> str:
     return " ".join(" ".join(lines(contents, width, verbose=True)).split())
 
 
-@pytest.mark.parametrize("width", [40, 80, 160])
+@pytest.mark.parametrize("width", SHOWN_AT)
 @pytest.mark.parametrize("name", ["plain", "hostile"])
 def test_the_whole_report_is_what_somebody_has_read(name: str, width: int) -> None:
     """After a change that is meant: `python tests/report/test_terminal.py`, and read what git shows."""
     kept = SNAPSHOTS / f"{name}-{width}.txt"
-    assert lines(CONTENTS_BY_NAME[name], width) == kept.read_text(encoding="utf-8").splitlines()
+    shown = lines(CONTENTS_BY_NAME[name], width, verbose=SHOWN_AT[width])
+    assert shown == kept.read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize("contents", [CONTENTS, EVIL], ids=["plain", "hostile"])
 @pytest.mark.parametrize("width", [40, 57, 80, 120, 159, 160, 200])
 def test_no_line_is_wider_than_the_terminal(contents: ReportContents, width: int) -> None:
-    shown = lines(contents, width)
-    assert max(columns(line) for line in shown) <= width
-    assert all(line.isprintable() for line in shown)
+    shown, everything = lines(contents, width), lines(contents, width, verbose=True)
+    diff = next(number for number, line in enumerate(everything) if line.startswith("# "))
+    assert max(columns(line) for line in (*shown, *everything[:diff])) <= width, "only lines of the diff are wider"
+    assert all(line.isprintable() for line in (*shown, *everything))
 
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_colours_change_nothing_but_the_colour(width: int) -> None:
-    coloured = lines(EVIL, width, colour=True)
+    coloured = lines(EVIL, width, colour=True, verbose=True)
     assert any(COLOUR.search(line) for line in coloured)
-    assert [COLOUR.sub("", line) for line in coloured] == lines(EVIL, width)
-
-
-def test_every_verdict_is_put_into_words() -> None:
-    assert len({text(replace(CONTENTS, verdict=verdict(one.text))) for one in Verdict}) == len(Verdict)
+    assert [COLOUR.sub("", line) for line in coloured] == lines(EVIL, width, verbose=True)
 
 
 def test_lost_time_is_shown_as_such() -> None:
@@ -213,14 +198,7 @@ def test_lost_time_is_shown_as_such() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_of_a_long_line_nothing_is_lost(width: int) -> None:
-    assert "".join(LONG_LINE.split()) in "".join("".join(lines(width=width)).split())
-
-
-def test_decisions_of_a_review_are_shown() -> None:
-    refused = hunk(*ROWS, decision="refused")
-    edited = hunk(*ROWS, number=2, decision="accepted", edited=True)
-    shown = text(ReportContents("backend", (run(replace(TRAIN, hunks=(refused, edited)), number=None),), None, ()))
-    assert "1 of 2, refused" in shown and "2 of 2, accepted, edited" in shown and "RUN " not in shown
+    assert "".join(LONG_LINE.split()) in "".join("".join(lines(width=width, verbose=True)).split())
 
 
 def test_without_a_verdict_it_says_how_to_get_one() -> None:
@@ -229,11 +207,15 @@ def test_without_a_verdict_it_says_how_to_get_one() -> None:
     assert "zero-cost loading:" not in shown
 
 
-def test_the_words_are_explained_those_of_the_figures_included() -> None:
-    shown = text()
-    explained = shown[shown.index("TERMS") :]
-    for word in ("hunk", "loader", "entry point", "interval", "zero-cost loading", "samples per second"):
-        assert f" {word}: " in explained
+def test_only_the_verdict_and_the_notices_are_printed_if_nothing_else_is_wanted() -> None:
+    shown = render_to_text(lambda screen: show_report(CONTENTS, screen), quiet=True).splitlines()
+    assert shown == [
+        "Migration of backend",
+        "!  These files have changed since the verification, so verify again: a.py.",
+        "",
+        "Verdict: faster. All entry points together: 60.0 % less time (95 % interval",
+        "  55.0 to 64.0 %).",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +232,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_real_migration_is_told(migrated: Path) -> None:
     shown = text(read_report_contents(migrated), width=120)
-    assert "CHP001" in shown and "5 - return DataLoader(train, batch_size=8, shuffle=True)" in shown
+    assert "CHP001" in shown and "- return DataLoader(train, batch_size=8, shuffle=True)" in shown
     assert "+ return OptimalDataLoaderFactory.create_training_loader(" in shown
 
 
@@ -291,6 +273,6 @@ def test_what_verify_prints_fits_too(width: int) -> None:
 
 if __name__ == "__main__":
     for name, contents in CONTENTS_BY_NAME.items():
-        for width in (40, 80, 160):
-            shown = "".join(f"{line}\n" for line in lines(contents, width))
+        for width, verbose in SHOWN_AT.items():
+            shown = "".join(f"{line}\n" for line in lines(contents, width, verbose=verbose))
             (SNAPSHOTS / f"{name}-{width}.txt").write_text(shown, encoding="utf-8")

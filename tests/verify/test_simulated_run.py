@@ -12,7 +12,7 @@ from support import run
 from chirp_migrate.console.json_document import read_document, to_json_bytes
 from chirp_migrate.console.progress import ignore_progress
 from chirp_migrate.console.screen import render_to_text
-from chirp_migrate.report.plots import draw_plots
+from chirp_migrate.report.page.charts import waits_plot
 from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_entry_points
 from chirp_migrate.verify.metrics import METRICS
@@ -30,7 +30,7 @@ SETTINGS = VerifyOptions(SIZES, rounds=3, threads=1, simulate_step_ms=STEP_MS)
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path]) -> None:
     tree = write_backend("tree")
     trees = {"before": tree, "after": tree}
     report = run_all_processes(trees, find_entry_points(tree), SETTINGS, ignore_progress, time.monotonic() + 600)
@@ -60,8 +60,7 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
         assert set(figures) == {metric.name for metric in METRICS}
         assert {name for name, value in figures.items() if value is None} <= {"gpu_percent", "gpu_memory_mib"}
     assert len(report.targets) == 2
-    assert "training-time.svg, batch-waits.svg" in draw_plots(tmp_path, report)
-    assert "SIMULATED device steps of 3 ms" in (tmp_path / "batch-waits.svg").read_text(encoding="utf-8")
+    assert [plot.title for plot in waits_plot(report)] == ["Waiting for batches"]
 
 
 def test_a_step_that_makes_no_sense_is_refused(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
-"""Write findings as workflow commands of GitHub Actions, so that GitHub shows findings next to the code."""
+"""Write findings as workflow commands of GitHub Actions, so that GitHub shows findings next to the code.
+
+The commands are the results of the SARIF document in another form.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
 
 from chirp_migrate.engine.checking import CheckReport
-from chirp_migrate.plans.plan import Finding
-from chirp_migrate.review.places import FindingPlaces
-from chirp_migrate.rules import all_rules
+from chirp_migrate.report.formats.sarif import sarif
 
 
 def workflow_commands(check: CheckReport, *, verbose: bool = False) -> Iterator[str]:
@@ -24,27 +27,31 @@ def workflow_commands(check: CheckReport, *, verbose: bool = False) -> Iterator[
     Raises:
         UsageProblem: a file changed during the check.
     """
-    places = FindingPlaces(check.plan)
-    bugs = {rule.code for rule in all_rules() if rule.finds_bugs}
-    for finding in (*check.work, *(check.others if verbose else ())):
-        yield _command_for_finding("warning" if finding.rule in bugs else "notice", finding, places)
-    for skipped in check.plan.skipped:
-        place = {"file": places.name(skipped.path), "title": "not handled"}
-        yield _format_command("error", place, f"{skipped.path}: {skipped.reason}")
+    (run,) = sarif(check)["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    for findings in (check.work, check.others if verbose else ()):
+        statuses = {finding.status.value for finding in findings}
+        for result in run["results"]:
+            if result["properties"]["status"] in statuses:
+                title = f"{result['ruleId']} {rules[result['ruleIndex']]['name']}"
+                yield _command("notice" if result["level"] == "note" else result["level"], title, result)
+    for skipped in run["invocations"][0]["toolExecutionNotifications"]:
+        if skipped["level"] == "error":
+            yield _command("error", "not handled", skipped)
 
 
-def _command_for_finding(level: str, finding: Finding, places: FindingPlaces) -> str:
-    region = places.region(finding)
-    place = {"file": places.name(finding.path), "line": str(region.line)}
-    if region.column is not None:
-        place["col"] = str(region.column)
-    message = finding.message if finding.cell is None else f"{finding.place}: {finding.message}"
-    return _format_command(level, {**place, "title": f"{finding.rule} {finding.name}"}, message)
-
-
-def _format_command(level: str, properties: dict[str, str], message: str) -> str:
-    listed = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
-    return f"::{level} {listed}::{_escape_message(message)}"
+def _command(level: str, title: str, result: Mapping[str, Any]) -> str:
+    """Return the command for a result or a notification of SARIF."""
+    place = result["locations"][0]["physicalLocation"]
+    region = place.get("region", {})
+    properties = {
+        "file": unquote(place["artifactLocation"]["uri"], errors="surrogateescape"),
+        "line": region.get("startLine"),
+        "col": region.get("startColumn"),
+        "title": title,
+    }
+    listed = ",".join(f"{key}={_escape_property(str(value))}" for key, value in properties.items() if value is not None)
+    return f"::{level} {listed}::{_escape_message(result['message']['text'])}"
 
 
 def _escape_message(text: str) -> str:

@@ -1,7 +1,8 @@
-"""Write findings as SARIF 2.1.0 (OASIS Static Analysis Results Interchange Format), with the rewrites as fixes.
+"""Write findings of ``check`` and problems of ``doctor`` as SARIF 2.1.0, with the rewrites as fixes.
 
-The document contains no time and no data of the machine, so the same code always leads to the same bytes. Paths are
-relative to the top of the git repository (see :func:`~chirp_migrate.review.places.base_of_report_paths`).
+SARIF is the Static Analysis Results Interchange Format of OASIS. A document contains no time and no data of the
+machine, so the same code always leads to the same bytes. Paths are relative to the top of the git repository (see
+:func:`~chirp_migrate.review.places.base_of_report_paths`).
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from chirp_migrate import __version__
+from chirp_migrate.doctor.doctor_report import DoctorReport, Problem
 from chirp_migrate.engine.checking import CheckReport
-from chirp_migrate.plans.plan import Finding, FindingStatus, SkippedFile, sha256
+from chirp_migrate.plans.plan import Finding, FindingStatus, SkippedFile
 from chirp_migrate.plans.plan_document import ReplacementEntry
 from chirp_migrate.review.fixes import line_replacements_by_hunk
-from chirp_migrate.review.places import FileRegion, FindingPlaces
+from chirp_migrate.review.places import FileRegion, FindingPlaces, base_of_report_paths
 from chirp_migrate.rules import Rule
 from chirp_migrate.syntax.import_style import ImportStyle
 
@@ -38,7 +41,47 @@ def sarif(check: CheckReport) -> _Json:
     Raises:
         UsageProblem: a file changed during the check.
     """
-    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [_Run(check).to_json()]}
+    return _document(_Run(check).to_json())
+
+
+def doctor_sarif(report: DoctorReport, root: Path) -> _Json:
+    """Return the SARIF document of the problems that ``doctor`` found in the project at ``root``."""
+    prefix = root.relative_to(base_of_report_paths(root))
+    checks = list(dict.fromkeys(problem.check for problem in report.problems))
+    return _document(
+        {
+            "tool": _tool("chirp-migrate doctor", [{"id": one} for one in checks]),
+            "results": [_problem_result(problem, prefix, checks.index(problem.check)) for problem in report.problems],
+        }
+    )
+
+
+def _document(run: _Json) -> _Json:
+    run["columnKind"] = "unicodeCodePoints"
+    run["newlineSequences"] = ["\r\n", "\n", "\r"]
+    run["originalUriBaseIds"] = {_BASE: {"description": _message("The top of the repository.")}}
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _tool(name: str, rules: Sequence[_Json]) -> _Json:
+    return {"driver": {"name": name, "version": __version__, "rules": rules}}
+
+
+def _problem_result(problem: Problem, prefix: Path, rule: int) -> _Json:
+    result: _Json = {
+        "ruleId": problem.check,
+        "ruleIndex": rule,
+        "level": "warning",
+        "message": _message(f"{problem.message} {problem.evidence} {problem.fix}"),
+        "partialFingerprints": {"checkAndMessage/v1": _fingerprint(problem.check, problem.path, problem.message)},
+    }
+    if problem.path:
+        place = {
+            "artifactLocation": _location((prefix / problem.path).as_posix()),
+            "region": {"startLine": problem.line},
+        }
+        result["locations"] = [{"physicalLocation": place}]
+    return result
 
 
 class _Run:
@@ -51,16 +94,11 @@ class _Run:
             for finding in check.plan.findings
             if finding.status not in (FindingStatus.FINE, FindingStatus.UNCHANGED)
         ]
-        self._numbers = {path: n for n, path in enumerate(dict.fromkeys(finding.path for finding in self._findings))}
 
     def to_json(self) -> _Json:
         return {
-            "tool": {"driver": {"name": "chirp-migrate", "version": __version__, "rules": [*map(_rule, self._rules)]}},
+            "tool": _tool("chirp-migrate", [*map(_rule, self._rules)]),
             "invocations": [self._invocation()],
-            "columnKind": "unicodeCodePoints",
-            "newlineSequences": ["\r\n", "\n", "\r"],
-            "originalUriBaseIds": {_BASE: {"description": _message("The top of the repository.")}},
-            "artifacts": [self._artifact(path) for path in self._numbers],
             "results": self._results(),
         }
 
@@ -77,19 +115,8 @@ class _Run:
         place = {"physicalLocation": {"artifactLocation": self._location(one.path)}}
         return {"level": "error", "message": _message(f"Not handled: {one.reason}"), "locations": [place]}
 
-    def _artifact(self, path: str) -> _Json:
-        file = self._places.file(path)
-        encoding = {} if file.encoding is None else {"encoding": file.encoding}
-        return {
-            "location": self._location(path),
-            "length": len(file.data),
-            "hashes": {"sha-256": sha256(file.data)},
-            **encoding,
-        }
-
     def _location(self, path: str) -> _Json:
-        uri = quote(self._places.name(path).encode("utf-8", "surrogateescape"))
-        return {"uri": uri, "uriBaseId": _BASE}
+        return _location(self._places.name(path))
 
     def _results(self) -> list[_Json]:
         index = {rule.code: number for number, rule in enumerate(self._rules)}
@@ -105,7 +132,7 @@ class _Run:
                 "level": "warning" if self._rules[index[finding.rule]].finds_bugs else "note",
                 "message": _message(finding.message if finding.cell is None else f"{finding.place}: {finding.message}"),
                 "locations": [self._place(finding)],
-                "partialFingerprints": {_FINGERPRINT: _fingerprint(*line[1:], seen[line])},
+                "partialFingerprints": {_FINGERPRINT: _fingerprint(*line[1:], str(seen[line]))},
                 "properties": {"status": finding.status.value, "safety": finding.safety.value, "why": finding.why},
             }
             if finding.status is FindingStatus.SUPPRESSED:
@@ -117,10 +144,8 @@ class _Run:
         return results
 
     def _place(self, finding: Finding) -> _Json:
-        artifact = {**self._location(finding.path), "index": self._numbers[finding.path]}
-        place: _Json = {
-            "physicalLocation": {"artifactLocation": artifact, "region": _region(self._places.region(finding))}
-        }
+        region = _region(self._places.region(finding))
+        place: _Json = {"physicalLocation": {"artifactLocation": self._location(finding.path), "region": region}}
         if finding.cell is not None:
             place["logicalLocations"] = [{"name": f"cell {finding.cell}", "kind": "module"}]
         return place
@@ -175,15 +200,17 @@ def _describe_fix(findings: Sequence[Finding]) -> str:
     return f"Rewrite {places}."
 
 
-def _fingerprint(rule: str, line: str, occurrence: int) -> str:
-    """Return a hash that stays the same if the line of code moves within its file.
+def _location(path: str) -> _Json:
+    """Return the place of a file; ``path`` is relative to the top of the repository."""
+    return {"uri": quote(path.encode("utf-8", "surrogateescape")), "uriBaseId": _BASE}
 
-    Args:
-        rule: code of the rule.
-        line: the line of code.
-        occurrence: counter from 1 for findings of the same rule on equal lines of the file.
+
+def _fingerprint(*parts: str) -> str:
+    """Return a hash of texts that stay the same if the line of code moves within its file.
+
+    For a finding, the texts are the rule, the line of code, and a counter of the findings on equal lines of the file.
     """
-    return hashlib.sha256("\0".join((rule, line, str(occurrence))).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _message(text: str) -> _Json:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from chirp_migrate.report.page.code import escape_invisible
 from chirp_migrate.report.verdict_rows import batch_waits_ms
 from chirp_migrate.verify.verify_report import VerifyReport
 
@@ -24,7 +23,6 @@ _BAR, _GAP = 7, 2
 _WIDTH, _HEIGHT = 360, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 18, 12, 42
 _LEAST_MS = 0.01
-_LONGEST_LABEL = 40
 
 
 @dataclass(frozen=True)
@@ -32,20 +30,16 @@ class Plot:
     """A plot of the page.
 
     Attributes:
-        name: name of the plot in file names.
         title: title of the plot.
         says: sentence that describes the plot.
         sides: the versions that the plot shows, such as ``before``.
         svg: content of the SVG element.
-        height: height of the plot in pixels.
     """
 
-    name: str
     title: str
     says: str
     sides: tuple[str, ...]
     svg: Markup
-    height: int = _HEIGHT
 
 
 def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
@@ -71,30 +65,6 @@ def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
     )
 
 
-def times_plot(report: VerifyReport) -> list[Plot]:
-    """Return one plot with the times of all entry points; an empty list if nothing was timed."""
-    labels = report.rounds.labels
-    if not labels:
-        return []
-    times = {
-        label: {side: values for side in SIDES if (values := report.rounds.seconds(side, label))} for label in labels
-    }
-    longest = max(seconds for of in times.values() for rounds in of.values() for seconds in rounds)
-    sides = [side for side in SIDES if any(side in of for of in times.values())]
-    row = len(sides) * (_BAR + _GAP) + 24
-    shown = []
-    for number, (label, of) in enumerate(times.items()):
-        y = number * row
-        medians = " / ".join(f"{statistics.median(of[side]):.3g}" if side in of else "-" for side in sides)
-        name = escape_invisible(label if len(label) <= _LONGEST_LABEL else f"…{label[1 - _LONGEST_LABEL :]}")
-        shown.append(Markup('<text y="{}">{}</text>').format(y + 10, name))
-        shown.append(Markup('<text x="{}" y="{}" text-anchor="end">{} s</text>').format(_WIDTH, y + 10, medians))
-        shown.append(Markup('<svg y="{}" height="{}">{}</svg>').format(y + 14, row - 24, time_bars(of, longest)))
-    says = "Seconds of training. Bars and numbers are medians of the rounds. Lines show the shortest and longest round."
-    svg = Markup("").join(shown)
-    return [Plot("training-time", "Training time", says, tuple(sides), svg, row * len(labels))]
-
-
 def waits_plot(report: VerifyReport) -> list[Plot]:
     """Return one plot with the distribution of the waits for batches; an empty list without such waits."""
     waits = {side: of for side, of in batch_waits_ms(report).items() if len(of) > 1}
@@ -102,7 +72,7 @@ def waits_plot(report: VerifyReport) -> list[Plot]:
         return []
     said = "; ".join(f"{side}: median {statistics.median(of):.3g} ms" for side, of in waits.items())
     says = f"Share of the training batches that arrived within a time; further left is better. {said}."
-    return [Plot("batch-waits", "Waiting for batches", says, tuple(waits), _draw_distributions(waits))]
+    return [Plot("Waiting for batches", says, tuple(waits), _draw_distributions(waits))]
 
 
 def _draw_distributions(waits: Mapping[str, Sequence[float]]) -> Markup:

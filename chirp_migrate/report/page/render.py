@@ -5,17 +5,18 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from chirp_migrate.console.text import format_value, pluralize
+from chirp_migrate.console.text import as_sentence, format_time, format_value, pluralize
 from chirp_migrate.doctor.report import problem_summary
 from chirp_migrate.plans.plan import FindingStatus, Safety
-from chirp_migrate.report.contents import FindingDetails, ReportContents, group_by_file
+from chirp_migrate.report.contents import RunDetails
+from chirp_migrate.report.page.changes import FindingDetails, PageContents, group_by_file
 from chirp_migrate.report.page.charts import SIDES, time_bars, waits_plot
 from chirp_migrate.report.page.code import (
     LARGEST_INDENT,
@@ -53,35 +54,35 @@ _SWATCHES = {
 _DIFFERENCES_SHOWN = 20
 
 
-def render_page(contents: ReportContents) -> str:
+def render_page(contents: PageContents) -> str:
     """Return the HTML of the whole report.
 
     The content security policy of the page permits only the script and the style sheet of the page. So source code in
     the report cannot run, even if a bug leaves the code unescaped.
     """
-    style, script = style_sheet(), _asset("report.js")
+    style, script = _style_sheet(), _asset("report.js")
     policy = (
         f"default-src 'none'; style-src '{_content_hash(style)}'; script-src '{_content_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    found = contents.verdict
+    report, found = contents.report, contents.report.verdict
     return (
-        jinja_environment()
+        _jinja_environment()
         .get_template("page.html.j2")
         .render(
             contents=contents,
             policy=policy,
             style=style,
             script=Markup(script),
-            title=f"{contents.name}: {'migration plan' if contents.is_plan else 'migration report'}",
-            made=_describe_changes(contents),
+            title=f"{report.name}: migration report",
+            made=_describe_runs(report.runs),
             number_of_hunks=sum(len(file.hunks) for file in contents.files),
             filters=_filter_choices(contents),
-            left_out=[one for run in contents.runs for one in run.left_out],
+            left_out=[one for run in report.runs for one in run.plan.left_out],
             found=found,
-            doctor=contents.doctor,
+            doctor=report.doctor,
             problems=[] if found is None else found.problems,
-            doctor_summary="" if contents.doctor is None else problem_summary(contents.doctor),
+            doctor_summary="" if report.doctor is None else problem_summary(report.doctor),
             tiles=[*(_figure_tiles(found) if found is not None else ()), *_tiles_of_contents(contents)],
             reported=list(_group_reports(contents)),
             rules=_rules_of_report(contents),
@@ -90,7 +91,7 @@ def render_page(contents: ReportContents) -> str:
     )
 
 
-def jinja_environment() -> Environment:
+def _jinja_environment() -> Environment:
     """Return a Jinja environment that escapes all text and raises an error for undefined names."""
     made = Environment(
         loader=PackageLoader("chirp_migrate.report.page"),
@@ -105,15 +106,14 @@ def jinja_environment() -> Environment:
     )
     made.filters.update(
         breakable=_breakable,
-        capital=lambda text: f"{text[:1].upper()}{text[1:]}",
         code=section_html,
         count=pluralize,
-        moment=_format_time,
+        moment=format_time,
         number=lambda value: _DASH if value is None else format_value(value),
         parts=_ledger_parts,
         places=_places,
         range=line_numbers_of_section,
-        sentence=lambda text: text if text.endswith((".", "!", "?", ":")) else f"{text}.",
+        sentence=as_sentence,
         source=source_line_html,
         statuses=_statuses_with_texts,
     )
@@ -124,7 +124,7 @@ def _asset(name: str) -> str:
     return resources.files("chirp_migrate.report.page").joinpath("assets").joinpath(name).read_text(encoding="utf-8")
 
 
-def style_sheet() -> Markup:
+def _style_sheet() -> Markup:
     """Return the style sheet, with the dark colours and with a class for every indentation of code."""
     indents = "".join(f".code .w{width} {{ --in: min({width}ch, 30%); }}\n" for width in range(1, LARGEST_INDENT + 1))
     text = _asset("report.css").replace("/* dark */", _asset("dark.css").strip())
@@ -135,17 +135,13 @@ def _content_hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _describe_changes(contents: ReportContents) -> str:
-    tools = dict.fromkeys(run.tool for run in contents.runs if run.tool)
-    when = dict.fromkeys(run.created for run in contents.runs if run.created)
-    return " · ".join([*tools, *(f"applied {_format_time(one)}" for one in when)])
+def _describe_runs(runs: Iterable[RunDetails]) -> str:
+    tools = dict.fromkeys(run.tool for run in runs)
+    when = dict.fromkeys(run.created for run in runs)
+    return " · ".join([*tools, *(f"applied {format_time(one)}" for one in when)])
 
 
-def _format_time(text: str) -> str:
-    return text.replace("T", " ").replace("Z", " UTC")
-
-
-def _filter_choices(contents: ReportContents) -> list[tuple[str, str, list[tuple[str, str]]]]:
+def _filter_choices(contents: PageContents) -> list[tuple[str, str, list[tuple[str, str]]]]:
     findings = [one.finding for one in contents.findings]
     rules = sorted({(one.rule, one.name) for one in findings})
     paths = dict.fromkeys(file.path for file in contents.files)
@@ -175,12 +171,11 @@ def _figure_tiles(found: VerifyReport) -> Iterator[tuple[str, str, str]]:
         )
 
 
-def _tiles_of_contents(contents: ReportContents) -> Iterator[tuple[str, str, str]]:
+def _tiles_of_contents(contents: PageContents) -> Iterator[tuple[str, str, str]]:
     ledgers = [run.ledger for run in contents.runs if run.ledger is not None and run.ledger.counting]
     if ledgers:
         done = sum(one.sites.get(FindingStatus.REWRITE, 0) for one in ledgers)
-        verb = "to migrate" if contents.is_plan else "migrated"
-        yield f"Loaders {verb}", str(done), f"of {max(one.found for one in ledgers)} found"
+        yield "Loaders migrated", str(done), f"of {max(one.found for one in ledgers)} found"
     files = contents.files
     rewritten = sum(file.action == "rewrite" for file in files)
     lines = f"+{sum(file.added for file in files):,} {_MINUS}{sum(file.removed for file in files):,} lines"
@@ -204,7 +199,7 @@ def _metric_values(found: VerifyReport) -> dict[str, Any]:
         ("Trained", found.described.workload),
         ("Rounds", found.described.rounds),
         ("Machine", found.described.machine),
-        ("Verified", _format_time(found.created)),
+        ("Verified", format_time(found.created)),
         ("By", found.tool),
     )
     return {
@@ -251,10 +246,10 @@ def _same_training(found: VerifyReport) -> list[str]:
     return [*lines, *limits, *(f"Note: {one.rstrip('.')}." for one in found.notes)]
 
 
-def _ledger_parts(ledger: LoaderLedger, planned: bool) -> list[dict[str, Any]]:
+def _ledger_parts(ledger: LoaderLedger) -> list[dict[str, Any]]:
     """Return the number of loaders of each outcome, with the position of its part in a bar of 100 units."""
     parts, position = [], 0.0
-    for status, name, number in loader_count_rows(ledger, planned=planned):
+    for status, name, number in loader_count_rows(ledger):
         width = 100 * number / ledger.found if ledger.found else 0.0
         place = {"x": f"{position:.3f}", "width": f"{width:.3f}"}
         parts.append({"kind": _SWATCHES[status], "number": number, "name": name, **place})
@@ -268,14 +263,14 @@ def _statuses_with_texts(ledger: LoaderLedger) -> list[tuple[FindingStatus, str]
     return [(status, word) for status, word, _ in finding_count_rows(together)]
 
 
-def _group_reports(contents: ReportContents) -> Iterator[tuple[str, list[tuple[str, list[list[FindingDetails]]]]]]:
+def _group_reports(contents: PageContents) -> Iterator[tuple[str, list[tuple[str, list[list[FindingDetails]]]]]]:
     for run in contents.runs:
-        which = f" (run {run.number})" if len(contents.runs) > 1 else ""
+        which = f" (run {run.run.number})" if len(contents.runs) > 1 else ""
         for title, by_file in group_by_file(run.reported):
             yield title + which, by_file
 
 
-def _rules_of_report(contents: ReportContents) -> list[tuple[str, str, str, str]]:
+def _rules_of_report(contents: PageContents) -> list[tuple[str, str, str, str]]:
     """Return code, name, reason and safety of every rule with a finding in this report."""
     safeties = {rule.code: rule.safety for rule in all_rules()}
     said: dict[str, FindingDetails] = {}

@@ -1,4 +1,4 @@
-"""Print what ``apply`` changed, or what ``plan`` would change."""
+"""Print what ``apply`` changed, or what ``plan`` would change. ``report`` prints the changes in the same way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import pluralize
+from chirp_migrate.console.text import pluralize, shorten_list
 from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, GainKind, Plan, Safety, SkippedFile
 from chirp_migrate.report.file_lines import update_finding_lines
 from chirp_migrate.report.wording import (
@@ -20,7 +20,6 @@ from chirp_migrate.report.wording import (
     SUPPRESSED,
     UNCHANGED,
     finding_count_rows,
-    first_names_and_total,
     group_unchanged_findings,
     ledger_sentences,
     unchanged_loader_sentences,
@@ -101,7 +100,7 @@ def show_planned_changes(plan: Plan, screen: Screen) -> None:
 def show_applied_changes(
     plan: Plan, result: CommitResult, path: Path, screen: Screen, next_commands: Sequence[str] = ()
 ) -> None:
-    """Print the changes of a run of ``apply``, with line numbers after the changes.
+    """Print the result of ``apply``.
 
     Args:
         plan: the plan that was applied.
@@ -115,11 +114,7 @@ def show_applied_changes(
         _show_quiet_output(plan, left, screen)
         return
     done = result.applied
-    plan = replace(plan, findings=tuple(update_finding_lines(done, plan.findings)))
-    _show_files(done, plan.findings, screen)
-    show_unrewritten_findings(plan, left, screen)
-    screen.line()
-    screen.text(_count_files(done, " rewritten", " added") if done else _message_without_changes(plan))
+    show_written_files(plan, done, left, screen)
     is_empty = not (done or left or plan.findings or plan.skipped)
     for line in _NOTHING_FOUND if is_empty else ():
         screen.text(line)
@@ -134,6 +129,22 @@ def show_applied_changes(
         for line in next_commands:
             screen.line(line)
         screen.line(f"To undo it to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
+
+
+def show_written_files(plan: Plan, files: Sequence[FilePlan], unwritten: Sequence[SkippedFile], screen: Screen) -> None:
+    """Print the files that a run wrote and the findings that were not rewritten, with line numbers after the changes.
+
+    Args:
+        plan: the plan of the run.
+        files: the files that were written.
+        unwritten: files that could not be written.
+        screen: the terminal.
+    """
+    plan = replace(plan, findings=tuple(update_finding_lines(files, plan.findings)))
+    _show_files(files, plan.findings, screen)
+    show_unrewritten_findings(plan, unwritten, screen)
+    screen.line()
+    screen.text(_count_files(files, " rewritten", " added") if files else _message_without_changes(plan))
 
 
 def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: Screen) -> None:
@@ -334,5 +345,5 @@ def _rule_or_gain(same: Sequence[Finding]) -> str:
 
 
 def _list_places(findings: Sequence[Finding], most: int) -> str:
-    """Return the line numbers of findings, such as ``3, 9``, or ``3, 9, … (12)`` for more than ``most`` findings."""
-    return first_names_and_total(list(dict.fromkeys(finding.place for finding in findings)), most)
+    """Return the line numbers of findings, such as ``3, 9``, or ``3, 9 and 7 more`` for more than ``most`` findings."""
+    return shorten_list(dict.fromkeys(finding.place for finding in findings), most)

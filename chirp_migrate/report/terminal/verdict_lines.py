@@ -1,4 +1,4 @@
-"""Print the result of ``verify``: the verdict and its meaning, metrics, times, and the machine."""
+"""Print the details of the result of ``verify``: metrics, times, differences, and the machine."""
 
 from __future__ import annotations
 
@@ -19,19 +19,6 @@ from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.spec import LoaderPassTrace
 from chirp_migrate.verify.verify_report import VerifyReport
 
-_MEANINGS = {
-    "faster": "Training takes at least {threshold} less time than before the migration, and everything that was "
-    "compared is the same.",
-    "faster, entry points inconclusive": "Training takes at least {threshold} less time in all, and everything that "
-    "was compared is the same. Whether some entry points became slower is unknown.",
-    "not shown to be faster": "Everything that was compared is the same as before the migration. The measurement does "
-    "not show that {threshold} of the time are saved: the saving is smaller, or the times varied too much.",
-    "model-bound": "Everything that was compared is the same as before the migration. Even loading that takes no time "
-    "at all would not save {threshold}: the time goes into the model.",
-    "slower": "Everything that was compared is the same as before the migration, but training takes longer.",
-    "not equivalent": "The training is not the same as before the migration, so its speed was not measured.",
-    "failed": "The project's own code failed, so nothing was compared.",
-}
 _GREEN, _YELLOW, _RED = "bold green", "bold yellow", "bold red"
 _STYLES = {"good": _GREEN, "open": _YELLOW, "bad": _RED}
 _MARKS = {"met": "green", "not met": "red"}
@@ -44,19 +31,6 @@ _ZERO_COST, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
 def verdict_style(verdict: str) -> str:
     """Return the style (colour) in which a terminal shows a verdict."""
     return _STYLES[tone_of_verdict(verdict)]
-
-
-def show_verdict_and_reason(report: VerifyReport, screen: Screen) -> None:
-    """Print the verdict, its meaning, and the reason."""
-    screen.text(f"Verdict: {report.verdict}", style=verdict_style(report.verdict))
-    meaning = _MEANINGS.get(report.verdict, "")
-    screen.text(meaning.format(threshold=_percent(report.threshold)), 2)
-    screen.text(as_sentence(report.reason), 2)
-    if report.simulated is not None:
-        screen.text(report.simulated.what, 2, _YELLOW)
-    if report.zero_cost_ratio is not None:
-        share = _percent(max(0.0, report.zero_cost_ratio.saved[0]))
-        screen.text(f"Loading that takes no time would save {share}: no loader can save more.", 2)
 
 
 def show_verify_details(report: VerifyReport, screen: Screen) -> None:
@@ -201,10 +175,6 @@ def _show_conditions(verdict: VerifyReport, screen: Screen) -> None:
 
 def _join_values(values: object) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items()) if isinstance(values, dict) else ""
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _show_training(report: VerifyReport, screen: Screen) -> None:

@@ -1,0 +1,241 @@
+"""Collect the changes that the page shows: the runs with their files, hunks and changed lines."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import groupby
+
+from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Hunk
+from chirp_migrate.report.contents import ReportContents, RunDetails
+from chirp_migrate.report.file_lines import FOLLOWS, FileLines
+from chirp_migrate.report.hunks import ChangeSection
+from chirp_migrate.report.wording import group_unchanged_findings
+from chirp_migrate.review.loader_account import LoaderLedger
+from chirp_migrate.rules import all_rules
+from chirp_migrate.source.diff import count_changes
+
+_ODD_IN_LINKS = re.compile(r"[^A-Za-z0-9_./-]+")
+
+
+@dataclass(frozen=True)
+class FindingDetails:
+    """A finding, with the reason of its rule and the line of code.
+
+    Attributes:
+        finding: the finding.
+        reason: one paragraph on why the rule exists; an empty string if this version does not have the rule.
+        source: line of code at the finding, without the newline; an empty string for an unknown line.
+    """
+
+    finding: Finding
+    reason: str
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class HunkDetails:
+    """One change of a file: a hunk (the smallest change that can be accepted alone), or changes that follow from hunks.
+
+    Attributes:
+        id: name of the change in links. Every report uses the same name. The characters are letters, digits and
+            ``_./:-``.
+        number: number of the hunk in its file, from 1; 0 for a change that is not a hunk.
+        kind: ``rewrite`` for a hunk, ``follows`` for imports that hunks need and for removed dead code, ``file`` for an
+            added file, ``unknown`` if the journal does not contain the rules.
+        findings: the findings that the hunk rewrites, in the order of their lines.
+        imports: import statements that the hunk needs, such as ``from chirpid_patch import SpecAugment``.
+        sections: the changed lines with unchanged lines around them, in the order of the file.
+    """
+
+    id: str
+    number: int
+    kind: str
+    findings: tuple[FindingDetails, ...]
+    imports: tuple[str, ...]
+    sections: tuple[ChangeSection, ...]
+
+
+@dataclass(frozen=True)
+class FileDetails:
+    """A file that a run wrote.
+
+    Attributes:
+        path: POSIX path relative to the project.
+        action: ``rewrite`` or ``create``.
+        note: reason for the change: ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
+        added: number of added lines, as ``git diff`` counts lines; for a notebook, lines of its JSON.
+        removed: number of removed lines.
+        hunks: the changes in the order of the file; changes that are not hunks are last.
+        edited_since: whether the user has edited the file since the run.
+        id: name of the file in links.
+    """
+
+    path: str
+    action: str
+    note: str
+    added: int
+    removed: int
+    hunks: tuple[HunkDetails, ...]
+    edited_since: bool = False
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class RunChanges:
+    """The changes of one run of ``apply``.
+
+    Attributes:
+        run: the run.
+        files: rewritten files, then added files, each sorted by path.
+        reported: findings that were not rewritten, with status ``opt-in``, ``refused``, ``report``, ``suppressed`` or
+            ``unchanged``.
+        ledger: counts of loaders and findings; None if the journal lacks the plan of the run.
+    """
+
+    run: RunDetails
+    files: tuple[FileDetails, ...]
+    reported: tuple[FindingDetails, ...]
+    ledger: LoaderLedger | None
+
+    @property
+    def findings(self) -> tuple[FindingDetails, ...]:
+        """Return all findings: first the rewritten findings, then all other findings."""
+        return (*(finding for file in self.files for hunk in file.hunks for finding in hunk.findings), *self.reported)
+
+
+@dataclass(frozen=True)
+class PageContents:
+    """A report, and the changes of its runs."""
+
+    report: ReportContents
+    runs: tuple[RunChanges, ...]
+
+    @classmethod
+    def of(cls, report: ReportContents) -> PageContents:
+        """Return the contents of the page of a report."""
+        return cls(report, tuple(map(_run_changes, report.runs)))
+
+    @property
+    def files(self) -> tuple[FileDetails, ...]:
+        """Return the changed files of all runs."""
+        return tuple(file for run in self.runs for file in run.files)
+
+    @property
+    def findings(self) -> tuple[FindingDetails, ...]:
+        """Return the findings of all runs."""
+        return tuple(finding for run in self.runs for finding in run.findings)
+
+
+def _run_changes(run: RunDetails) -> RunChanges:
+    unwritten = {one.path for one in run.unwritten}
+    findings: dict[str, list[Finding]] = {}
+    for one in run.plan.findings:
+        in_vain = one.path in unwritten and one.status is FindingStatus.REWRITE
+        shown = replace(one, status=FindingStatus.REPORT, why="file-not-written") if in_vain else one
+        findings.setdefault(one.path, []).append(shown)
+    files: list[FileDetails] = []
+    reported: dict[str, tuple[FindingDetails, ...]] = {}
+    for file in run.plan.files:
+        details, reported[file.path] = _file_details(
+            file, findings.get(file.path, ()), run=run.number, edited_since=file.path in run.edited
+        )
+        files.append(details)
+    for path in findings.keys() - reported.keys():
+        reported[path] = tuple(_finding_details(one) for one in findings[path] if one.status is not FindingStatus.FINE)
+    return RunChanges(
+        run,
+        tuple(sorted(files, key=lambda one: (one.action == "create", one.note != "rewrite", one.path))),
+        tuple(one for path in sorted(reported) for one in reported[path]),
+        LoaderLedger.of(run.plan, run.unwritten) if run.has_plan else None,
+    )
+
+
+def _file_details(
+    file: FilePlan, findings: Iterable[Finding], *, run: int, edited_since: bool
+) -> tuple[FileDetails, tuple[FindingDetails, ...]]:
+    """Return the data of one file for a report, and the findings in the file that were not rewritten.
+
+    Args:
+        file: the file with its changes.
+        findings: the findings in this file.
+        run: number of the run of ``apply``.
+        edited_since: whether the user has edited the file since the run.
+    """
+    lines = FileLines(file)
+    known = {hunk.number for hunk in file.hunks}
+    details_by_hunk: dict[int | None, list[FindingDetails]] = {}
+    for one in findings:
+        details_by_hunk.setdefault(_hunk_of_finding(one, known), []).append(
+            _finding_details(one, lines.source_line(one))
+        )
+
+    def hunk_details(hunk: Hunk, kind: str) -> HunkDetails:
+        is_rewrite = kind == "rewrite"
+        return HunkDetails(
+            id=_link_name(file.path, run, str(hunk.number) if is_rewrite else kind),
+            number=hunk.number,
+            kind=kind,
+            findings=tuple(details_by_hunk.get(hunk.number, ())),
+            imports=tuple(f"from {module} import {clause}" for module, clause in sorted(hunk.imports)),
+            sections=tuple(lines.sections(hunk.number)),
+        )
+
+    hunks = [hunk_details(hunk, "rewrite") for hunk in file.hunks]
+    rest = hunk_details(Hunk(FOLLOWS, ()), "follows" if hunks else "unknown" if file.note == "rewrite" else "file")
+    if rest.sections or not hunks:
+        hunks.append(rest)
+    added, removed = count_changes(file)
+    action = "create" if file.before is None else "rewrite"
+    reported = (
+        details for details in details_by_hunk.get(None, ()) if details.finding.status is not FindingStatus.FINE
+    )
+    details = FileDetails(
+        file.path, action, file.note, added, removed, tuple(hunks), edited_since, _link_name(file.path, run)
+    )
+    return details, tuple(reported)
+
+
+def _finding_details(finding: Finding, source: str = "") -> FindingDetails:
+    """Return a finding with the reason of its rule, and with the line of code ``source``."""
+    return FindingDetails(finding, _rule_reasons().get(finding.rule, ""), source)
+
+
+@cache
+def _rule_reasons() -> dict[str, str]:
+    return {rule.code: rule.reason for rule in all_rules()}
+
+
+def _hunk_of_finding(finding: Finding, known: Collection[int]) -> int | None:
+    """Return the number of the hunk that rewrites a finding; None for a finding that is not rewritten."""
+    if finding.status is not FindingStatus.REWRITE:
+        return None
+    return finding.hunk if finding.hunk in known else FOLLOWS
+
+
+def _link_name(path: str, run: int, part: str = "") -> str:
+    """Return a link name, the same in every report. For a ``path`` with special characters, the name has a hash."""
+    plain = _ODD_IN_LINKS.sub("-", path)
+    if plain != path:
+        plain += f"-{hashlib.sha256(path.encode('utf-8', errors='surrogateescape')).hexdigest()[:8]}"
+    return ":".join(one for one in (plain, f"run{run}" if run != 1 else "", part) if one)
+
+
+def group_by_file(
+    findings: Iterable[FindingDetails],
+) -> Iterator[tuple[str, list[tuple[str, list[list[FindingDetails]]]]]]:
+    """Yield (title, files) for findings that were not rewritten; each file is (path, groups of equal messages)."""
+    for title, found in group_unchanged_findings(findings, lambda one: one.finding):
+        files = groupby(found, key=lambda one: one.finding.path)
+        yield title, [(path, _group_by_message(of_file)) for path, of_file in files]
+
+
+def _group_by_message(found: Iterable[FindingDetails]) -> list[list[FindingDetails]]:
+    """Group findings by rule and message, in the order of the first finding of each group."""
+    kinds: dict[tuple[str, str], list[FindingDetails]] = {}
+    for one in found:
+        kinds.setdefault((one.finding.rule, one.finding.message_with_gain), []).append(one)
+    return list(kinds.values())
