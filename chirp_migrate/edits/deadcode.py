@@ -26,6 +26,17 @@ _PURE_CALLS = re.compile(r"min|max|int|bool|len|str|[\w.]+\.get")
 _WORD = re.compile(r"\w+")
 #: The rest of a line after the last name of an import, if the closing bracket is on a later line.
 _REST_OF_CLAUSE = re.compile(r"[ \t]*(?:,[ \t]*)?(#[^\r\n]*)?(?=\r?\n)")
+#: Modules that ``import torch`` already imports. The next constant lists the names that ``import *`` from these modules
+#: binds.
+_DATA = frozenset({"torch.utils.data", "torch.utils.data.dataloader"})
+_GIVEN_BY_STAR = frozenset({
+    "BatchSampler", "ChainDataset", "ConcatDataset", "DFIterDataPipe", "DataChunk", "DataLoader", "Dataset",
+    "DistributedSampler", "IterDataPipe", "IterableDataset", "MapDataPipe", "RandomSampler", "Sampler",
+    "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler",
+    "_DatasetKind", "argument_validation", "default_collate", "default_convert", "functional_datapipe",
+    "get_worker_info", "guaranteed_datapipes_determinism", "non_deterministic", "random_split",
+    "runtime_validation", "runtime_validation_disabled",
+})  # fmt: skip
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -69,6 +80,9 @@ def remove_newly_unused_names(
             for binding, places in (_module_names(after).unused(names) if known else {}).items()
             if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
         }
+        if names:
+            dead = _without_idle_submodules(before, dead)
+            dead |= _needless_imports(before, after, is_public)
         edits = _removal_edits(after, dead, style)
         if not edits:
             return
@@ -77,9 +91,50 @@ def remove_newly_unused_names(
         only_imports = all(place.alias is not None for places in dead.values() for place in places)
 
 
+def _without_idle_submodules(
+    before: str, dead: dict[_Binding, list[_DeadStatement]]
+) -> dict[_Binding, list[_DeadStatement]]:
+    """Return ``dead`` without each statement ``import a.b`` whose module ``a.b`` the old text did not read.
+
+    The result also omits an ``import a`` next to such an ``import a.b``, because both statements bind the name ``a``.
+    """
+    read, found = _module_names(before).paths, dict(dead)
+    for binding, places in dead.items():
+        aliases = [place.alias for place in places if isinstance(place.statement, ast.Import)]
+        modules = {one.name for one in aliases if one is not None and one.asname is None and "." in one.name}
+        if modules - read:
+            found[binding] = [one for one in places if one.alias is not None and one.alias.name in modules & read]
+    return {binding: places for binding, places in found.items() if places}
+
+
+def _needless_imports(
+    before: str, after: str, is_public: Callable[[str], bool]
+) -> dict[_Binding, list[_DeadStatement]]:
+    """Return the top-level imports of ``torch.utils.data`` that the new text no longer needs.
+
+    Such an import is ``import torch.utils.data`` next to ``import torch``, or ``from torch.utils.data import *``.
+    """
+    was, now = _module_names(before), _module_names(after)
+    found = {
+        _Binding("", path): places
+        for path, places in now.submodules.items()
+        if path in _DATA and path in was.paths and path not in now.paths and not now.names_in_strings(path)
+    }
+    given = _GIVEN_BY_STAR & was.unbound_names
+    if given and not given & now.unbound_names and not any(map(is_public, _GIVEN_BY_STAR)):
+        stars = [place for place in now.stars if isinstance(place.statement, ast.ImportFrom)]
+        places = [place for place in stars if getattr(place.statement, "module", "") in _DATA]
+        if places and not (now.reads_computed_names or any(map(now.names_in_strings, given))):
+            found[_Binding("", "*")] = places
+    return found
+
+
 def top_level_names(text: str) -> set[str]:
     """Return the names of a module whose top-level imports :func:`remove_newly_unused_names` may remove."""
-    return {binding.name for binding in _module_names(text).bindings if not binding.scope}
+    names = _module_names(text)
+    return {binding.name for binding in names.bindings if not binding.scope} | (
+        _GIVEN_BY_STAR if names.stars else set()
+    )
 
 
 class _ModuleNames:
@@ -94,10 +149,7 @@ class _ModuleNames:
 
     @cached_property
     def bindings(self) -> dict[_Binding, list[_DeadStatement]]:
-        """Return the statements that bind each name: imports, and in functions also variables and inner functions.
-
-        The result omits ``import a.b``, because other code may need the module although no code reads ``a``.
-        """
+        """Return the statements that bind each name: imports, and in functions also variables and inner functions."""
         found: dict[_Binding, list[_DeadStatement]] = {}
         for statement in self._outline.find(ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef):
             around = self._enclosing_definitions(statement)
@@ -107,9 +159,8 @@ class _ModuleNames:
             match statement:
                 case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                     for alias in aliases:
-                        name = alias.asname or alias.name
-                        if "." not in name:
-                            found.setdefault(_Binding(scope, name), []).append(_DeadStatement(statement, alias, block))
+                        name = alias.asname or alias.name.partition(".")[0]
+                        found.setdefault(_Binding(scope, name), []).append(_DeadStatement(statement, alias, block))
                 case ast.Assign(targets=[ast.Name(id=name)]) if scope:
                     found.setdefault(_Binding(scope, name), []).append(_DeadStatement(statement, None, block))
                 case ast.FunctionDef(name=name, decorator_list=[]) if scope:
@@ -130,20 +181,64 @@ class _ModuleNames:
             for one, places in bound
             if one.name not in self._names_read_in(one.scope)
             and not (
-                self._may_be_read_by_string(one.name) if one.scope == "" else "locals" in self._names_read_in(one.scope)
+                self._may_be_read_by_string(one) if one.scope == "" else "locals" in self._names_read_in(one.scope)
             )
         }
 
-    def _may_be_read_by_string(self, name: str) -> bool:
+    @cached_property
+    def submodules(self) -> dict[str, list[_DeadStatement]]:
+        """Return each top-level ``import a.b`` of a file that also has ``import a``. The key is the module ``a.b``."""
+        body = self._outline.tree.body
+        plain = [(one, alias) for one in body if isinstance(one, ast.Import) for alias in one.names if not alias.asname]
+        packages = {alias.name for _, alias in plain}
+        found: dict[str, list[_DeadStatement]] = {}
+        for statement, alias in plain:
+            if "." in alias.name and alias.name.partition(".")[0] in packages:
+                found.setdefault(alias.name, []).append(_DeadStatement(statement, alias, body))
+        return found
+
+    @cached_property
+    def stars(self) -> list[_DeadStatement]:
+        """Return the top-level statements ``from module import *``."""
+        body = self._outline.tree.body
+        froms = (one for one in body if isinstance(one, ast.ImportFrom))
+        return [_DeadStatement(one, alias, body) for one in froms for alias in one.names if alias.name == "*"]
+
+    @cached_property
+    def paths(self) -> frozenset[str]:
+        """Return the dotted paths that code reads, such as ``a.b.c``, and their prefixes, such as ``a.b``."""
+        found = set[str]()
+        for attribute in self._outline.find(ast.Attribute):
+            parts: list[str] = []
+            node: ast.expr = attribute
+            while isinstance(node, ast.Attribute):
+                parts.append(node.attr)
+                node = node.value
+            if isinstance(node, ast.Name):
+                words = [node.id, *reversed(parts)]
+                found.update(".".join(words[:end]) for end in range(2, len(words) + 1))
+        return frozenset(found)
+
+    @cached_property
+    def unbound_names(self) -> frozenset[str]:
+        """Return the names that code reads, but that no import, assignment or definition of the module binds."""
+        bound = {one.name for one in self.bindings} | {one.name for one in self._outline.functions}
+        bound |= {one.name for one in self._outline.find(ast.ClassDef)}
+        return frozenset(self._names_read_in("") - bound)
+
+    def names_in_strings(self, path: str) -> bool:
+        """Return whether code in a string contains the dotted ``path``, and reads the first name of ``path``."""
+        return any(path in text and path.partition(".")[0] in _read_in_string(text) for text in self._strings)
+
+    def _may_be_read_by_string(self, binding: _Binding) -> bool:
         """Return whether code may read a top-level name by a string.
 
         Such a string is a quoted type, a doctest, code for ``eval``, or a computed string.
         """
-        in_strings = any(name in text and name in _read_in_string(text) for text in self._strings)
-        return in_strings or self._reads_computed_names
+        return self.names_in_strings(binding.name) or self.reads_computed_names
 
     @cached_property
-    def _reads_computed_names(self) -> bool:
+    def reads_computed_names(self) -> bool:
         """Return whether code may read the top-level names of the module by strings that it computes.
 
         Such code calls ``globals``, or calls ``eval`` or ``exec`` with an argument that is not a constant. At module or

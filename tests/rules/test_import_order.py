@@ -353,26 +353,35 @@ def test_a_class_of_the_project_with_the_same_name_does_not_attract_the_import()
 
 
 @pytest.mark.parametrize(
-    ("imports", "name", "after"),
+    ("imports", "name", "more", "after"),
     [
-        ("import torch.utils.data as tud\nimport os\n", "tud.DataLoader", f"{NEW}import os\n"),
-        ("from torch.utils import data\nimport os\n", "data.DataLoader", f"{NEW}import os\n"),
+        (
+            "import torch\nimport torch.utils.data\n",
+            "torch.utils.data.DataLoader",
+            "torch.rand(1)\n",
+            f"import torch\n{NEW}",
+        ),
+        ("import torch\nfrom torch.utils.data import *\n", "DataLoader", "torch.rand(1)\n", f"import torch\n{NEW}"),
+        ("import torch.utils.data as tud\nimport os\n", "tud.DataLoader", "", f"{NEW}import os\n"),
+        ("from torch.utils import data\nimport os\n", "data.DataLoader", "", f"{NEW}import os\n"),
     ],
 )
-def test_what_gave_nothing_but_the_class_goes(imports: str, name: str, after: str) -> None:
-    assert placed(imports, name) == after
+def test_what_gave_nothing_but_the_class_goes(imports: str, name: str, more: str, after: str) -> None:
+    assert placed(imports, name, more=more) == after
 
 
 @pytest.mark.parametrize(
-    ("imports", "name"),
+    ("imports", "name", "more"),
     [
-        ("import torch.utils.data\n", "torch.utils.data.DataLoader"),
-        ("import torch\nimport torch.nn.parallel\nimport torch.utils.data\n", "torch.utils.data.DataLoader"),
-        ("from torch.utils.data import *\n", "DataLoader"),
+        ("import torch\nimport torch.utils.data\n", "torch.utils.data.DataLoader", "x: torch.utils.data.Dataset\n"),
+        ("import torch\nimport torch.utils.data\n", "torch.utils.data.DataLoader", "x: 'torch.utils.data.Dataset'\n"),
+        ("import torch.utils.data\n", "torch.utils.data.DataLoader", "torch.rand(1)\n"),
+        ("from torch.utils.data import *\n", "DataLoader", "x = Subset(y, [0])\n"),
+        ("from torch.utils.data import *\n", "DataLoader", "x = 'DataLoader(d)'\n"),
     ],
 )
-def test_what_may_give_something_else_stays(imports: str, name: str) -> None:
-    assert placed(imports, name) == imports.removeprefix("import torch\n") + NEW
+def test_what_still_gives_something_stays(imports: str, name: str, more: str) -> None:
+    assert placed(imports, name, more=more) == imports + NEW
 
 
 @pytest.mark.parametrize(
@@ -396,8 +405,8 @@ def test_what_may_give_something_else_stays(imports: str, name: str) -> None:
         ("class Model:\n    def eval(self, name):\n        return eval(name)\n", True),
     ],
 )
-def test_an_import_stays_where_code_may_read_any_name(more: str, stays: bool) -> None:
-    imports = "from torch.utils.data import DataLoader\n"
+@pytest.mark.parametrize("imports", ["from torch.utils.data import DataLoader\n", "from torch.utils.data import *\n"])
+def test_an_import_stays_where_code_may_read_any_name(imports: str, more: str, stays: bool) -> None:
     assert placed(imports, more=more) == (imports if stays else "") + NEW
 
 
@@ -447,6 +456,19 @@ def test_an_import_stays_where_another_file_runs_this_file_in_its_own_namespace(
     files = {"a.py": text} if books else {"a.py": text, path: other}
     after, _ = rewrite_text("a.py", text, Project(files, notebooks=books))
     assert ("import DataLoader\n" in after, "create_loader(d, 4)" in after) == (stays, True)
+
+
+def test_what_another_file_takes_from_a_star_stays() -> None:
+    text = "from torch.utils.data import *\n\nloader = DataLoader(d, 4)\n"
+    project = Project({"a.py": text, "b.py": "from a import Subset\n"})
+    after, _ = rewrite_text("a.py", text, project)
+    assert after.startswith(f"from torch.utils.data import *\n{NEW}")
+
+
+def test_imports_of_modules_that_were_idle_before_stay() -> None:
+    idle = "import torch.nn.parallel\nimport torch.optim\n"
+    imports = f"import torch\n{idle}import torch.utils.data\nimport torchvision\n"
+    assert placed(imports, "torch.utils.data.DataLoader") == f"import torch\n{idle}{NEW}import torchvision\n"
 
 
 @pytest.mark.parametrize(
