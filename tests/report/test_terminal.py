@@ -49,7 +49,7 @@ def rounds(seconds: dict[str, list[float]]) -> Rounds:
 
 
 def verdict(text: str = "faster", **changes: object) -> VerifyReport:
-    ratio, zero_cost_ratio = Ratio(0.4, 0.36, 0.45), Ratio(0.32, 0.3, 0.34)
+    ratio, zero_cost_ratio = Ratio(0.4, 0.36, 0.45, 3), Ratio(0.32, 0.3, 0.34, 3)
     found = VerifyReport(
         verdict=text,
         exit_code=0,
