@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import libcst as cst
 
@@ -13,12 +13,6 @@ from chirp_migrate.source.text import NEWLINE, apply_edits_in_span
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.queries import is_in_fstring
-
-#: Limits for arguments that are aligned with the opening bracket: a column, and a share of the line length. Arguments
-#: to the right of one of these limits move to new lines.
-_FARTHEST, _FARTHEST_SHARE = 50, 0.6
-#: A wide gap between code and a comment. The gap may shrink, so its width counts as two spaces.
-_WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 
 
 def call_text(
@@ -82,46 +76,63 @@ class CallEdit:
     def edits(self) -> tuple[Edit, ...]:
         """Return all edits of the call.
 
-        The edits break the call into new lines if a line would get too long, or start too far to the right.
+        The call keeps its line breaks. There are two exceptions. Lines that are aligned with the opening bracket move
+        below a new name. A call whose lines would get too long is written in black's layout.
         """
-        start, end = self._module.span(self._call.func)
-        renamed = [Edit(start, end, self._callee)] if self._callee else []
-        shift = len(self._callee) - (end - start) if renamed else 0
-        in_place = self._edits_in_place(renamed, shift)
-        return self._with_new_layout(in_place, shift) or self._edits_below_name(renamed, shift) or tuple(in_place)
+        renamed = [Edit(*self._module.span(self._call.func), self._callee)] if self._callee else []
+        in_place = [*renamed, *self._named, *self._lines_moved_below(), *self._insertion_edits()]
+        return tuple(self._black_layout(in_place) or in_place)
 
-    def _edits_in_place(self, renamed: Sequence[Edit], shift: int) -> list[Edit]:
-        """Return edits that keep the line breaks of the call.
+    @cached_property
+    def _aligned_lines(self) -> list[int]:
+        """Return the starts of the lines that begin at or to the right of the first argument, behind a new name.
 
-        Lines that are aligned with the first argument move by ``shift`` columns.
+        The result is empty if the first argument opens a line, and if the call contains a string of several lines,
+        whose value would change if its lines moved.
         """
-        return [*renamed, *self._named, *self._realign_lines(shift), *self._insertion_edits(shift)]
+        module = self._module
+        strings = find_nodes(self._call, cst.SimpleString, cst.FormattedString)
+        if self._style is None or not self._callee or not self._spans or self._opens_line(0):
+            return []
+        if any(NEWLINE.search(module.source(one)) for one in strings):
+            return []
+        start, end = self._spans[0][0], module.span(self._call)[1]
+        blanks = " " * (start - module.line_start(start))
+        lines = [start + newline.end() for newline in NEWLINE.finditer(module.text[start:end])]
+        return [line for line in lines if module.text.startswith(blanks, line)]
 
-    def _edits_below_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
-        """Return edits that move the first argument, and the lines aligned with this argument, below the called name.
+    @property
+    def _shift(self) -> int:
+        """Return by how many columns the aligned lines move to the left if the first argument moves below the name."""
+        module, start = self._module, self._spans[0][0]
+        return max(start - module.line_start(start) - len(self._inner_indent), 0)
 
-        The result is empty if these lines would not start far to the right.
+    @property
+    def _inner_indent(self) -> str:
+        """Return the indentation of arguments on the lines below the called name."""
+        indent = self._module.indentation(self._module.span(self._call)[0])
+        return indent + ("\t" if "\t" in indent else "    ")
+
+    def _lines_moved_below(self) -> Iterator[Edit]:
+        """Yield edits that move the first argument, and the lines aligned with this argument, below the called name.
+
+        All these lines move by the same number of columns, so that code and comments stay aligned with one another. A
+        closing bracket on its own line gets the indentation of the line in which the call begins.
         """
-        start = self._spans[0][0] if self._spans else 0
-        if self._style is None or not self._is_far_right(shift):
-            return ()
-        inner = self._indents[1]
-        return Edit(start, start, self._module.newline + inner), *self._edits_in_place(
-            renamed, len(inner) - self._column(0)
-        )
+        if not self._aligned_lines:
+            return
+        module, start, close = self._module, self._spans[0][0], self._module.span(self._call)[1] - 1
+        line_of_close = module.line_start(close)
+        has_own_line = not module.text[line_of_close:close].strip()
+        yield Edit(start, start, module.newline + self._inner_indent)
+        for line in self._aligned_lines:
+            if not (has_own_line and line == line_of_close):
+                yield Edit(line, line + self._shift, "")
+        if has_own_line:
+            yield Edit(line_of_close, close, module.indentation(module.span(self._call)[0]))
 
-    def _is_far_right(self, shift: int) -> bool:
-        """Return whether lines that are aligned with the first argument would start far to the right after a shift."""
-        assert self._style is not None
-        wanted = self._style.longest_line(self._module.text)
-        return shift > 0 and self._aligned_column() + shift > min(_FARTHEST, _FARTHEST_SHARE * wanted)
-
-    def _insertion_edits(self, shift: int) -> Iterator[Edit]:
-        """Yield the edits that insert new arguments after the last argument, or before a last argument with a comment.
-
-        Args:
-            shift: number of columns by which arguments move if they are aligned with the opening parenthesis.
-        """
+    def _insertion_edits(self) -> Iterator[Edit]:
+        """Yield edits that insert new arguments after the last argument, or before a last argument with a comment."""
         if not self._added:
             return
         if not self._spans:
@@ -132,163 +143,38 @@ class CallEdit:
         start, end = self._spans[last]
         separator = ", "
         if self._opens_line(last):
-            aligned = self._column(last) == self._column(0)
-            indent = module.indentation(start)
-            is_moved = aligned and not self._opens_line(0)
-            separator = f",{module.newline}{' ' * (len(indent) + shift) if is_moved else indent}"
+            is_moved = module.line_start(start) in self._aligned_lines
+            separator = f",{module.newline}{module.indentation(start)[self._shift if is_moved else 0 :]}"
         text = separator.join(self._added)
         if "#" in module.text[end : module.line_end(end)] and self._call.args[last].keyword is not None:
             yield Edit(start, start, text + separator)
         else:
             yield Edit(end, end, separator + text)
 
-    def _column(self, position: int) -> int:
-        start = self._spans[position][0]
-        return start - self._module.line_start(start)
-
     def _opens_line(self, position: int) -> bool:
         start = self._spans[position][0]
         return not self._module.text[self._module.line_start(start) : start].strip()
 
-    def _realign_lines(self, shift: int) -> Iterator[Edit]:
-        """Yield edits that keep lines aligned with the opening parenthesis, which moves by ``shift`` columns."""
-        if not shift or not self._spans or self._opens_line(0):
-            return
-        column = self._column(0)
-        for start, _ in self._spans[1:]:
-            line = self._module.line_start(start)
-            if self._module.text[line:start] == " " * column:
-                yield Edit(line, line, " " * shift) if shift > 0 else Edit(line, line - shift, "")
+    def _black_layout(self, in_place: Sequence[Edit]) -> tuple[Edit, ...]:
+        """Return the edit that writes the whole call in black's layout if ``in_place`` would make lines too long.
 
-    def _with_new_layout(self, in_place: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
-        """Return the edit that breaks the whole call into new lines, if necessary.
-
-        A new layout is necessary if ``in_place``, the edits that keep the line breaks, would make lines too long or
-        move lines far to the right. The result is empty if no new layout is necessary, or if the whole statement is
-        formatted later. The result is also empty if the call contains comments, which could lose their place.
+        The result is empty if black formats the statement later. The result is also empty if the call contains
+        comments, or an argument of several lines, which would lose their place.
         """
         module, style = self._module, self._style
-        if style is None or not self._spans or is_formatted(module, style, self._call):
+        if style is None or is_formatted(module, style, self._call):
             return ()
         start, end = module.span(self._call)
         first, last = module.line_start(start), module.line_end(end - 1)
-        before = module.text[first:last]
-        wanted = style.longest_line(module.text)
-        longest = max(wanted, *map(len, before.splitlines()))
-        lines = _WIDE_GAP.sub("  ", apply_edits_in_span(module.text, (first, last), in_place)).splitlines()
-        if (not self._is_far_right(shift) and all(len(line) <= longest for line in lines)) or "#" in module.text[
-            start:end
-        ]:
+        longest = max(style.longest_line(module.text), *map(len, module.text[first:last].splitlines()))
+        if all(len(line) <= longest for line in apply_edits_in_span(module.text, (first, last), in_place).splitlines()):
             return ()
-        groups, filled = list(self._keep_grouping()), list(self._fill_lines(wanted))
-        ends = len(module.text[end:last].rstrip())
-        # Aligned lines with several arguments become one line if the arguments fit, so that the line breaks are not
-        # arbitrary.
-        one_each = all(self._opens_line(n) for n in range(1, len(self._spans)))
-        is_joined = self._aligned_column() > 0 and not one_each
-        joined = [one for one in filled if is_joined and one.rstrip(")").rstrip().count("\n") == 1]
-        wishes = [(one, wanted) for one in (*joined, *groups, *filled)]
-        for text, limit in (*wishes, *((one, longest) for one in groups)):
-            written = (module.text[first:start] + text).splitlines()
-            if max(map(len, written)) <= limit and len(written[-1]) + ends <= limit:
-                return (Edit(start, end, text),)
-        return (Edit(start, end, self._put_one_per_line()),)
-
-    def _aligned_column(self) -> int:
-        """Return the column of the first argument if other lines are aligned with this argument, else 0."""
-        positions = range(1, len(self._spans))
-        aligned = any(self._opens_line(n) and self._column(n) == self._column(0) for n in positions)
-        return self._column(0) if aligned and not self._opens_line(0) else 0
-
-    @property
-    def _indents(self) -> tuple[str, str]:
-        """Return the indentation of the line in which the call begins, and the indentation of its arguments."""
-        indent = self._module.indentation(self._module.span(self._call)[0])
-        return indent, indent + ("\t" if "\t" in indent else "    ")
-
-    @property
-    def _call_head(self) -> str:
-        return f"{self._callee or self._module.source(self._call.func).strip()}("
-
-    def _argument_texts(self) -> list[str]:
-        """Return the source of each argument, with its new keyword, and of each added argument."""
         named = [[one for one in self._named if start <= one.start < end] for start, end in self._spans]
         pairs = zip(self._spans, named, strict=True)
-        return [apply_edits_in_span(self._module.text, span, own) for span, own in pairs] + self._added
-
-    def _move_lines(self, position: int, text: str, column: int) -> str:
-        """Return the text of an argument whose first line moves to ``column``; its later lines move to the left, too.
-
-        The later lines begin at least one indent to the right of the arguments. The text is unchanged if it contains
-        tabs or a string of several lines.
-        """
-        first, *others = NEWLINE.split(text)
-        is_added = position >= len(self._spans)
-        if (
-            not others
-            or is_added
-            or "\t" in text
-            or _has_string_of_several_lines(self._module, self._call.args[position])
-        ):
-            return text
-        depth = min((len(one) - len(one.lstrip()) for one in others if one.strip()), default=0)
-        shift = min(self._column(position) - column, depth - len(self._indents[1]) - 4)
-        if shift <= 0:
-            return text
-        return self._module.newline.join([first.rstrip(), *(one[shift:].rstrip() for one in others)])
-
-    def _keep_grouping(self) -> Iterator[str]:
-        """Yield the source of the call with the arguments below the called name, grouped into the same lines as before.
-
-        If the arguments were aligned with the opening bracket, the closing bracket has the usual position of closing
-        brackets in the file.
-        """
-        if not any(self._opens_line(n) for n in range(1, len(self._spans))):
-            return
-        (indent, inner), texts = self._indents, self._argument_texts()
-        groups: list[list[str]] = []
-        for n, text in enumerate(texts):
-            if not groups or n >= len(self._spans) or self._opens_line(n):
-                groups.append([])
-            column = len(inner + "".join(f"{one}, " for one in groups[-1]))
-            groups[-1].append(self._move_lines(n, text, column))
-        module, close = self._module, self._module.span(self._call)[1] - 1
-        tail = module.text[self._spans[-1][1] : close]
-        behind = not NEWLINE.search(tail)
-        if behind and self._aligned_column() and self._style is not None:
-            behind = self._style.closes_behind_arguments(module.text)
-        lines = f",{module.newline}{inner}".join(", ".join(group) for group in groups)
-        last = "" if behind else f"{',' if ',' in tail else ''}{module.newline}{indent}"
-        yield f"{self._call_head}{module.newline}{inner}{lines}{last})"
-
-    def _fill_lines(self, longest: int) -> Iterator[str]:
-        """Yield the source of the call with all arguments on one line below the called name.
-
-        If the file closes brackets directly behind the last argument, each line holds as many arguments as fit.
-        """
-        assert self._style is not None
-        module, (indent, inner), texts = self._module, self._indents, self._argument_texts()
-        if not self._style.closes_behind_arguments(module.text):
-            yield f"{self._call_head}{module.newline}{inner}{', '.join(texts)}{module.newline}{indent})"
-            return
-        ends = len(module.text[module.span(self._call)[1] : module.line_end(module.span(self._call)[1] - 1)].rstrip())
-        lines = [inner]
-        for n, text in enumerate(texts):
-            room = longest - 1 - (ends if n == len(texts) - 1 else 0)
-            if lines[-1] != inner and len(f"{lines[-1]} {text}") > room:
-                lines.append(inner)
-            text = self._move_lines(n, text, len(lines[-1]) + (lines[-1] != inner))
-            lines[-1] += f"{'' if lines[-1] == inner else ' '}{text}{',' if n < len(texts) - 1 else ')'}"
-        yield module.newline.join([self._call_head, *lines])
-
-    def _put_one_per_line(self) -> str:
-        """Return the source of the call with each argument on its own line."""
-        indent, inner = self._indents
-        newline = self._module.newline
-        texts = [self._move_lines(n, text, len(inner)) for n, text in enumerate(self._argument_texts())]
-        return f"{self._call_head}{newline}{''.join(f'{inner}{text},{newline}' for text in texts)}{indent})"
-
-
-def _has_string_of_several_lines(module: Module, node: cst.CSTNode) -> bool:
-    strings = find_nodes(node, cst.SimpleString, cst.FormattedString)
-    return any(NEWLINE.search(module.source(one)) for one in strings)
+        arguments = [apply_edits_in_span(module.text, span, own) for span, own in pairs] + self._added
+        if "#" in module.text[start:end] or any(NEWLINE.search(argument) for argument in arguments):
+            return ()
+        callee = self._callee or module.source(self._call.func).strip()
+        others = len(module.text[first:start].lstrip()) + len(module.text[end:last].rstrip())
+        indent = module.indentation(start)
+        return (Edit(start, end, call_text(module, style, callee, arguments, indent=indent, columns_taken=others)),)

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import ast
 import configparser
-import io
 import re
 import sys
-import tokenize
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -30,15 +27,10 @@ else:
     import tomli as tomllib
 
 _RUFF_FILES = (".ruff.toml", "ruff.toml", "pyproject.toml")
-#: Files with settings of yapf and flake8 in the format of configparser, each with the section of the settings.
-_YAPF = ((".style.yapf", "style"), ("setup.cfg", "yapf"))
+#: Files with settings of flake8 in the format of configparser, each with the section of the settings.
 _FLAKE8 = ((".flake8", "flake8"), ("setup.cfg", "flake8"), ("tox.ini", "flake8"), ("setup.cfg", "pycodestyle"))
-#: Line lengths of yapf's styles that permit longer lines than PEP 8.
-_YAPF_LENGTHS = {"google": 80, "yapf": 80, "facebook": 80}
 _PEP8, _BLACK, _WIDEST = 79, 88, 120
 _INDENT = 4
-#: Names of the kinds of tokens that are not code.
-_NO_CODE = frozenset({"NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER"})
 #: Text in comments such as ``# chirp: ignore``, which apply to the code on the same line. Statements with this text are
 #: not reformatted.
 _OWN_COMMENT = "chirp:"
@@ -65,8 +57,7 @@ class CodeStyle:
         """Return the largest permitted line length, in columns, for a file with this text.
 
         Without a setting, the limit is the length of the file's longest line of code, but at least 88 and at most 120.
-        Text that black does not wrap does not count: docstrings, and comments and strings at the end of a line without
-        brackets.
+        Comments, docstrings and other strings without brackets do not count, because black does not wrap them.
         """
         if self.configured_length is not None:
             return self.configured_length
@@ -80,23 +71,11 @@ class CodeStyle:
     def has_black_layout(self, code: str, text: str) -> bool:
         """Return whether code is in black's layout.
 
-        For a single line, the result is False if other calls of the file do not have black's layout (see
-        :meth:`closes_behind_arguments`).
-
         Args:
             code: lines of a file, either whole statements or the header of a block.
             text: the text of the file.
         """
-        if "\n" not in code.strip("\r\n") and self.closes_behind_arguments(text):
-            return False
         return self._lay_out_by_black(code, text) == code
-
-    def closes_behind_arguments(self, text: str) -> bool:
-        """Return whether calls that span several lines close their parenthesis on the line of the last argument.
-
-        The result depends on the calls in ``text``. If the project has settings for black or ruff, the result is False.
-        """
-        return not self._settings.keys() - {"line_length"} and _closes_behind_arguments(text)
 
     def laid_out(self, before: str, after: str, text: str) -> str:
         """Return ``after`` in black's layout if ``before`` is in black's layout; else ``after`` unchanged.
@@ -160,10 +139,7 @@ class CodeStyle:
         Options without a setting in the project are missing.
         """
         for folder in _folders_upwards(self.root):
-            ruff, yapf = _ruff_settings(folder), _yapf_settings(folder)
-            # A project that formats with yapf may have ruff only as a linter, which permits longer lines.
-            formatters = (ruff, yapf) if _has_ruff_format(folder) else (yapf, ruff)
-            for found in (_black_settings(folder), *formatters, _flake8_settings(folder)):
+            for found in (_black_settings(folder), _ruff_settings(folder), _flake8_settings(folder)):
                 if found:
                     return found
         return {}
@@ -171,55 +147,16 @@ class CodeStyle:
 
 @lru_cache(maxsize=4)
 def _longest_line(text: str) -> int:
-    """Return the length of the longest line of code in ``text``, in characters.
+    """Return the length of the longest line of code in ``text`` that black could wrap, in characters.
 
-    A comment at the end of a line counts only if the line has brackets, because black would wrap such a line. If the
-    text is not Python, every line counts.
+    Except for a comment, such a line ends with a bracket, a colon or a comma. Its strings only follow a bracket.
     """
-    longest = max(map(len, text.splitlines()), default=0)
-    if longest <= _BLACK:
-        return longest
-    widths, end_in_string, opening, wrappable, depth = dict[int, int](), set[int](), set[int](), set[int](), 0
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            kind = tokenize.tok_name[token.type]
-            if kind in _NO_CODE or (kind == "COMMENT" and token.start[0] not in wrappable):
-                continue
-            # Python 3.12 divides an f-string into several tokens.
-            depth += kind.endswith("STRING_START")
-            is_string = kind == "STRING" or depth > 0
-            depth -= kind.endswith("STRING_END")
-            line, widths[token.end[0]] = token.end
-            if is_string:
-                end_in_string.add(line)
-            elif token.string in ("(", "[", "{"):
-                opening.add(line)
-            elif token.string in (")", "]", "}"):
-                wrappable.update({line} & opening)
-            elif token.string != ",":
-                end_in_string.discard(line)
-    except (tokenize.TokenError, SyntaxError):
-        return longest
-    return max((width for line, width in widths.items() if line in opening or line not in end_in_string), default=0)
-
-
-@lru_cache(maxsize=4)
-def _closes_behind_arguments(text: str) -> bool:
-    try:
-        calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    lines, ends = text.splitlines(), Counter[tuple[bool, bool]]()
-    for call in calls:
-        given = [*call.args, *(one.value for one in call.keywords)]
-        line, column = call.end_lineno or 0, call.end_col_offset or 0
-        last = max((one.end_lineno or 0, one.lineno) for one in given) if given else (0, 0)
-        if line > (call.func.end_lineno or 0) and last[0] == last[1]:  # the last argument is on one line
-            is_below = not lines[line - 1].encode()[: column - 1].strip()
-            ends[given[0].lineno > (call.func.end_lineno or 0), is_below] += 1
-    # Only calls whose arguments begin on a new line count. Without such calls, all calls count.
-    hangs = bool(ends[True, True] + ends[True, False])
-    return ends[hangs, False] > ends[hangs, True]
+    longest = 0
+    for line in text.splitlines():
+        code = line.partition("  #")[0].rstrip()
+        if code.endswith(tuple("()[]{}:,")) and not {*"#\"'"} & {*re.split(r"[(\[{]", code, maxsplit=1)[0]}:
+            longest = max(longest, len(line))
+    return longest
 
 
 def _fits_without_comment(line: str, length: int) -> bool:
@@ -307,19 +244,6 @@ def _with_trailing_commas(code: str) -> str:
     return b"\n".join(lines).decode()
 
 
-def _has_ruff_format(folder: Path) -> bool:
-    """Return whether a folder has settings for ruff's formatter."""
-    return "format" in (_ruff_in(folder, _readable_toml) or {})
-
-
-def _yapf_settings(folder: Path) -> Mapping[str, Any]:
-    tables = [_table(_readable_toml(folder / "pyproject.toml"), "yapf"), *_sections(folder, _YAPF)]
-    for yapf in filter(None, tables):
-        based_on = str(yapf.get("based_on_style", "pep8")).strip()
-        return {"line_length": _parse_number(yapf.get("column_limit"), _YAPF_LENGTHS.get(based_on, _PEP8))}
-    return {}
-
-
 def _flake8_settings(folder: Path) -> Mapping[str, Any]:
     for flake8 in _sections(folder, _FLAKE8):
         return {"line_length": _parse_number(flake8.get("max-line-length", flake8.get("max_line_length")), _PEP8)}
@@ -332,7 +256,7 @@ def _sections(folder: Path, places: tuple[tuple[str, str], ...]) -> Iterator[Map
         try:
             parser.read_string(read_file(folder / name).decode("utf-8"))
         except (OSError, ValueError, configparser.Error):
-            continue  # yapf or flake8 could not read the file either
+            continue  # flake8 could not read the file either
         if parser.has_section(section):
             yield dict(parser.items(section))
 

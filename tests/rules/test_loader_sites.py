@@ -302,10 +302,10 @@ def test_what_is_read_from_it_has_lines_of_its_own_in_a_call_of_several_lines() 
     )
     after, _ = migrate(f"{IMPORT}{text}")
     assert after.endswith(
-        "create_training_loader(\n        d, batch_size=config['batch_size'],\n"
-        "        shuffle=True, num_workers=config['num_workers'],\n"
+        "create_training_loader(\n        d,\n        batch_size=config['batch_size'],\n"
+        "        shuffle=True,\n        num_workers=config['num_workers'],\n"
         "        optimize=config.get('optimize_dataloaders', True),\n"
-        "        benchmark=config.get('benchmark_performance', False))\n"
+        "        benchmark=config.get('benchmark_performance', False),\n    )\n"
     )
 
 
