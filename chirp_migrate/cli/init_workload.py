@@ -16,15 +16,11 @@ from chirp_migrate.errors import CommitFailed, UsageProblem, WriteRefused
 from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.source.files import remove_if_exists, replace_file, sync_folder, write_new_file
 from chirp_migrate.source.git import refuse_uncommitted_changes
+from chirp_migrate.source.toml import parse_toml
 from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, has_entry_point_modules
 from chirp_migrate.transaction.journal import applied_runs, journal_folder
 from chirp_migrate.transaction.lock import hold_lock
 from chirp_migrate.transaction.recovery import recover
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _PYPROJECT = "pyproject.toml"
 _SETTINGS = f"""\
@@ -168,7 +164,7 @@ def _add_settings(pyproject: Path, before: bytes | None) -> bytes:
     gap = b"" if not before.strip() else newline if before.endswith(b"\n") else newline * 2
     content = before + gap + _SETTINGS.encode().replace(b"\n", newline)
     try:
-        tomllib.loads(content.decode("utf-8"))
+        parse_toml(content.decode("utf-8"))
     except ValueError as error:  # not UTF-8, or not TOML
         raise UsageProblem(
             f"no settings can be added to {pyproject} ({error}): correct the file, or add [tool.chirp-migrate.verify] "
