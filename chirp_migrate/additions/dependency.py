@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import configparser
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,11 +21,7 @@ from chirp_migrate.additions.requirement_pins import distribution_name, read_req
 from chirp_migrate.additions.setup_script import append_dependency_entry, remove_dependency_entry, setup_call_arguments
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.source.files import read_file
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from chirp_migrate.source.toml import parse_toml
 
 _DISTRIBUTION = "chirpid-patch"
 _COMMENT = "  # provides chirpid_patch, the migrated data loading"
@@ -551,9 +546,8 @@ def _lacks_runtime(listed: list[Any] | None) -> bool:
 
 def _parse_toml(text: str) -> dict[str, Any]:
     try:
-        parsed: dict[str, Any] = tomllib.loads(text)
-        return parsed
-    except tomllib.TOMLDecodeError as error:
+        return parse_toml(text)
+    except ValueError as error:
         raise ValueError(f"the file is not valid TOML ({error})") from None
 
 

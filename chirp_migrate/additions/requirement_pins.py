@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import configparser
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,11 +21,7 @@ from packaging.version import InvalidVersion, Version
 
 from chirp_migrate.additions.setup_script import setup_call_arguments
 from chirp_migrate.source.files import read_file
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from chirp_migrate.source.toml import parse_toml
 
 #: The lowest versions that the runtime supports.
 NEEDED = {"torch": Version("2.6"), "numpy": Version("1.24"), "python": Version("3.10")}
@@ -193,8 +188,8 @@ def _pins_of_requirements_file(text: str, path: str) -> Iterator[PinnedRequireme
 def _pins_of_pyproject(text: str) -> Iterator[PinnedRequirement]:
     path = "pyproject.toml"
     try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        content = parse_toml(text)
+    except ValueError:
         return
     project, poetry = _nested_table(content, "project"), _nested_table(content, "tool", "poetry")
     requires = project.get("requires-python")

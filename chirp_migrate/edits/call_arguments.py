@@ -11,8 +11,8 @@ from chirp_migrate.edits.layout import is_formatted
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import NEWLINE, apply_edits_in_span
 from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.module import Module, find_nodes
-from chirp_migrate.syntax.queries import is_in_fstring
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.queries import is_in_fstring, lines_in_strings
 
 
 def call_text(
@@ -87,18 +87,15 @@ class CallEdit:
     def _aligned_lines(self) -> list[int]:
         """Return the starts of the lines that begin at or to the right of the first argument, behind a new name.
 
-        The result is empty if the first argument opens a line, and if the call contains a string of several lines,
-        whose value would change if its lines moved.
+        Lines inside strings are omitted, because the value of the string would change if such a line moved. The result
+        is empty if the first argument opens a line.
         """
         module = self._module
-        strings = find_nodes(self._call, cst.SimpleString, cst.FormattedString)
         if self._style is None or not self._callee or not self._spans or self._opens_line(0):
-            return []
-        if any(NEWLINE.search(module.source(one)) for one in strings):
             return []
         start, end = self._spans[0][0], module.span(self._call)[1]
         blanks = " " * (start - module.line_start(start))
-        lines = [start + newline.end() for newline in NEWLINE.finditer(module.text[start:end])]
+        lines = (line for line in module.lines_inside(start, end) if line not in module.once(lines_in_strings))
         return [line for line in lines if module.text.startswith(blanks, line)]
 
     @property

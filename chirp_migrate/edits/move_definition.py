@@ -15,7 +15,7 @@ from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_docstring, is_printed_code
+from chirp_migrate.syntax.queries import is_docstring, is_printed_code, lines_in_strings
 from chirp_migrate.syntax.scopes import BindingKind
 
 #: Length limit for the names of moved definitions, in characters.
@@ -218,12 +218,6 @@ def replace_expression(module: Module, node: cst.BaseExpression, text: str) -> E
     # Add a space if only a removed bracket separated the expression from a word, as in `return(lambda x: x)`.
     apart = (" " if re.match(r"\w", module.text[start - 1 : start]) else "") + text
     return Edit(start, end, apart + (" " if re.match(r"\w\w", text[-1:] + module.text[end : end + 1]) else ""))
-
-
-def lines_in_strings(module: Module) -> set[int]:
-    """Return the starts of the lines that begin inside a string."""
-    strings = map(module.span, module.find(cst.SimpleString, cst.FormattedString))
-    return {at for start, end in strings for at in module.lines_inside(start, end)}
 
 
 def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[int]:

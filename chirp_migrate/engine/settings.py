@@ -6,7 +6,6 @@ docs/settings.md describes the keys.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,15 +17,12 @@ from chirp_migrate.engine.discover import project_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import Rule, all_rules, codes_matching, selected_codes, unknown_rule_message
 from chirp_migrate.source.files import read_file
+from chirp_migrate.source.git import work_tree_top
+from chirp_migrate.source.toml import parse_toml
 from chirp_migrate.syntax.project import is_test_file
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _FILE = "pyproject.toml"
 _TABLE = "chirp-migrate"
@@ -188,9 +184,8 @@ def _nearest_table(root: Path) -> tuple[Path, Mapping[str, Any] | None]:
 
     Without such a file, the result is the path of ``pyproject.toml`` in ``root``, and None.
     """
-    above = [root, *root.parents]
-    top = next((number for number, folder in enumerate(above) if (folder / ".git").exists()), 0)
-    for folder in above[: top + 1]:
+    top = work_tree_top(root) or root
+    for folder in (one for one in (root, *root.parents) if one.is_relative_to(top)):
         table = _read_table(folder / _FILE)
         if table is not None:
             return folder / _FILE, table
@@ -207,7 +202,7 @@ def _read_table(file: Path) -> Mapping[str, Any] | None:
     if not any(_TABLE.encode(code) in data for code in ("utf-8", "utf-16-le", "utf-16-be")):
         return None
     try:
-        content = tomllib.loads(data.decode("utf-8"))
+        content = parse_toml(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise UsageProblem(
             f"{file} is not UTF-8, which TOML requires: save it as UTF-8, because it may contain settings."

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, Plan
+from chirp_migrate.source.git import work_tree_top
 from chirp_migrate.source.notebook_json import code_cells
 from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, UnreadableSource, decode_text
 
@@ -33,9 +34,9 @@ def base_of_report_paths(root: Path) -> Path:
     The result is the top of the git work tree that contains ``root`` (an absolute path). Outside of a work tree, the
     result is the current folder, or ``root`` if the current folder does not contain ``root``.
     """
-    for folder in (root, *root.parents):
-        if (folder / ".git").exists():
-            return folder
+    top = work_tree_top(root)
+    if top is not None:
+        return top
     here = Path.cwd()
     return here if root.is_relative_to(here) else root
 

@@ -82,6 +82,11 @@ def _resolve_link(root: Path, path: str) -> str:
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else path
 
 
+def work_tree_top(folder: Path) -> Path | None:
+    """Return the top of the git work tree that contains ``folder`` (an absolute path); None outside a work tree."""
+    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+
+
 def _nearest_repository(root: Path, path: str) -> Path:
     """Return the folder in which to run git for ``path``: the innermost repository below ``root``, else ``root``."""
     folder = (root / path).parent

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import configparser
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -17,14 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chirp_migrate.source.files import read_file
+from chirp_migrate.source.git import work_tree_top
+from chirp_migrate.source.toml import parse_toml
 
 if TYPE_CHECKING:
     import black
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _RUFF_FILES = (".ruff.toml", "ruff.toml", "pyproject.toml")
 #: Files with settings of flake8 in the format of configparser, each with the section of the settings.
@@ -189,12 +185,12 @@ def _ruff_in(folder: Path, read: Callable[[Path], Mapping[str, Any]]) -> Mapping
     return None
 
 
-def _folders_upwards(root: Path | None) -> Iterator[Path]:
-    """Yield ``root`` and the folders above it, up to the top of the work tree."""
-    for folder in (root, *root.parents) if root is not None else ():
-        yield folder
-        if (folder / ".git").exists():
-            return
+def _folders_upwards(root: Path | None) -> list[Path]:
+    """Return ``root`` and the folders above it, up to the top of the work tree."""
+    if root is None:
+        return []
+    top = work_tree_top(root) or Path(root.anchor)
+    return [one for one in (root, *root.parents) if one.is_relative_to(top)]
 
 
 def _black_settings(folder: Path) -> Mapping[str, Any]:
@@ -271,8 +267,7 @@ def _readable_toml(path: Path) -> Mapping[str, Any]:
 
 def _toml(path: Path) -> Mapping[str, Any]:
     try:
-        parsed: dict[str, Any] = tomllib.loads(read_file(path).decode("utf-8"))
-        return parsed
+        return parse_toml(read_file(path).decode("utf-8"))
     except FileNotFoundError:
         return {}
 

@@ -66,6 +66,12 @@ def leading_variable_name(node: cst.CSTNode) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
+def lines_in_strings(module: Module) -> set[int]:
+    """Return the starts of the lines that begin inside a string."""
+    strings = map(module.span, module.find(cst.SimpleString, cst.FormattedString))
+    return {at for start, end in strings for at in module.lines_inside(start, end)}
+
+
 def is_in_fstring(module: Module, node: cst.CSTNode) -> bool:
     """Return whether an expression is part of an f-string."""
     return any(isinstance(one, cst.FormattedStringExpression) for one in module.ancestors(node))

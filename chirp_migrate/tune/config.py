@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from chirp_migrate.errors import UsageProblem
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from chirp_migrate.source.toml import parse_toml
 
 
 def _yaml(text: str) -> Any:
@@ -27,7 +22,7 @@ def _yaml(text: str) -> Any:
 
 
 _READ: dict[str, Callable[[str], Any]] = {
-    ".yaml": _yaml, ".yml": _yaml, ".toml": tomllib.loads, ".json": json.loads,
+    ".yaml": _yaml, ".yml": _yaml, ".toml": parse_toml, ".json": json.loads,
 }  # fmt: skip
 _SECTIONS = ("data", "training", "system")
 _NUMBERS = (("training", "batch_size", 1), ("data", "num_workers", 0), ("data", "prefetch_factor", 1))

@@ -147,9 +147,10 @@ BELOW = """\
         # of the last batch
         drop_last=True, # not here
     )
-    text_loader = {0}(train_set, batch_size=len('''
+    text_loader = {0}(
+        train_set, batch_size=len('''
                                         '''),
-                             shuffle=True, drop_last=True)
+        shuffle=True, drop_last=True)
 """
 
 
