@@ -1,5 +1,5 @@
 """Datasets, and functions that read a whole batch from memory at once.
 
-``gather`` reads the batches, and ``buffers`` provides their memory. The package may import ``transforms`` and
-``randomness``. The package imports no loader, so any ``DataLoader`` can read these datasets.
+The module ``gather`` reads the batches. The module ``buffers`` provides memory for the batches. The datasets work with
+any ``DataLoader``, because the package imports no loader.
 """

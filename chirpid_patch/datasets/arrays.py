@@ -20,7 +20,10 @@ from chirpid_patch.transforms.off_cpu import as_operand, send_to_device
 
 @dataclass(frozen=True)
 class _MappedFile:
-    """File and position of a memory-mapped array, which the dataset pickles instead of the contents of the array."""
+    """The file and position of a memory-mapped array.
+
+    A pickled dataset contains them instead of the contents of the array.
+    """
 
     path: str
     dtype: str
@@ -29,7 +32,7 @@ class _MappedFile:
 
     @classmethod
     def of_array(cls, array: Any) -> _MappedFile | None:
-        """Return the file that ``array`` maps; None if ``array`` is not a contiguous map of an existing file."""
+        """Return the file of a memory-mapped array; None for an array that is not a contiguous memory map of a file."""
         root = array
         while isinstance(root, np.memmap) and not isinstance(root.base, mmap.mmap):
             root = root.base
@@ -46,9 +49,10 @@ class _MappedFile:
 
 
 class _WritableView:
-    """Describe the memory of a read-only array as writable, although this module never writes to the memory.
+    """Describe the memory of a read-only array as writable.
 
-    PyTorch has no read-only tensors, so it warns when a tensor is created over a read-only array.
+    PyTorch has no read-only tensors, and warns when a tensor is created over a read-only array. The warning is not
+    needed, because this module never writes to the memory.
     """
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
@@ -69,23 +73,24 @@ def _as_tensor(values: Any, name: str) -> Tensor:
 
 
 class WorkerSafeArrayDataset(BatchedDataset):
-    """A dataset of the samples (x[i], y[i]) of two arrays. Loaders read and convert a whole batch at once.
+    """A dataset of the samples (x[i], y[i]) of two arrays. Loaders read a whole batch at once.
 
-    The x of sample i of ``WorkerSafeArrayDataset(x, y, dtype=torch.float32, divisor=255)`` is
-    ``torch.from_numpy(x[i]).float() / 255``, bit for bit. Each sample has its own memory. The dataset does not copy the
-    arrays.
+    For example, ``WorkerSafeArrayDataset(x, y, dtype=torch.float32, divisor=255)[i]`` returns
+    ``torch.from_numpy(x[i]).float() / 255`` and the label. Each sample has its own memory. The dataset does not copy
+    the arrays.
 
-    If an array is a memory map, pickling the dataset stores only the path of the mapped file, not its contents. Each
-    worker process maps the file again. The path must refer to the same file in the worker.
+    If an array is a memory map, a pickled dataset contains the path of the mapped file, and not the contents of the
+    file. Each worker process maps the file again, so the path must refer to the same file in the worker.
 
     Args:
         x: the x of all samples, of shape (N, …): NumPy array, memory map, CPU tensor, or list of numbers.
-        y: the labels of all samples, of shape (N, …), in the same types.
+        y: the labels of all samples, of shape (N, …), in one of the types of ``x``.
         dtype: dtype of the x that the dataset returns; None keeps the dtype of the array.
         divisor: number by which x is divided after the conversion to ``dtype``; None does not divide.
 
     Raises:
-        ValueError: x and y differ in length, or ``divisor`` is passed and the returned x is not floating-point.
+        ValueError: x and y differ in length. Or ``divisor`` is passed, and the dtype of the returned x is an integer
+            dtype.
         TypeError: PyTorch has no dtype for an array.
     """
 
@@ -95,7 +100,8 @@ class WorkerSafeArrayDataset(BatchedDataset):
         self.x = _as_tensor(x, "x")
         self.y = _as_tensor(y, "y")
         files = {"x": _MappedFile.of_array(x), "y": _MappedFile.of_array(y)}
-        #: File and tensor of each memory-mapped attribute. Pickling ignores the file of a reassigned attribute.
+        #: The file and the tensor of each memory-mapped attribute. If code assigns another tensor to the attribute,
+        #: pickling stores the new tensor.
         self._mapped = {name: (file, getattr(self, name)) for name, file in files.items() if file is not None}
         self.dtype = dtype
         self.divisor = divisor

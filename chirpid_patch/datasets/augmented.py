@@ -54,7 +54,7 @@ def _chain(
         wanted[0] = use_spec_augment
     if use_gaussian_noise is not None:
         wanted[1] = use_gaussian_noise
-    # A transform that is off is built, too, so that a misspelt parameter raises an error in any case.
+    # This line also builds transforms that are off, so that a misspelt parameter always raises an error.
     stages = [_build(SpecAugment, spec), _build(GaussianNoise, noise)]
     return [stage for stage, on in zip(stages, wanted, strict=True) if on]
 
@@ -64,25 +64,27 @@ def _at(keys: Keys | None, place: int) -> Keys | None:
 
 
 class WorkerSafeAugmentedDataset(WrappingDataset):
-    """A dataset of the samples (x, y) of another dataset, which augments x while ``training`` is True.
+    """A dataset that augments the samples (x, y) of another dataset.
+
+    It applies transforms to x while ``training`` is True.
 
     The dataset copies the dictionary ``augment_params``, but not the transforms in ``transforms``. Transforms of this
-    package never write to the memory of ``base_dataset``. The dataset calls all other transforms with single samples.
+    package never write to the memory of ``base_dataset``.
 
-    Loaders augment whole batches if every transform belongs to this package. The dataset splits composed transforms
-    into their parts. Composed transforms are ``Compose`` and ``Lambda`` of this package and of torchvision, and
-    ``nn.Sequential``.
+    If every transform is from this package, loaders augment whole batches. Otherwise the dataset calls the transforms
+    with single samples. A ``Compose`` or ``nn.Sequential`` of transforms of this package also permits whole batches.
 
     Args:
         base_dataset: map-style dataset of samples (x, y).
         augment_params: dictionary with the parameters of ``SpecAugment``. Or a dictionary with the keys
-            ``spec_augment_params`` and ``gaussian_noise_params``, whose values are the parameters of the two
-            transforms; a missing key or None omits the transform. None: ``SpecAugment`` with its defaults.
-        training: whether the dataset augments samples.
-        use_spec_augment: whether to apply ``SpecAugment``; None: as ``augment_params`` determines.
-        use_gaussian_noise: whether to apply ``GaussianNoise``; None: as ``augment_params`` determines.
-        transforms: list of the transforms to apply in order, instead of the three arguments for ``SpecAugment`` and
-            ``GaussianNoise``. Each is a callable from tensor to tensor, or None for no transform.
+            ``spec_augment_params`` and ``gaussian_noise_params``: its values are the parameters of the two transforms.
+            A missing key, or the value None, omits the transform. None: ``SpecAugment`` with its defaults.
+        training: whether to augment samples; see ``set_training``.
+        use_spec_augment: whether to apply ``SpecAugment``; None: ``augment_params`` determines this.
+        use_gaussian_noise: whether to apply ``GaussianNoise``; None: ``augment_params`` determines this.
+        transforms: list of transforms, which the dataset applies in this order. Each transform is a function from
+            tensor to tensor; the dataset skips None. This argument replaces ``augment_params``, ``use_spec_augment``
+            and ``use_gaussian_noise``.
 
     Raises:
         TypeError: ``augment_params`` contains an unknown parameter, or is passed together with ``transforms``.
@@ -142,22 +144,20 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return len(self.base_dataset)
 
     def _is_ours(self) -> bool:
-        """Return whether the dataset currently applies no transform from outside this package."""
+        """Return whether all transforms that the dataset applies at present are from this package."""
         return not self.training or self._is_batchable()
 
     def _is_batchable(self) -> bool:
         return all(is_batchable(transform) for _, transform in self._stages())
 
     def _stages(self) -> list[tuple[Position, Transform]]:
-        """Return a pair (position, transform) for each transform to apply.
-
-        Composed transforms are split into their parts.
-        """
+        """Return a pair (position, transform) for each transform to apply. A ``Compose`` counts as its parts."""
         on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
         return [part for place, one in on for part in split_transform(one, (place,))]
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
-        # None while training: the dataset then calls ``random`` for every sample, also for labels alone.
+        # While training, the result is None, because the dataset makes random calls for every sample, even to read its
+        # label.
         return None if self.training else [BatchPart(self.base_dataset, list(indices))]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
@@ -193,9 +193,9 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return [self._augment_batch(pairs[0], self._sample_keys(key, len(indices))), pairs[1]]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
-        """Read samples of the inner dataset one by one, and transform them as a batch if they are alike.
+        """Read samples of the inner dataset one by one.
 
-        Samples are alike if their x have the same shape and dtype.
+        If all x have the same shape and dtype, transform them as a batch.
         """
         replaced = type(self).read_sample is not WorkerSafeAugmentedDataset.read_sample
         if replaced or not (self.training and self._is_batchable()):
@@ -218,7 +218,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return True
 
     def _augment_batch(self, xs: Tensor, keys: Keys | None) -> Tensor:
-        """Apply all transforms to ``xs``, a batch of x that shares no memory with other tensors."""
+        """Apply all transforms to ``xs``. This batch of x must not share memory with other tensors."""
         for position, transform in self._stages():
             assert isinstance(transform, BatchTransform) and keys is not None
             xs = transform.transform_batch(xs, hash_into_keys(keys, *position))

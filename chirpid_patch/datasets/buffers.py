@@ -2,10 +2,9 @@
 
 Allocating new memory for every large batch is slow, because the first write to each page causes a page fault. So a
 batch borrows a block of memory from ``BatchMemoryPool``. The storage of the batch refers to a NumPy array over this
-block (``torch.frombuffer``). When no tensor, view or autograd graph refers to the storage any more, Python frees the
+block (``torch.frombuffer``). When the last tensor, view or autograd graph of the batch is deleted, Python frees the
 storage and the array. The finalizer of the array then returns the block to the pool.
 
-The module ``memory.freed`` is about the memory that a training step itself allocates and frees.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-#: Smallest batch, in bytes, that borrows memory: the C library allocates smaller batches as fast.
+#: Smallest size in bytes of a batch that borrows memory. For smaller batches, new memory is as fast.
 _SMALLEST_BYTES = 1 << 18
 #: Largest total size of the free blocks, in bytes.
 _MOST_KEPT_BYTES = 1 << 28
-#: Largest size of a block, as a multiple of the size of the batch that borrows the block. The last batch of an epoch
-#: can be smaller than the other batches.
+#: A batch borrows only a block that is at most this many times as large as the batch. The last batch of an epoch, which
+#: can be small, can so borrow a block of the other batches.
 _MOST_WASTED = 8
 
 _Block = NDArray[np.uint8]
@@ -55,12 +54,12 @@ class BatchMemoryPool:
         return sum(block.nbytes for block in list(self._kept.values()))
 
     def _take(self, size: int) -> _Block:
-        for number, block in reversed(list(self._kept.items())):  # the newest block may still be in the CPU's caches
+        for number, block in reversed(list(self._kept.items())):  # the newest block may be in the CPU's caches
             if size <= block.nbytes <= _MOST_WASTED * size and self._kept.pop(number, None) is not None:
                 return block
         return torch.empty(
             size, dtype=torch.uint8, device="cpu"
-        ).numpy()  # PyTorch's alignment, because the order of a sum depends on the alignment
+        ).numpy()  # aligned as by PyTorch, because the alignment affects the order of additions
 
     def _give_back(self, block: _Block) -> None:
         if self.kept_bytes + block.nbytes <= _MOST_KEPT_BYTES:
@@ -76,7 +75,7 @@ def is_large_batch(byte_count: int) -> bool:
 
 
 def allocate_batch(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Return an uninitialised contiguous CPU tensor that shares memory with no other tensor in use."""
+    """Return an uninitialised contiguous CPU tensor for a batch. No other tensor in use shares its memory."""
     size = math.prod(shape) * dtype.itemsize
     if not is_large_batch(size):
         return torch.empty(tuple(shape), dtype=dtype, device="cpu")

@@ -1,4 +1,4 @@
-"""Collate functions, and the check of whether a collate function permits batched reading."""
+"""Collate functions, and a function that checks whether a collate function permits batched reading."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["collate_as_workers", "collate_pairs", "is_stacking_collate", "make_w
 def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """Stack samples (x, y) into a batch (X, Y); pass this function as ``collate_fn``.
 
-    A loader of this package reads the batch from memory at once if the dataset permits batched reading.
+    With this function, loaders of this package can read a whole batch from memory at once.
 
     Args:
         samples: pairs of tensors, all x of one shape and all y of one shape.
@@ -30,10 +30,7 @@ def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
 
 
 def is_stacking_collate(collate: Callable[[Any], Any] | None) -> bool:
-    """Return whether ``collate`` builds the same batch as batched reading does.
-
-    None means PyTorch's ``default_collate``.
-    """
+    """Return whether batched reading builds the same batches as ``collate``; None: ``default_collate``."""
     known = collate is None or collate is default_collate or collate is collate_as_workers
     return collate is collate_pairs or (known and default_collate_is_unchanged())
 
@@ -53,7 +50,7 @@ def collate_as_workers(samples: Sequence[Any]) -> Any:
 def make_worker_like_collate(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function that collates in this process as ``collate`` does in a worker.
 
-    For a function other than ``default_collate``, the result is ``collate`` itself.
+    Only ``default_collate`` needs another function. Any other ``collate`` is returned unchanged.
     """
     return collate_as_workers if collate is default_collate else collate
 
@@ -66,5 +63,5 @@ def _stack_like_worker(samples: Sequence[Any]) -> Tensor:
 
 
 def _copy_like_worker(values: Any) -> Any:
-    """Return a deep copy of ``values``, like values from a worker; a list of only strings or bytes is not copied."""
+    """Return a deep copy of ``values``, as if a worker had sent them. A list of strings or bytes is not copied."""
     return values if all(isinstance(value, str | bytes) for value in values) else copy.deepcopy(values)

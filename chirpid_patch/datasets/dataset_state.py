@@ -9,10 +9,10 @@ from torch.utils.data import Dataset
 
 from chirpid_patch.torch_private import tensor_version
 
-#: Prefix of attributes of datasets that only cache what is computed from other attributes.
+#: Prefix of the names of attributes that cache values. These values are computed from other attributes of the dataset.
 _DERIVED = "_cached_"
-#: Number of items up to which the items of a list are compared. A longer list is compared by identity only, unless it
-#: contains tensors or datasets.
+#: Largest number of items of a list whose items are compared. A longer list is compared by identity, unless it contains
+#: tensors or datasets.
 _MOST_ITEMS = 16
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
@@ -20,12 +20,11 @@ _PLAIN = frozenset({type(None), bool, int, float, str})
 def state_fingerprint(value: Any) -> Any:
     """Return a value that describes the state of a dataset.
 
-    The values of two calls differ if an attribute of the dataset or of its transforms was assigned in between. The
-    values also differ if PyTorch changed a tensor in one of these attributes in place.
+    Two calls return different values if code assigned an attribute of the dataset or of its transforms between the
+    calls. The values also differ if PyTorch changed a tensor in one of these attributes in place.
 
-    The value does not show two kinds of changes. The first kind is a write to a long list of indices or samples. The
-    second kind is a write to a tensor without PyTorch's knowledge, through ``Tensor.data`` or through a NumPy array
-    over the same memory. Such a write does not increase the version counter of the tensor.
+    The value does not show two kinds of changes: writes to a long list of indices or samples, and writes to a tensor
+    through ``Tensor.data`` or NumPy. The latter writes do not increase the version counter of the tensor.
 
     Args:
         value: a dataset, or a value of one of its attributes.
@@ -34,7 +33,7 @@ def state_fingerprint(value: Any) -> Any:
 
 
 def _state(value: Any, within: tuple[Any, ...]) -> Any:
-    """Return the state of ``value``; ``within`` lists the objects around ``value``, to prevent endless recursion."""
+    """Return the state of ``value``; ``within``: the objects that contain ``value``, to prevent endless recursion."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Tensor):

@@ -1,10 +1,9 @@
 """Decorators that declare how a dataset class computes its samples, so that loaders can read whole batches.
 
-A decorator does not change the class, and ``dataset[i]`` runs the class's own code. When a loader of this package needs
-a batch, it reads the declared attributes of the dataset. A class of this package computes the batch from the values of
-these attributes, if the batch has the same bits as the collated samples (``docs/loader.md`` lists the conditions).
-Otherwise the class's own code reads the samples. The class's own code also reads the samples of subclasses that
-override a declared method.
+A decorator does not change the class: ``dataset[i]`` still runs the class's own code. When a loader of this package
+needs a batch, the loader computes the batch from the declared attributes of the dataset. The batch is equal, bit for
+bit, to the collated samples. If the batch could differ (``docs/loader.md`` lists the conditions), the class's own code
+reads the samples. The class's own code also reads the samples of subclasses that override a declared method.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ def standardizes_samples(
         indices: name of the attribute with the indices.
         mean: name of the attribute with the mean.
         std: name of the attribute with the standard deviation.
-        eps: number that the class adds to the standard deviation; 0 if it adds nothing.
+        eps: number that the class adds to the standard deviation; 0 for none.
         calls: names of the methods that ``__getitem__`` calls.
-        held: names of attributes whose value is a bound method of the object, mapped to the names of these methods. For
-            ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: the class has no such attributes.
+        held: maps an attribute that stores a bound method of the object to the name of the method. For ``self.load =
+            self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute stores a bound method.
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeStandardizedDataset | None:
@@ -68,14 +67,14 @@ def augments_samples(
 ) -> Callable[[Class], Class]:
     """Declare that ``self[i]`` applies transforms to x and returns ``(t(x), y)`` with ``x, y = dataset[i]``.
 
-    ``t`` stands for all transforms, applied in the order of ``transforms``.
+    ``t`` applies all transforms in the order of ``transforms``.
 
     Args:
         dataset: name of the attribute with the inner dataset.
-        transforms: dictionary, name of an attribute with a transform → name of its switch, or None. The switch is an
-            attribute that is True or False, and switches the transform on or off. If the transform is off when its own
-            attribute is None, both names are the same. None: the transform is always on.
-        training: name of the attribute that switches all transforms on; None: the class has no such attribute.
+        transforms: maps the name of an attribute with a transform to the name of its switch. The switch is an attribute
+            with True (transform on) or False (transform off). If the class skips the transform when its own attribute
+            is None, use the same name twice. If the transform is always on, use None instead of a name.
+        training: name of the attribute that switches all transforms on or off; None: no attribute does.
         calls: as for ``standardizes_samples``.
         held: as for ``standardizes_samples``.
     """
@@ -106,7 +105,7 @@ def augments_images(
     calls: tuple[str, ...] = (),
     held: Mapping[str, str] | None = None,
 ) -> Callable[[Class], Class]:
-    """Declare that ``self[i]`` returns ``(t(x), y)`` with ``x, y = dataset[i]``, where ``t`` masks an 8-bit image of x.
+    """Declare that ``self[i]`` masks an 8-bit image of x, and returns ``(t(x), y)`` with ``x, y = dataset[i]``.
 
     ``t`` applies three steps to an x of shape (1, F, T):
 
@@ -114,14 +113,14 @@ def augments_images(
     * Call the augmenter with the image.
     * Divide the resulting image by ``divisor``, and convert the image to a float32 tensor (1, F, T).
 
-    The class's own code reads samples of other shapes, and samples whose values are all equal. The class's own code
-    reads all samples if the class of the augmenter lacks the decorator ``masks_images``.
+    The class of the augmenter needs the decorator ``masks_images``; without the decorator, the class's own code reads
+    all samples. The class's own code also reads samples of other shapes, and samples whose values are all equal.
 
     Args:
         dataset: name of the attribute with the inner dataset.
         augmenter: name of the attribute with the augmenter.
-        training: name of the attribute that switches the augmenter on; None: the augmenter is always on.
-        eps: number that the class adds to ``max - min``; 0 if it adds nothing.
+        training: name of the attribute that switches the augmenter on or off; None: the augmenter is always on.
+        eps: number that the class adds to ``max - min``; 0 for none.
         divisor: number by which the class divides the values of the image.
         calls: as for ``standardizes_samples``.
         held: as for ``standardizes_samples``.
@@ -169,8 +168,7 @@ def standardized_dataset(
 ) -> WorkerSafeStandardizedDataset | None:
     """Return a dataset of the samples ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[i]``, i in ``indices``.
 
-    With ``eps=0``, nothing is added to ``std``. The result is None if a batch of the dataset could differ from the
-    values of this expression for single samples.
+    The result is None if a batch of the dataset could differ from the collated single samples.
     """
     below = batched_object_for(dataset)
     rows = _pair_rows(below)
@@ -186,7 +184,7 @@ def _is_off(state: Mapping[str, Any], name: str, gate: str | None) -> bool:
 
 
 def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
-    """Return dtype and shape of x if all samples (x, y) provably are rows of two tensors, x in floating point.
+    """Return dtype and shape of x if all samples (x, y) provably are rows of two tensors, and x is floating-point.
 
     For other datasets, the result is None.
     """

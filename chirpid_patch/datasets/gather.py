@@ -2,7 +2,7 @@
 
 A ``GatherNode`` describes how batches of a dataset are read. Its method ``read_batch`` reads a batch. The attribute
 ``children`` lists the inner datasets, and ``resolve`` maps the samples of a batch to samples of the inner datasets.
-Further properties describe what all samples have in common, such as their dtype.
+Further properties describe the samples, such as their dtype.
 
 ``gather_node`` returns the ``GatherNode`` of any dataset. A dataset of this package (``BatchedDataset``) is itself a
 ``GatherNode``. For ``TensorDataset``, ``Subset`` and ``ConcatDataset`` of PyTorch, and for tensors and NumPy arrays,
@@ -43,14 +43,14 @@ from chirpid_patch.transforms.off_cpu import send_to_device
 Batch = list[Any]
 RowKinds = list[tuple[torch.dtype, torch.Size]]
 
-#: Types of containers, such as a list, in which all indices exist before the first sample is read.
+#: Types of containers that contain all their indices before the first sample is read, unlike a generator.
 WRITTEN_DOWN = SEQUENCES | {set, frozenset}
 
 
 class GatherNode:
-    """A description of how batches of a dataset are read, and of what all its samples have in common.
+    """A description of how batches of a dataset are read. A subclass exists for each kind of dataset.
 
-    By default, the properties ``in_memory``, ``fixed_samples`` and ``gathers`` are True if they are True for all inner
+    The defaults of ``in_memory``, ``fixed_samples`` and ``gathers`` are True if the property is True for all inner
     datasets.
     """
 
@@ -90,7 +90,7 @@ class GatherNode:
 
     @property
     def samples_are_rows(self) -> bool:
-        """Return whether each sample is a row of a tensor or array itself, and not a list of parts such as x and y.
+        """Return whether each sample is one row of a tensor or array, and not a pair such as (x, y).
 
         ``read_batch`` then returns a list of one tensor, and the batch is this tensor.
         """
@@ -98,15 +98,15 @@ class GatherNode:
 
     @property
     def count(self) -> int | None:
-        """Return the number n of samples, which have the indices 0 to n - 1; None if the number is unknown.
+        """Return the number of samples; None if the number is unknown.
 
-        The number does not depend on ``len(dataset)``, which a subclass may override.
+        The function does not call ``len(dataset)``, which a subclass may override.
         """
         return None
 
     @property
     def keyed(self) -> bool:
-        """Return whether samples contain random numbers that ``read_batch`` computes from its ``RandomKey``."""
+        """Return whether the samples depend on random numbers, which ``read_batch`` computes from its ``RandomKey``."""
         return any(node.keyed for node in self.child_nodes)
 
     @property
@@ -119,9 +119,9 @@ class GatherNode:
         return count > 1
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
-        """Return the samples of the inner datasets whose labels y are the labels of the samples (x, y) at ``indices``.
+        """Return the samples of the inner datasets from which the samples (x, y) at ``indices`` are computed.
 
-        The result is None if the label of a sample may differ from the label of the inner sample.
+        Both have the same labels y. If a label may differ, the result is None.
         """
         return None
 
@@ -141,9 +141,9 @@ class BatchedDataset(GatherNode, Dataset[Any]):
     """A map-style dataset from which loaders can read whole batches.
 
     Subclasses implement ``read_sample`` and ``read_batch``. In every process, ``read_batch`` must return the batch that
-    ``default_collate`` returns for the single samples. If ``read_batch`` cannot compute this batch, it must return None
-    before it calls any code of the user. The loader then reads and collates single samples. If a subclass overrides
-    ``__getitem__``, the loader reads single samples with the overriding method.
+    ``default_collate`` returns for the single samples. If ``read_batch`` cannot compute this batch, the method must
+    return None before it calls any code of the user. The loader then reads and collates single samples. If a subclass
+    overrides ``__getitem__``, the loader reads single samples with the new method.
     """
 
     def __len__(self) -> int:
@@ -156,7 +156,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
         """Return the list of samples at ``indices``. PyTorch's own loader calls this method.
 
-        Samples in memory are read at once. The tensors of these samples are views of one tensor with the whole batch.
+        Samples in memory are read at once. The samples are then views of one tensor with the whole batch.
         """
         if not is_unmodified_batched_dataset(self):
             return [self[index] for index in indices]
@@ -180,9 +180,9 @@ class BatchedDataset(GatherNode, Dataset[Any]):
         return [self.read_sample(index, None) for index in indices]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
-        """Return the list of samples at ``indices``, for a caller that collates them into new memory.
+        """Return the list of samples at ``indices``.
 
-        The samples may share memory with each other.
+        The samples may share memory, so the caller must collate them into new memory.
         """
         return [self.read_sample(index, key.take([place])) for place, index in enumerate(indices)]
 
@@ -236,7 +236,8 @@ def _is_list(value: Any) -> bool:
     return type(value) in (list, tuple)
 
 
-#: For each dataset class of PyTorch: the attributes from which it reads samples, and a check of their values.
+#: Maps each dataset class of PyTorch to the attributes from which the class reads samples, each with a check of its
+#: value.
 _READ_FROM: dict[type, dict[str, Callable[[Any], bool]]] = {
     TensorDataset: {"tensors": _is_list},
     Subset: {"indices": is_lookup_table, "dataset": lambda _: True},
@@ -244,8 +245,7 @@ _READ_FROM: dict[type, dict[str, Callable[[Any], bool]]] = {
 }
 #: The methods that run when a sample is read. For negative indices, ``ConcatDataset`` also calls ``__len__``.
 _READ_WITH = ("__getitem__", "__getitems__", "__getattribute__", "__getattr__")
-#: PyTorch's own functions for these methods. A comparison with these functions shows whether other code has replaced a
-#: method.
+#: PyTorch's original functions for the methods in ``_READ_WITH``. They show whether other code has replaced a method.
 _WRITTEN = {
     kind: {name: getattr(kind, name, None) for name in (*_READ_WITH, *(("__len__",) if kind is ConcatDataset else ()))}
     for kind in _READ_FROM
@@ -255,7 +255,7 @@ _WRITTEN = {
 def reads_like_class(dataset: Any, cls: type) -> bool:
     """Return whether only PyTorch's own code of the class ``cls`` reads the samples of ``dataset``.
 
-    The result is also True for an object of a subclass of ``cls`` that only adds methods and attributes.
+    A subclass of ``cls`` may add methods and attributes, and must not override code that reads samples.
     """
     own = type(dataset)
     if (own is not cls and cls not in own.__mro__) or not _reads_as_written(own, cls):
@@ -270,7 +270,7 @@ def reads_like_class(dataset: Any, cls: type) -> bool:
 def _reads_as_written(own: type, kind: type) -> bool:
     """Return whether the class ``own`` reads samples with the methods of PyTorch's class ``kind``.
 
-    The result is False if ``own`` has a property in place of an attribute that these methods read.
+    The result is False if ``own`` replaces an attribute by a property, and these methods read the attribute.
     """
     for name, method in _WRITTEN[kind].items():
         if getattr(own, name, None) is not method:
@@ -285,8 +285,8 @@ class BatchPart:
     Attributes:
         dataset: the inner dataset.
         indices: indices of the samples in the inner dataset.
-        places: positions of these samples in the batch; None: the batch consists of exactly these samples.
-        number: position of the inner dataset in the attribute ``children`` of the outer dataset's ``GatherNode``.
+        places: positions of these samples in the batch; None: these samples are the whole batch.
+        number: position of the inner dataset in ``GatherNode.children``.
     """
 
     dataset: Any
@@ -299,7 +299,7 @@ class BatchPart:
         return key if key is None or self.places is None else key.take(self.places)
 
 
-#: Up to this number of samples for each part of a ``ConcatDataset``, reading them one by one is as fast as at once.
+#: If each part of a ``ConcatDataset`` has at most this number of samples in a batch, batched reading saves no time.
 _FEW = 8
 
 
@@ -339,7 +339,7 @@ class _BareRows(_TensorRows):
 
 
 class _SubsetNode(GatherNode):
-    """The ``GatherNode`` of a ``Subset``. Each call of ``gather_node`` creates a new object."""
+    """The ``GatherNode`` of a ``Subset``."""
 
     def __init__(self, dataset: Any) -> None:
         self._indices = dataset.indices
@@ -381,7 +381,7 @@ class _SubsetNode(GatherNode):
 
 
 class _ConcatNode(GatherNode):
-    """The ``GatherNode`` of a ``ConcatDataset``. Each call of ``gather_node`` creates a new object."""
+    """The ``GatherNode`` of a ``ConcatDataset``."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -509,7 +509,7 @@ def gather_node(dataset: Any) -> GatherNode:
 
 
 def is_in_memory(dataset: Any) -> bool:
-    """Return whether batches of ``dataset`` are read from memory. Worker processes only slow such loading down."""
+    """Return whether batches of ``dataset`` are read from memory, so that worker processes would only cost time."""
     return gather_node(dataset).in_memory
 
 
@@ -523,17 +523,18 @@ def permits_batched_reading(dataset: Any) -> bool:
 
 
 def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None) -> Batch | None:
-    """Return ``default_collate([dataset[i] for i in indices])``, read at once; None if samples must be read one by one.
+    """Return ``default_collate([dataset[i] for i in indices])``, read at once; None if this is not possible.
 
-    The batch is a list with a tensor for each part of a sample, in new memory. The batch is equal, bit for bit, to the
-    batch that collates single samples. If the dataset has random transforms, the two batches are equal for the same
-    ``random_key``.
+    The batch is a list with one tensor for each part of a sample, in new memory. The batch is equal, bit for bit, to
+    the collated single samples. If the dataset has random transforms, this holds for the same ``random_key``.
 
-    The result is None for samples that are rows themselves (``GatherNode.samples_are_rows``). If ``dataset`` refuses an
-    index, the result is None, so that the caller reads single samples and gets the error. In a forked process, the
-    result is also None, because an operation on a whole batch may need several threads. A forked process does not have
-    the threads of its parent. The result is also None inside a mode such as ``TorchDispatchMode``, which sees each
-    operation of PyTorch.
+    The result is None in four cases:
+
+    * The samples are rows (``GatherNode.samples_are_rows``).
+    * ``dataset`` refuses an index. The caller then reads single samples, and gets the error.
+    * The process is forked. An operation on a whole batch may need several threads, and a forked process does not have
+      the threads of its parent.
+    * A mode such as ``TorchDispatchMode`` is active, which observes each operation of PyTorch.
 
     Args:
         dataset: any map-style dataset.
@@ -554,8 +555,8 @@ def gather_batch(node: GatherNode, indices: Any, random_key: RandomKey | None) -
 def source_tensors_and_rows(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
     """Return the tensors from which ``dataset`` reads its samples, and the row numbers of the samples at ``indices``.
 
-    ``dataset`` must be a plain ``TensorDataset``, or plain ``Subset`` objects over a plain ``TensorDataset``. For other
-    datasets, the result is None. The result is also None if an index is invalid.
+    The result is None if an index is invalid. The result is also None if ``dataset`` is neither a plain
+    ``TensorDataset`` nor a plain ``Subset`` of a plain ``TensorDataset``.
     """
     if reads_like_class(dataset, Subset):
         mapped = look_up_indices(dataset.indices, indices)

@@ -1,4 +1,4 @@
-"""Functions that read the labels of samples (x, y), without loading x if the labels are provably the same."""
+"""Functions that read the labels y of samples (x, y). If possible, the functions do not load x."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from chirpid_patch.datasets.rows import is_integer, to_integer_list
 
 
 def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, unpack: bool | None = None) -> list[Any]:
-    """Return the labels of the samples (x, y) of ``dataset``: exactly ``[dataset[i][1] for i in indices]``.
+    """Return the labels of the samples (x, y) of ``dataset``, as ``[dataset[i][1] for i in indices]`` does.
 
-    Types, values, order and exceptions are the same as with that expression. The function is faster for two kinds of
+    Types, values, order and exceptions are the same. The function is faster than the expression for two kinds of
     datasets:
 
-    * The samples are in a plain ``TensorDataset`` or in lists, also through plain ``Subset`` and ``ConcatDataset``. The
-      function then does not read x.
-    * The dataset is of this package, and its inner dataset is of the first kind. The function then does not compute x.
+    * The samples are in a plain ``TensorDataset`` or in a list, or in a plain ``Subset`` or ``ConcatDataset`` of these.
+      The function then does not read x.
+    * The dataset is from this package, and its inner dataset is of the first kind. The function then does not compute
+      x.
 
-    The function reads every other dataset sample by sample, because ``__getitem__`` may log, count or draw random
-    numbers. The function also reads sample by sample while a dataset augments its samples.
+    The function reads all other datasets sample by sample, because ``__getitem__`` may log, count or draw random
+    numbers. Datasets that augment their samples are also read sample by sample.
 
     Args:
         dataset: an object that can be indexed. Without ``indices``, an object that can be iterated over.
-        indices: indices of the samples, in this order: any iterable of indices that ``dataset`` accepts. Without this
-            argument, the function returns the labels of all samples, as ``[y for _, y in dataset]`` does.
+        indices: indices of the samples, as any iterable. Without this argument, the function returns the labels of all
+            samples, as ``[y for _, y in dataset]`` does.
         unpack: True unpacks each sample as ``_, y = sample``, which raises an error unless the sample is a pair. False
             reads ``sample[1]``. None unpacks only if ``indices`` is missing.
 
@@ -48,7 +49,7 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
 
     Raises:
         IndexError: ``dataset`` refuses an index.
-        ValueError: a sample is not a pair, and the function unpacks samples (see ``unpack``).
+        ValueError: the function unpacks samples (see ``unpack``), and a sample is not a pair.
         Exception: any error that reading a sample raises.
     """
     return list(iterate_labels(dataset, indices, unpack=unpack))
@@ -59,9 +60,8 @@ def iterate_labels(
 ) -> Iterator[Any]:
     """Yield the labels that ``read_labels`` returns, one by one.
 
-    If the function must read a sample to get its label, the function reads the sample only when the loop requests the
-    label. So the dataset may return the same buffer for every sample. If the loop raises an error, no further sample is
-    read.
+    If the function must read a sample to get its label, the function reads the sample when the loop requests the label.
+    So the dataset may reuse one buffer for all samples, and after a ``break`` no further sample is read.
 
     Args:
         dataset: as for ``read_labels``.
@@ -73,7 +73,7 @@ def iterate_labels(
         samples = iter(dataset) if isinstance(indices, EllipsisType) else (dataset[index] for index in indices)
         yield from (_label(sample, pairs) for sample in samples)
     elif not isinstance(indices, EllipsisType):
-        # An iterable of another type may be endless, or compute an index only when it is requested.
+        # An iterable of another type may be endless, or may compute each index only when the index is requested.
         parts = [_as_ints(indices)] if type(indices) in WRITTEN_DOWN else ([index] for index in indices)
         for part in parts:
             labels = _labels(dataset, part, pairs)
@@ -101,7 +101,7 @@ def _as_ints(indices: Iterable[Any]) -> list[Any]:
 
 
 def _can_read_without_x(dataset: Any, pairs: bool) -> bool:
-    """Return whether the labels of ``dataset`` can be read without x, and no code can notice the difference.
+    """Return whether the labels of ``dataset`` can be read without x, with the same results and errors.
 
     If ``pairs`` is True, each sample must consist of two parts.
     """
@@ -120,7 +120,7 @@ def _can_read_without_x(dataset: Any, pairs: bool) -> bool:
 
 
 def _passes_labels_on(dataset: Any) -> bool:
-    """Return whether ``dataset`` is of this package, and returns the labels of its inner dataset unchanged."""
+    """Return whether ``dataset`` is from this package, and returns the labels of its inner dataset unchanged."""
     if not is_unmodified_batched_dataset(dataset):
         return False
     owners = [next(kind for kind in type(dataset).__mro__ if name in vars(kind)) for name in ("resolve", "read_sample")]
@@ -128,7 +128,7 @@ def _passes_labels_on(dataset: Any) -> bool:
 
 
 def _labels(dataset: Any, indices: Sequence[Any], pairs: bool) -> list[Any] | None:
-    """Return labels that are read without x; None if ``dataset`` refuses an index, or if a label could be wrong."""
+    """Return labels that are read without x; None if ``dataset`` refuses an index, or if a label could differ."""
     if not all(map(is_integer, indices)):
         return None
     if type(dataset) in (list, tuple):
@@ -156,7 +156,7 @@ def _of_list(samples: Sequence[Any], indices: Sequence[Any], pairs: bool) -> lis
     labels = []
     for index in indices:
         sample = samples[index] if -len(samples) <= index < len(samples) else None
-        # Another value may be an object of the user, whose code would run when the sample is used.
+        # Any other object may run code of the user when the sample is used.
         if type(sample) is not tuple or type(sample[0]) is not Tensor or len(sample) < 2 or (pairs and len(sample) > 2):
             return None
         labels.append(sample[1])

@@ -41,10 +41,10 @@ def can_select_rows_of(tensor: Any) -> bool:
 
 
 def as_row_tensor(dataset: Any) -> Tensor | None:
-    """Return the rows of a dataset that is itself a tensor or NumPy array, as a tensor that uses the same memory.
+    """Return ``dataset`` as a tensor if it is a tensor or NumPy array, without copying memory.
 
-    The result is None for any other dataset. The result is also None if a batch that is read from the tensor could
-    differ from the collated rows.
+    The result is None for any other dataset. The result is also None if a batch from the tensor could differ from the
+    collated rows.
     """
     if type(dataset) is np.ndarray:
         dataset = _array_as_tensor(dataset)
@@ -52,22 +52,22 @@ def as_row_tensor(dataset: Any) -> Tensor | None:
 
 
 def _array_as_tensor(array: np.ndarray[Any, Any]) -> Tensor | None:
-    """Return a plain ``array`` as a tensor; None if PyTorch collates its rows to another dtype, or with a warning."""
+    """Return a plain ``array`` as a tensor; None if PyTorch collates its rows to another dtype, or prints a warning."""
     if not (array.ndim and array.flags.behaved and array.dtype.isnative and array.dtype.kind in "biufc"):
         return None
     if array.ndim == 1 and not _keeps_numbers(array.dtype):
         return None
     try:
         return torch.from_numpy(array)
-    except (TypeError, ValueError):  # PyTorch has no such dtype or strides
+    except (TypeError, ValueError):  # PyTorch has no matching dtype, or does not support the strides
         return None
 
 
 @cache
 def _keeps_numbers(dtype: np.dtype[Any]) -> bool:
-    """Return whether PyTorch collates NumPy numbers of ``dtype`` to the matching PyTorch dtype, bit for bit.
+    """Return whether PyTorch collates NumPy numbers of ``dtype`` to the same dtype of PyTorch, bit for bit.
 
-    The result is False for floats of less than 64 bits, because PyTorch first converts such floats to Python floats.
+    The result is False for floats of less than 64 bits, because PyTorch first converts them to Python floats.
     """
     if dtype.kind not in "biu" and dtype != np.float64:
         return False
@@ -78,10 +78,7 @@ def _keeps_numbers(dtype: np.dtype[Any]) -> bool:
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a contiguous tensor of ``shape``.
-
-    A stack of samples with four or more axes may have other strides.
-    """
+    """Return the strides of a contiguous tensor of ``shape``."""
     return torch.empty(tuple(shape), device="meta").stride()
 
 
@@ -121,9 +118,9 @@ def is_lookup_table(values: Any) -> bool:
 
 
 def are_integers(indices: Any) -> bool:
-    """Return whether ``indices`` is a flat sequence of integers.
+    """Return whether ``indices`` is a flat sequence of integers, in a type of Python, NumPy or PyTorch.
 
-    The result is False for masks, for arrays with several dimensions, and for objects of user classes.
+    The result is False for masks.
     """
     kind = type(indices)
     if kind is np.ndarray or kind is Tensor:
@@ -177,16 +174,16 @@ def gather_rows(tensor: Tensor, rows: Tensor) -> Tensor:
     if off_cpu.is_off_cpu(tensor):
         return torch.index_select(tensor, 0, off_cpu.send_to_device(rows, tensor.device))
     if get_worker_info() is None and not is_large_batch(tensor.nbytes * rows.shape[0] // max(tensor.shape[0], 1)):
-        return torch.index_select(tensor, 0, rows)  # for so few bytes, new memory is as fast as reused memory
+        return torch.index_select(tensor, 0, rows)  # a small batch: new memory is as fast as reused memory
     return torch.index_select(tensor, 0, rows, out=allocate_batch_like(tensor, len(rows)))
 
 
 def allocate_batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> Tensor:
     """Return an uninitialised tensor for a batch of ``count`` samples that have the shape of the rows of ``tensor``.
 
-    In a worker process the tensor is in shared memory, because the worker sends its batches through shared memory. If
-    the worker built a batch in ordinary memory first, the heap of glibc before 2.38 would grow with every batch.
-    ``default_collate`` also builds batches directly in shared memory.
+    In a worker process the tensor is in shared memory, as with ``default_collate``, because the worker sends its
+    batches through shared memory. If the worker built each batch in ordinary memory first, the heap would grow with
+    every batch (glibc before 2.38).
 
     Args:
         tensor: tensor whose rows are samples.

@@ -1,4 +1,4 @@
-"""Functions that read samples one by one as PyTorch's loader does, or at once, and collate them into a batch."""
+"""Functions that read samples, one by one or at once, and collate them into a batch."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def fetch_sample(dataset: Any, index: Any, random_key: RandomKey | None = None) 
     Args:
         dataset: a map-style dataset.
         index: index of the sample.
-        random_key: ``RandomKey`` of the sample, from which datasets of this package compute the random numbers; None:
-            new random numbers.
+        random_key: the ``RandomKey`` from which datasets of this package compute the random numbers of the sample;
+            None: new random numbers.
     """
     if random_key is not None and _takes_key(dataset):
         if isinstance(dataset, Subset):
@@ -57,7 +57,7 @@ def fetch_samples(
     Args:
         dataset: a map-style dataset.
         indices: indices of the samples.
-        random_key: ``RandomKey`` of the batch, from which random numbers are computed; None: new random numbers.
+        random_key: the ``RandomKey`` from which random numbers are computed; None: new random numbers.
         own_memory: whether each sample must have its own memory.
     """
     if random_key is not None and _takes_key(dataset):
@@ -88,7 +88,7 @@ def load_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | Non
         if batch is not None and len(batch) == 2 and all(isinstance(column, Tensor) for column in batch):
             return tuple(batch)
     if random_key is None or not _takes_key(dataset):
-        # PyTorch's own code calls the dataset and the function, so that their warnings come from PyTorch's modules.
+        # PyTorch's own code makes these calls, so that warnings name the same line as with PyTorch's loader.
         return sample_fetcher(dataset, True, collate, False).fetch(indices)
     return collate(fetch_samples(dataset, indices, random_key, own_memory=not stacks))
 
@@ -107,9 +107,9 @@ def reads_sample_by_sample(dataset: Any) -> bool:
 
 
 def fetch_pair_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | None) -> tuple[Tensor, Any] | None:
-    """Return the batch (X, Y) of the samples (x, y) at ``indices``, read at once.
+    """Return the batch (X, Y) of the samples (x, y) at ``indices``, with X in new memory.
 
-    X is a tensor in new memory. The result is None if the samples cannot be read at once.
+    The result is None if the samples cannot be read at once.
     """
     listed = type(dataset) in (list, tuple)
     batch = read_samples_of_list(dataset, indices) if listed else fetch_batch(dataset, indices, random_key)
@@ -119,11 +119,11 @@ def fetch_pair_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey
 
 
 def read_samples_of_list(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
-    """Return the batch [X, Y] of the samples (x, y) at ``indices`` of a list. X is a tensor in new memory.
+    """Return the batch [X, Y] of the samples (x, y) at ``indices`` of a list, with X in new memory.
 
-    The result is None if the batch is so small that PyTorch's own collation is as fast. The result is also None if a
-    worker process could collate the samples to a different batch. The batch is the same in every process if all x are
-    plain tensors of one shape and dtype, and all y are such tensors, numbers or text.
+    The result is None if the batch is so small that PyTorch's own collation is as fast. The result is also None if the
+    samples could collate to a different batch in a worker process. Only plain tensors of one shape and dtype, numbers,
+    and text collate to the same batch in every process.
     """
     chosen = look_up_indices(samples, indices)
     if not chosen or not _is_pair(chosen[0]) or not is_large_batch(len(chosen) * dense_tensor_bytes(chosen[0][0])):
@@ -156,7 +156,9 @@ def dense_tensor_bytes(x: Any) -> int:
 def stack_until_layout_differs(
     samples: Iterator[Any], count: int, supports_batch: Callable[[Tensor], bool]
 ) -> tuple[Tensor | None, list[Any], list[Any]]:
-    """Read samples (x, y) one by one, and copy each x into one tensor before the next sample is read.
+    """Read samples (x, y) one by one, and copy all x into one tensor.
+
+    The function copies each x before it reads the next sample.
 
     Args:
         samples: iterator over samples. Reading ends at the first sample whose x differs in shape, dtype or layout.

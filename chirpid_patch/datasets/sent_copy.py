@@ -1,9 +1,9 @@
-"""Copies of datasets for worker processes. If the caller changes a dataset later, its copy does not change.
+"""A function that copies datasets for worker processes. Later changes of a dataset do not change its copy.
 
-The copy stores long lists of indices as arrays, because workers read arrays without copying them. A forked worker
-shares the memory of the main process until one of the two processes writes to it. Reading a Python object from a list
-writes to the object's reference count, so each worker would slowly copy a list of a million indices. An array of
-numbers contains no Python objects.
+The copy stores long lists of indices as arrays, which saves memory in forked workers. A forked worker shares the memory
+of the main process until one of the two processes writes to this memory. Reading a Python object from a list writes to
+the object's reference count. So each worker would slowly copy a list of a million indices. An array of numbers contains
+no Python objects, so reading an array copies nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SHORTEST = 1024
 def copy_for_workers(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
     """Return a copy of ``dataset`` for worker processes.
 
-    The function copies datasets and transforms of this package and of PyTorch, at any depth, and their indices. The
-    copy refers to the same tensors, arrays, samples and other objects. The function calls no method of the user. The
-    indices of the copy have the same types and values.
+    The function copies datasets and transforms of this package and of PyTorch, nested to any depth, and their indices.
+    Indices in the copy have the same types and values. The copy shares all other objects, such as tensors and arrays.
+    The function calls no method of the user.
     """
     made = {} if _made is None else _made  # a dataset may refer to its own subsets
     if id(dataset) in made:

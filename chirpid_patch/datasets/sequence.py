@@ -60,7 +60,7 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     @property
     def _has_list(self) -> bool:
-        """Return whether the samples are in a list or tuple, so that reading a sample runs no other code."""
+        """Return whether the samples are in a list or tuple, so that reading a sample runs no code of the user."""
         return type(self.data_list) in (list, tuple)
 
     def __len__(self) -> int:

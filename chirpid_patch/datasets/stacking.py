@@ -14,26 +14,26 @@ from torch.utils.data import Subset, TensorDataset
 from chirpid_patch.datasets.declared import standardized_dataset
 from chirpid_patch.datasets.gather import WRITTEN_DOWN, fetch_batch, gather_node, source_tensors_and_rows
 
-#: Number of samples that are computed at once, for example standardised.
+#: Number of samples that are processed at once.
 _AT_ONCE = 64
 _INTEGERS = frozenset({int, np.int64, np.int32})
 
 
 def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> Tensor:
-    """Return the x of all samples (x, y) in one new tensor: exactly ``torch.stack([dataset[i][0] for i in indices])``.
+    """Return the x of all samples (x, y) in one new tensor, as ``torch.stack([dataset[i][0] for i in indices])`` does.
 
     The function reads the samples at once if both conditions are true:
 
-    * The samples are rows of a plain ``TensorDataset``, or of a plain ``Subset`` of such a dataset. A dataset of this
-      package that contains such rows, and has no random transforms, also meets this condition.
+    * The dataset is a plain ``TensorDataset``, a plain ``Subset`` of a ``TensorDataset``, or a dataset of this package
+      over one of these, without random transforms.
     * The indices are in a list, tuple, range, set, array or tensor, or come from a generator without side effects.
 
     Otherwise the function reads the samples one by one. Values and memory layout are the same in both cases.
 
     Args:
         dataset: an object that can be indexed. Without ``indices``, an object that can be iterated over.
-        indices: indices of the samples, in this order: any iterable of indices that ``dataset`` accepts. Without this
-            argument, the function stacks all samples, as ``torch.stack([x for x, _ in dataset])`` does.
+        indices: indices of the samples, as any iterable. Without this argument, the function stacks all samples, as
+            ``torch.stack([x for x, _ in dataset])`` does.
 
     Returns:
         A tensor (N, *shape of x) of the dtype of x.
@@ -47,12 +47,13 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
         count = None if hasattr(type(dataset), "__iter__") else gather_node(dataset).count
         try:
             stacked = None if count is None else _gather_column(dataset, range(count), columns=2)
-        except IndexError:  # in an iteration over the dataset, IndexError is the end, and no error
+        except IndexError:  # an iteration over the dataset ends with IndexError
             stacked = None
         return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
     if type(indices) is GeneratorType and _has_fixed_rows(dataset):
-        indices = list(indices)  # reading rows has no effect that the generator could notice
-    # Another iterable may compute an index only when it is requested, and depend on effects of reading samples.
+        indices = list(indices)  # the generator has no side effects, so it may run to its end first
+    # Any other iterable may compute each index only when the index is requested, and so depend on the samples read
+    # before.
     stacked = _gather_column(dataset, list(indices)) if type(indices) in WRITTEN_DOWN else None
     return torch.stack([dataset[index][0] for index in indices]) if stacked is None else stacked
 
@@ -81,12 +82,12 @@ def standardized_samples(
         indices: indices of the samples, in this order; ``...`` for all samples, in the order of iteration.
         mean: value that is subtracted from x, for example a number or a 0-dim tensor.
         std: standard deviation, for example a number or a 0-dim tensor. x is divided by ``std + eps``.
-        eps: number that is added to ``std``; 0 adds nothing.
-        reads: how often the function calls ``dataset[i]`` for a sample that is not in a tensor. 1: once, as
-            ``x, y = dataset[i]``. 2: twice, as ``dataset[i][0]`` and then ``dataset[i][1]``.
+        eps: number that is added to ``std``.
+        reads: how often to call ``dataset[i]`` for a sample that is not in a tensor. 1 stands for ``x, y =
+            dataset[i]``, and 2 for ``dataset[i][0]`` and ``dataset[i][1]``.
 
     Returns:
-        List of pairs (x, y). Each x has separate memory. Each y is the object that ``dataset[i]`` returns.
+        List of pairs (x, y). Each x has its own memory. Each y is the object that ``dataset[i]`` returns.
 
     Raises:
         Exception: any error that reading or standardising a sample raises.
@@ -112,7 +113,7 @@ def standardized_samples(
 def _standardized_rows(
     dataset: Any, indices: Any, mean: Any, std: Any, eps: float
 ) -> list[tuple[Tensor, Tensor]] | None:
-    """Return the result of ``standardized_samples`` if the samples are rows in memory.
+    """Return the result of ``standardized_samples`` if the samples are rows of tensors.
 
     For other samples the result is None, and the function reads no sample.
     """
@@ -141,7 +142,7 @@ def _has_fixed_rows(dataset: Any) -> bool:
 
 
 def _gather_column(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:
-    """Return the x of all samples as one tensor, read at once; None if the result of ``stack_samples`` could differ."""
+    """Return the x of all samples as one tensor, read at once; None if single samples could have other values."""
     if not len(indices) or not _has_fixed_rows(dataset):
         return None
     found = source_tensors_and_rows(dataset, indices)

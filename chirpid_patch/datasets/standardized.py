@@ -29,7 +29,7 @@ _Statistic = float | np.floating[Any] | tuple[float, str] | Tensor
 
 
 def _pack_statistic(value: Any) -> _Statistic:
-    """Return a mean or deviation in a form for pickling: a 0-dim tensor becomes a tuple (number, dtype name)."""
+    """Return a mean or deviation for pickling, where a 0-dim tensor becomes a tuple (number, dtype name)."""
     if isinstance(value, np.ndarray | list | tuple):
         value = torch.as_tensor(value, dtype=torch.float32)
     if not isinstance(value, Tensor):
@@ -54,9 +54,9 @@ def _fits(shape: Sequence[int], sample: Sequence[int]) -> bool:
 
 
 class WorkerSafeStandardizedDataset(WrappingDataset):
-    """A dataset of the samples of ``base_dataset`` at ``indices``, with x standardised: ``(x - mean) / (std + eps)``.
+    """A dataset that standardises samples (x, y) of ``base_dataset`` to ``((x - mean) / (std + eps), y)``.
 
-    Each x is equal, bit for bit, to the value of this expression for the single sample. The dataset can be pickled.
+    Batches and single samples are equal, bit for bit, to this expression. The dataset can be pickled.
 
     Code may assign the attributes ``mean``, ``std``, ``indices`` and ``dataset`` later. Reading ``mean`` and ``std``
     returns the assigned values. ``dataset``, ``base_dataset`` and ``original_dataset`` are three names of the same
@@ -64,16 +64,16 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     Args:
         base_dataset: map-style dataset of samples (x, y), x a tensor.
-        indices: indices of ``base_dataset``. Sample i of this dataset is ``base_dataset[indices[i]]``. If ``indices``
-            is a dictionary, or a pandas Series with labels, i is a key. A generator or set becomes a list.
+        indices: indices of ``base_dataset``. Sample i of this dataset is computed from ``base_dataset[indices[i]]``. If
+            ``indices`` is a dictionary or a pandas Series, i is a key. A generator or set becomes a list.
         mean: number, or tensor that is 0-dim or broadcasts to x. Lists, tuples and NumPy arrays become float32 tensors.
         std: standard deviation, of the same types as ``mean``.
         eps: number that is added to ``std``.
     """
 
-    #: A cached pair: the tuple ``(mean, std + eps)``, and a dictionary with these two values as floats for each dtype
-    #: and number of axes of x. None: nothing is cached. A single attribute contains all values, so that a thread never
-    #: reads an old mean together with a new deviation.
+    #: Cached values: the tuple ``(mean, std + eps)``, and a dictionary with both as floats for each dtype and number of
+    #: axes of x. None: nothing is cached. One attribute contains all values, so that a thread never reads an old mean
+    #: together with a new deviation.
     _cached: tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]] | None
 
     def __init__(self, base_dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8) -> None:
@@ -133,11 +133,11 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         )
 
     def keeps_rows(self, batch: Tensor) -> bool:
-        """Return whether standardising ``batch`` at once keeps its dtype and shape, and equals standardising each x."""
+        """Return whether standardising ``batch`` at once keeps dtype and shape, with the values of single samples."""
         return self._broadcasts(batch) and self._stays_in_place(batch)
 
     def operands(self) -> tuple[Any, Any]:
-        """Return ``mean`` and ``std + eps``, which are cached until ``mean`` or ``std`` changes and never pickled."""
+        """Return ``mean`` and ``std + eps``, from the cache if neither has changed."""
         return self._state()[0]
 
     def _state(self) -> tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]]:
@@ -174,7 +174,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return None if pairs is None else [self._standardize_column(pairs[0]), pairs[1]]
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
-        """Return the given rows of ``xs``, copied and standardised in one step; None if one step is not possible."""
+        """Copy and standardise the given rows of ``xs`` in one step; return None if one step is not possible."""
         numbers = self._plain_statistics(xs) if not off_cpu.is_off_cpu(xs) else None
         if numbers is None:
             return None
@@ -193,9 +193,9 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return numbers[kind]
 
     def _standardize_column(self, batch: Tensor) -> Any:
-        """Standardise ``batch``, a batch of x that shares no memory with other tensors.
+        """Standardise ``batch``, at once if the bits are the same, else sample by sample.
 
-        The function computes the batch at once if the bits are the same, else sample by sample.
+        This batch of x must not share memory with other tensors.
         """
         mean, deviation = (off_cpu.as_operand(statistic, batch) for statistic in self.operands())
         if not self._broadcasts(batch):
@@ -214,7 +214,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return batch.ndim > 1 and max(map(np.ndim, self.operands())) < batch.ndim
 
     def _stays_in_place(self, batch: Tensor) -> bool:
-        """Return whether standardising ``batch`` keeps dtype and shape, so that it can be done in place."""
+        """Return whether standardising ``batch`` keeps dtype and shape, and so can write to the memory of ``batch``."""
         return batch.is_floating_point() and all(
             torch.result_type(batch, statistic) == batch.dtype
             and (np.ndim(statistic) == 0 or _fits(statistic.shape, batch.shape[1:]))

@@ -17,13 +17,13 @@ from chirpid_patch.datasets.gather import fetch_batch
 def compute_standardization_stats(dataset: Any, indices: Any, sample_size: int = 1000) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation over the x of at most ``sample_size`` samples at ``indices``.
 
-    With the same inputs, the same random state and the same number of threads, the result is the same to the last bit.
+    The result is reproducible to the last bit with the same inputs, random state and number of threads.
 
     Args:
         dataset: map-style dataset of samples (x, y), x a tensor.
         indices: indices of the samples.
         sample_size: largest number of samples to use. If there are more indices, ``np.random.choice`` chooses
-            ``sample_size`` indices without replacement, with NumPy's global generator.
+            ``sample_size`` of them without replacement.
 
     Returns:
         Mean and standard deviation over all values of the stacked x, as two 0-dim tensors of the dtype of x.
@@ -77,7 +77,7 @@ def streaming_standardization_stats(
                 memory = torch.empty(size, dtype=torch.float64)
             values = memory[:size].copy_(x.detach().reshape(-1))
             if pivot is None:
-                # Differences to a value near the mean lose no digits, even if the mean is large.
+                # Subtracting a value near the mean keeps all digits, even if the mean is large.
                 first = values.mean().item()
                 pivot = first if math.isfinite(first) else 0.0
             center = values.sub_(pivot).mean().item()
@@ -94,7 +94,7 @@ def streaming_standardization_stats(
 
 
 def _values(dataset: Any, chunk: Sequence[Any]) -> Iterator[Tensor]:
-    """Yield the x of the samples at the indices in ``chunk``: one tensor with all x if possible, else each x."""
+    """Yield one tensor with the x of all samples in ``chunk`` if possible, else a tensor for each x."""
     batch = fetch_batch(dataset, chunk)
     if batch is not None and isinstance(batch[0], Tensor):
         yield _real(batch[0])
