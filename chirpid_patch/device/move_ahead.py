@@ -26,18 +26,18 @@ class DevicePrefetcher:
 
         for x, y in DevicePrefetcher(loader, device): ...
 
-    For a CUDA device, the batches are copied on a separate stream while the device computes. Tensors in pinned memory
-    are copied directly, other tensors through pinned memory. The iteration waits neither for the device nor for the
-    training's stream. The function ``move_batch`` moves objects with their own ``to`` method, without a separate
-    stream. For any other device, ``move_batch`` moves the whole batch.
+    For a CUDA device, a separate stream copies the batches while the device computes. Tensors that are not in pinned
+    memory are first copied to pinned memory. The iteration does not wait for the device. Batches with objects that have
+    their own ``to`` method are moved by ``move_batch``, without a separate stream. For any other device, ``move_batch``
+    moves all batches.
 
-    ``len`` and all other attributes (``dataset``, ``sampler``, …) come from the loader.
+    ``len`` and all other attributes are those of the loader, such as ``dataset`` and ``sampler``.
 
     Args:
         loader: any iterable of batches. Each loop iterates over ``loader`` again.
         device: the device to which the batches are moved.
-        lookahead: whether to request each batch before the training uses the previous batch. The copy then finishes in
-            time even if the training waits for the device in every step (``loss.item()``). None: request batches early
+        lookahead: whether to request each batch before the training uses the previous batch. Early requests are also
+            useful if the training waits for the device in every step (``loss.item()``). None: request batches early
             only if an early request changes no random number. Pass True only if training and loader share no random
             generator, and the dataset does not change within an epoch.
 
@@ -56,12 +56,12 @@ class DevicePrefetcher:
         if self.device.type != "cuda":
             return map(partial(move_batch, device=self.device), batches)
         lookahead = self.lookahead
-        if lookahead is None:  # with ``epochs``, the second request counts the epoch, so no request may be early
+        if lookahead is None:  # with ``epochs``, the second request counts the epoch, so it must not be early
             lookahead = can_prefetch_without_rng_drift(self.loader) and getattr(self.loader, "epochs", None) is None
         return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _yields_new_memory(self.loader))
 
     def _copies(self) -> CudaCopyStream:
-        """Return the CUDA device with its copy stream; both are reused in every epoch."""
+        """Return the ``CudaCopyStream``, which all epochs share."""
         index = torch.cuda.current_device() if self.device.index is None else self.device.index
         device = torch.device("cuda", index)
         if self._cuda is None or self._cuda.device != device:
@@ -72,7 +72,7 @@ class DevicePrefetcher:
         return len(self.loader)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "loader" or name.startswith("__"):  # unpickling looks up attributes before the loader is set
+        if name == "loader" or name.startswith("__"):  # unpickling looks up attributes before ``loader`` exists
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.loader, name)
 
@@ -88,8 +88,8 @@ class DeviceIterator(Iterator[Any]):
         batches: the iterator of the loader.
         cuda: a ``CudaCopyStream``, or a replacement in tests.
         lookahead: whether to request and copy the next batch while the training uses a batch.
-        settle: whether to wait for the copy of a batch before the next request, because the loader may then overwrite
-            the memory of the batch.
+        settle: whether to wait for the copy of a batch before the next request. Pass True if the loader overwrites the
+            memory of a batch when the next batch is requested.
     """
 
     def __init__(self, batches: Iterator[Any], cuda: Any, *, lookahead: bool, settle: bool = True) -> None:
@@ -112,7 +112,7 @@ class DeviceIterator(Iterator[Any]):
     def _request_batch(self) -> BatchCopy | Exception:
         """Request the next batch, start its copy, and return the copy.
 
-        If loading raises an exception, return the exception. ``__next__`` raises the exception when the training
+        If loading raises an exception, return the exception. ``__next__`` raises the exception later, when the training
         requests the batch.
         """
         if self._settle and self._last is not None:
@@ -133,9 +133,9 @@ def _yields_new_memory(loader: Any) -> bool:
 def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> bool:
     """Return whether an early request of a batch from ``loader`` changes no random number.
 
-    The sampler must draw no random numbers during the epoch, and worker processes must draw the random numbers of the
-    samples. With ``in_memory=True``, the dataset may also be in memory, because random keys then determine its random
-    numbers. In this case, a change of the dataset within an epoch takes effect later.
+    The sampler must draw no random numbers during the epoch, and the samples must draw random numbers only in worker
+    processes. With ``in_memory=True``, the result is also True for a dataset in memory, whose random numbers come from
+    random keys. A change of this dataset within an epoch then takes effect one batch later.
     """
     ours = type(loader) is BatchedDataLoader
     if not (ours or type(loader) is DataLoader) or isinstance(loader.dataset, IterableDataset):

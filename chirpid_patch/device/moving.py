@@ -17,10 +17,10 @@ from torch.nn.utils.rnn import PackedSequence
 def move_batch(batch: Any, device: str | torch.device) -> Any:
     """Return ``batch`` with all its tensors on ``device``.
 
-    The function moves tensors, packed sequences, and objects that have a ``to`` method. These objects may be in lists,
-    tuples, named tuples, mappings and dataclasses, at any depth. An object that is on the device already, or that
-    contains nothing to move, is returned unchanged. The copy is non-blocking only from pinned memory to CUDA. Other
-    non-blocking copies are not faster, or not safe.
+    The function moves tensors, packed sequences, and other objects that have a ``to`` method. They may be nested in
+    lists, tuples, named tuples, mappings and dataclasses. The function returns an object unchanged if the object is on
+    the device already, or contains nothing to move. Copies from pinned memory to CUDA are non-blocking. All other
+    copies are blocking, because non-blocking copies would not be faster, or not be safe.
 
     Args:
         batch: any object.
@@ -55,14 +55,15 @@ def move_part(device: torch.device, part: Any) -> Any:
 
 
 def is_tensor_or_packed_sequence(part: Any) -> bool:
-    """Return whether ``part`` is a tensor or a packed sequence, whose memory ``movable_tensors`` returns."""
+    """Return whether ``part`` is a tensor or a packed sequence."""
     return isinstance(part, Tensor | PackedSequence)
 
 
 def movable_tensors(part: Any) -> list[Tensor]:
-    """Return a list of the tensors in a tensor or a packed sequence, without ``batch_sizes``, which stays on the CPU.
+    """Return a list of the tensors to move in ``part``, a tensor or a packed sequence.
 
-    For any other object, the list is empty.
+    The list omits ``batch_sizes`` of a packed sequence, which stays on the CPU. For any other object, the list is
+    empty.
     """
     if isinstance(part, PackedSequence):
         return [one for one in (part.data, part.sorted_indices, part.unsorted_indices) if one is not None]
@@ -123,7 +124,7 @@ def _like(batch: Any, names: list[Any], parts: list[Any]) -> Any:
         return make(*parts) if hasattr(batch, "_fields") else make(parts)
     if isinstance(batch, Mapping) and not isinstance(batch, MutableMapping):
         return make(dict(zip(names, parts, strict=True)))
-    duplicate = copy.copy(batch)  # a subclass may have attributes in addition to its items
+    duplicate = copy.copy(batch)  # keeps attributes of a subclass of list, tuple or dict
     if isinstance(duplicate, list):
         duplicate[:] = parts
     elif isinstance(duplicate, MutableMapping):

@@ -19,8 +19,8 @@ from chirpid_patch.transforms.spectrograms import GaussianNoise
 class MovingPlacement(Placement):
     """A ``Placement`` that moves batches from the CPU to ``device`` with a ``DevicePrefetcher``.
 
-    If an early request changes no random number, the next batch is requested while the training uses the current batch.
-    A change of the dataset within an epoch then takes effect one batch later.
+    If an early request changes no random number, the placement requests the next batch while the training uses the
+    current batch. A change of the dataset within an epoch then takes effect one batch later.
 
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
@@ -40,7 +40,8 @@ class MovingPlacement(Placement):
 class _BatchSource:
     """The iterable over which the ``DevicePrefetcher`` iterates.
 
-    This object does not refer to the loader, because workers end when the last reference to their loader is deleted.
+    The object does not refer to the loader, so that the workers end when the program deletes its last reference to the
+    loader.
     """
 
     batches: Iterator[Any] = iter(())
@@ -70,10 +71,10 @@ def create_placement(
 
     Args:
         dataset: the dataset of the loader.
-        batching: arguments of ``DataLoader`` that define the samples of a batch.
+        batching: arguments of ``DataLoader`` that determine the batches, such as ``batch_size`` and ``collate_fn``.
         device: the device of the batches.
-        resident_share: share of the device's free memory that the samples may take. None means 0.5 on an accelerator,
-            and 0 on the CPU, because ordinary loading is faster on the CPU.
+        resident_share: share of the device's free memory that the samples may take. None: 0.5 on an accelerator. On the
+            CPU, None means 0, because ordinary loading is faster there.
 
     Raises:
         ValueError: the device does not exist, or ``resident_share`` is 0, negative or above 1.
@@ -94,7 +95,7 @@ def create_placement(
 
 
 def _draws_exact_noise(dataset: Any) -> bool:
-    """Return whether ``dataset`` adds noise of mode ``"exact"``, whose values depend on the device."""
+    """Return whether ``dataset`` adds noise of mode ``"exact"``. The values of this noise depend on the device."""
     node = gather_node(dataset)
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     if any(isinstance(one, GaussianNoise) and one.mode == "exact" for _, one in stages):

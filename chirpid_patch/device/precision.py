@@ -40,8 +40,8 @@ def autocast_for(device: str | torch.device, dtype: torch.dtype | None = None) -
 
     Args:
         device: the device of the training.
-        dtype: dtype of autocast; None: the result of ``amp_dtype_for(device)``. The context does nothing if this result
-            is None, or if ``dtype`` is ``torch.float32``. On a CPU, pass ``torch.bfloat16`` to use autocast.
+        dtype: dtype of autocast; None: ``amp_dtype_for(device)``. If the dtype is ``torch.float32``, or
+            ``amp_dtype_for`` returns None, the context does nothing. On a CPU, pass ``torch.bfloat16`` to use autocast.
     """
     chosen = torch.device(device)
     dtype = amp_dtype_for(chosen) if dtype is None else dtype
@@ -51,8 +51,9 @@ def autocast_for(device: str | torch.device, dtype: torch.dtype | None = None) -
 def grad_scaler_for(device: str | torch.device, dtype: torch.dtype | None = None) -> Any:
     """Return a ``GradScaler`` for training under ``autocast_for(device, dtype)``.
 
-    The scaler scales gradients only for float16 on CUDA. Otherwise ``scale`` returns its argument, ``step`` only calls
-    the optimiser, and ``update`` does nothing. So the same training loop works on all devices.
+    The scaler scales gradients only for float16 on CUDA. For other dtypes and devices, the scaler is disabled:
+    ``scale`` returns its argument, ``step`` only calls the optimiser, and ``update`` does nothing. So the same training
+    loop works on all devices.
     """
     chosen = torch.device(device)
     dtype = amp_dtype_for(chosen) if dtype is None else dtype
@@ -107,14 +108,14 @@ def setup_mixed_precision(
         scaler.step(optimizer)
         scaler.update()
 
-    The logger ``chirpid_patch`` logs the settings at level INFO, and ``str(precision)`` describes the settings. On the
-    CPU the function changes no setting of PyTorch, and autocast is off unless the call passes ``dtype``.
+    The function logs the settings to the logger ``chirpid_patch`` at level INFO, and ``str(precision)`` describes the
+    settings. On the CPU the function changes no setting of PyTorch, and autocast is off unless you pass ``dtype``.
 
     Args:
         device: the device of the training; None: the CUDA device if there is one, else the CPU.
         dtype: dtype of autocast. None chooses the fastest dtype on the device. ``torch.float32`` switches autocast off.
-        tf32: whether CUDA devices with TF32 (Ampere and later) multiply float32 matrices with 10 instead of 23 bits of
-            mantissa. Results then differ from full float32 in the fourth digit.
+        tf32: whether CUDA devices multiply float32 matrices in TF32 (Ampere and later). TF32 has 10 instead of 23 bits
+            of mantissa, so results differ from float32 in the fourth digit.
 
     Returns:
         A ``MixedPrecision`` with the methods ``autocast()`` and ``grad_scaler()``.
@@ -140,7 +141,8 @@ def _has_tf32(device: torch.device) -> bool:
 def _compute_in_tf32() -> None:
     """Allow CUDA devices to multiply float32 matrices in TF32.
 
-    The function keeps the precision of the CPU, and a precision that is already lower than TF32.
+    The function does not change the precision of the CPU. If the precision for CUDA is already lower than TF32, the
+    function does not raise it.
     """
     backends: Any = torch.backends
     on_cpu = getattr(backends.mkldnn, "matmul", None)  # torch >= 2.9
@@ -151,6 +153,6 @@ def _compute_in_tf32() -> None:
         on_cpu.fp32_precision = before
     backends.cudnn.allow_tf32 = True
     for kind in (backends.cuda.matmul, *(getattr(backends.cudnn, name, None) for name in ("conv", "rnn"))):
-        # If a program has set one of the newer settings, PyTorch raises an error for the older setting alone.
+        # If a program has used PyTorch's newer setting (``fp32_precision``), the older setting alone raises an error.
         if getattr(kind, "fp32_precision", "tf32") != "tf32":
             kind.fp32_precision = "tf32"

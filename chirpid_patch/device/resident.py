@@ -49,27 +49,26 @@ def device_with_index(device: str | torch.device) -> torch.device:
 class ResidentPlacement(Placement):
     """A ``Placement`` that copies the samples to ``device`` once, and builds the batches on the device.
 
-    The order of the samples, the calls of the global random generators, and the augmentation are the same as without
-    this placement. Only noise of mode ``"exact"`` has other values, with the same distribution. Samples keep their
-    dtype, so 8-bit samples take one byte for each value.
+    The placement does not change the order of the samples, the calls of the global random generators, or the
+    augmentation. Only noise of mode ``"exact"`` has other values, with the same distribution. Samples keep their dtype
+    on the device, so an 8-bit value takes one byte.
 
     Several loaders over the same tensors share one copy on the device. The copy is freed when the last of these loaders
     is freed or calls ``shutdown``. An iteration never waits for the device.
 
-    Changes of the dataset and its transforms, and in-place operations of PyTorch on their tensors, take effect at the
-    next batch. Writes through NumPy or ``Tensor.data`` take effect at the next epoch, if the writes span more than a
-    sample or more than 4096 bytes. If a changed dataset does not permit batches on the device, the loader reads batches
-    on the CPU and moves them.
+    Assignments to attributes of the dataset or its transforms take effect at the next batch, and so do in-place
+    operations of PyTorch on their tensors. Writes through NumPy or ``Tensor.data`` take effect at the next epoch, if
+    they span more than a sample or more than 4096 bytes. Smaller writes may be missed. If the device cannot build
+    batches of the changed dataset, the loader reads batches on the CPU and moves them.
 
-    The loader reads in this process, without threads. The loader cannot be pickled.
+    The loader uses no workers and no threads. The loader cannot be pickled.
 
     Args:
         device: the device that builds the batches.
         share: share of the device's free memory that the samples may take, above 0 and at most 1.
 
     Raises:
-        NotResidentError: the samples take too much memory, or are not rows of tensors. The error is a subclass of
-            ValueError, and its message is the reason.
+        NotResidentError: the samples take too much memory, or are not rows of tensors. The message is the reason.
         ValueError: the device does not exist, or the loader has workers, threads or pinned memory.
     """
 
@@ -105,7 +104,7 @@ class ResidentPlacement(Placement):
 
         Args:
             dataset: the dataset of the loader.
-            batches: whether the loader builds batches; False: the loader yields single samples.
+            batches: whether the loader builds batches; False: automatic batching is off (``batch_size=None``).
             collate: the ``collate_fn`` of the loader.
 
         Raises:
@@ -174,7 +173,7 @@ class ResidentPlacement(Placement):
 
 
 class _ResidentReader(BatchReader):
-    """A reader that builds batches on the device if possible, and else reads batches on the CPU and moves them."""
+    """A reader that builds batches on the device if possible. Otherwise it reads batches on the CPU and moves them."""
 
     def __init__(self, dataset: Any, collate: Any, resident: ResidentPlacement) -> None:
         super().__init__(dataset, collate, batches=True)
@@ -186,7 +185,7 @@ class _ResidentReader(BatchReader):
             sample_source_tensors(self.dataset)
             view = replace_tensors(self.dataset, self._resident.copy)
         except NotResidentError:
-            view = None  # in its current state, only the CPU can read the dataset
+            view = None  # the dataset has changed, and only the CPU can read it now
         batch = None if view is None else fetch_batch(view, request.indices, request.key)
         if not isinstance(batch, list) or (self._as_tuple and len(batch) != 2):
             return move_batch(super().read(request), self._resident.device)

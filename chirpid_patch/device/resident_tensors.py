@@ -1,4 +1,4 @@
-"""Copies of tensors on a device that follow changes of the original tensors."""
+"""Copies of CPU tensors on a device. A copy is updated when its CPU tensor changes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from chirpid_patch.torch_private import tensor_version
 
 #: Number of bytes to copy at a time, so that temporary copies stay small.
 _COPIED_AT_A_TIME = 64 << 20
-#: Distance in bytes between two values that are compared to notice writes. Every sample has at least one such value.
+#: Distance in bytes between the values that are compared to detect writes. At least one value of each sample is
+#: compared.
 _COMPARED_EVERY = 4096
 
 
 class NotResidentError(ValueError):
-    """The samples cannot be stored on a device. The message of this error is the reason, as part of a sentence."""
+    """The samples cannot be stored on a device. The message is the reason, as part of a sentence."""
 
 
 class DeviceTensorCopy:
@@ -29,7 +30,7 @@ class DeviceTensorCopy:
 
     def __init__(self, source: Tensor, device: torch.device) -> None:
         self.source = source
-        with torch.inference_mode(False):  # an inference tensor cannot be written to outside inference mode
+        with torch.inference_mode(False):  # outside inference mode, PyTorch refuses writes to inference tensors
             self._values = torch.empty(source.shape, dtype=source.dtype, device=device)
         self._write()
 
@@ -42,28 +43,30 @@ class DeviceTensorCopy:
         self._version, self._spaced_values = tensor_version(self.source), _spaced_values(self.source)
 
     def current(self) -> Tensor:
-        """Return the current values of ``source`` as a tensor on the device, to which callers must not write."""
+        """Return the current values of ``source`` as a tensor on the device. Callers must not write to this tensor."""
         if tensor_version(self.source) != self._version:
             self._write()
-        if self._values.is_cuda:  # so that the memory is freed only after the last use on any stream
+        if self._values.is_cuda:  # PyTorch then frees the memory only after its last use on any stream
             self._values.record_stream(torch.cuda.current_stream(self._values.device))
         return self._values
 
     def refresh_if_written(self) -> None:
-        """Copy ``source`` again if a comparison of some values finds a write that its version counter does not show."""
+        """Copy ``source`` again if a comparison of some of its values finds a write."""
         if not torch.equal(_spaced_values(self.source), self._spaced_values):
             self._write()
 
 
 def available_device_memory(device: torch.device) -> int:
-    """Return the free memory of ``device`` in bytes; on the CPU, the memory limit of this process also counts.
+    """Return the free memory of ``device`` in bytes.
+
+    On the CPU, the result is at most the memory limit of this process.
 
     Raises:
         NotResidentError: the system does not report its memory.
     """
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        # PyTorch has reserved memory on the device that no tensor uses.
+        # Memory that PyTorch has reserved, but no tensor uses, is also free.
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     try:
         return max(usable_memory() - process_memory().bytes, 0)
@@ -86,7 +89,7 @@ def _row_bytes(tensor: Tensor) -> int:
 def _spaced_values(source: Tensor) -> Tensor:
     """Return the values at regularly spaced positions of ``source``, as bytes."""
     step = max(1, min(_COMPARED_EVERY, _row_bytes(source)) // source.element_size())
-    # In the order of its memory, a dense tensor needs no copy to become 1-dim.
+    # Axes in the order of the memory, so that flattening a dense tensor copies nothing.
     strides = source.stride()
     order = sorted(range(source.ndim), key=lambda axis: -strides[axis])
     flat = source.detach().permute(order).reshape(-1)

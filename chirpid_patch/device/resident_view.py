@@ -29,7 +29,7 @@ from chirpid_patch.transforms.symmetries import FlipsAndTurns
 _TRANSFORMS = (SpecAugment, GaussianNoise, Standardize, FlipsAndTurns)
 #: Datasets of this package that contain another dataset.
 _OVER_OTHERS = (WorkerSafeStandardizedDataset, WorkerSafeAugmentedDataset, WorkerSafeSequenceDataset)
-#: Methods that build batches. A subclass that overrides one of them is not supported.
+#: Methods that build batches. Subclasses that override one of these methods are not supported.
 _READING = ("read_sample", "read_batch", "_stages", "operands", "transform_rows_", "transform_batch", "mask_places")
 
 #: Type of functions that return the copy of a tensor on the device.

@@ -36,27 +36,31 @@ class CudaCopyStream:
         return source.to(self.device, non_blocking=True)
 
     def copied(self) -> Any:
-        """Return a CUDA event that occurs when all started copies are done. A thread can sleep until the event."""
+        """Return a CUDA event that occurs when all started copies are done.
+
+        A thread can wait for the event without using the CPU.
+        """
         event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         event.record(self._stream)
         return event
 
     def hand_over(self, copies: list[Tensor], copied: Any) -> None:
-        """Make the current stream wait for the event ``copied``, and reserve the memory of ``copies`` for this stream.
+        """Make the current stream wait for the event ``copied``, and mark ``copies`` as used by this stream.
 
         The CPU does not wait for the event.
         """
         training = torch.cuda.current_stream(self.device)
         training.wait_event(copied)
         for tensor in copies:
-            # The memory of the tensor belongs to the copy stream. Now it is reused only after both streams are done.
+            # The copy stream allocated the memory of the tensor. With this call, PyTorch reuses the memory only when
+            # both streams are done.
             tensor.record_stream(training)
 
 
 class BatchCopy:
     """The copy of a batch to a device. The constructor starts the copy, and ``hand_over`` returns the copied batch.
 
-    If the batch contains objects with their own ``to`` method, or tensors that are not plain, ``hand_over`` moves the
+    If the batch contains tensors that are not plain, or other objects with a ``to`` method, ``hand_over`` moves the
     whole batch on the training's stream.
 
     Args:
@@ -80,7 +84,7 @@ class BatchCopy:
     def hand_over(self) -> Any:
         """Return the batch on the device, for use on the current stream.
 
-        Call this method only once, because it drops the reference to the batch.
+        Call this method only once.
         """
         batch, self._batch = self._batch, None
         copies, self._copies = self._copies, []
@@ -90,7 +94,7 @@ class BatchCopy:
         return batch
 
     def wait_for_copies(self) -> None:
-        """Wait until no copy reads the loader's pinned memory, so that the loader may overwrite it."""
+        """Wait for the copies from the loader's pinned memory. The loader may then overwrite this memory."""
         if self._direct and self._copied is not None:
             self._copied.synchronize()
 
@@ -114,7 +118,7 @@ class BatchCopy:
 
 
 def _can_copy_on_side_stream(part: Any, device: torch.device) -> bool:
-    """Return whether a copy of the tensors in ``part`` is enough to move ``part``."""
+    """Return whether copying the tensors in ``part`` moves the whole of ``part``."""
     if not isinstance(part, Tensor) and type(part) is not PackedSequence:
         return False
     away = (tensor for tensor in movable_tensors(part) if tensor.device != device)
@@ -122,7 +126,7 @@ def _can_copy_on_side_stream(part: Any, device: torch.device) -> bool:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Return whether a copy of the memory of ``tensor`` is a complete copy of ``tensor``."""
+    """Return whether copying the memory of ``tensor`` copies the tensor completely."""
     return (
         type(tensor) is Tensor
         and tensor.device.type == "cpu"
