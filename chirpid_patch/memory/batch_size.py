@@ -19,10 +19,10 @@ from chirpid_patch.randomness.random_states import restore_generators_after
 
 logger = logging.getLogger("chirpid_patch")
 
-#: The first batch size to try. It is not 1, because batch normalisation cannot train on a single sample.
+#: The first batch size to try. Batch normalisation cannot train on a single sample, so the first size is not 1.
 _FIRST = 2
-#: Number of steps for each batch size. The first step creates gradients and the optimiser's state, so only the second
-#: step uses as much memory as a step of a training.
+#: Number of steps for each batch size. The first step creates gradients and the optimiser's state. Only the second step
+#: uses as much memory as a step of a training.
 _STEPS = 2
 
 
@@ -40,17 +40,19 @@ def largest_batch_size(
     The search doubles the batch size, starting at 2, until a size does not fit. Then the search halves the gap between
     the largest size that fits and the smallest size that does not fit. The search runs two steps with each size.
 
-    On CUDA, a size does not fit if the device runs out of memory. On the CPU, the search tries only sizes that should
-    fit, so that the process does not run out of memory (see ``memory.trials``). Any other error of a step is raised.
+    On CUDA, a size does not fit if the device runs out of memory. On the CPU, running out of memory could end the
+    process, so the search predicts the memory and tries only sizes that should fit (see ``memory.trials``). The search
+    does not catch other errors of a step.
 
     Args:
         step: function that runs a training step (forward, backward, optimiser) with a batch of the given size.
-        device: device of the step. During the search, other programs should use as much memory as during the training.
-        state: modules, optimisers and other objects with a ``state_dict`` that the step changes. The function restores
-            their states and all random generators to the last bit.
-        max_batch_size: largest batch size to try, at most the number of training samples.
-        memory_limit: number of bytes that the step may use on CUDA, or that this process may use on the CPU. None: all
-            free memory, and on the CPU also the memory that this process already uses.
+        device: device of the step. During the search, other programs should use as much memory on the device as during
+            the training.
+        state: modules, optimisers and other objects that the step changes. Each must have a ``state_dict``. The
+            function restores their states and all random generators to the last bit.
+        max_batch_size: largest batch size to try. Do not pass more than the number of training samples.
+        memory_limit: number of bytes that the step (on CUDA) or this process (on the CPU) may use. None: all free
+            memory. On the CPU, None also includes the memory that this process already uses.
         safety_margin: share of ``memory_limit`` that must stay free, from 0 to below 1.
 
     Raises:
@@ -129,8 +131,8 @@ def calculate_optimal_batch_size(
         model: a model on ``device``, with parameters to train.
         input_shape: shape of a sample, without the batch axis.
         device: device of the training; None: the device of the model.
-        criterion: loss function, which gets the model's output and a tensor of class numbers (all 0). None: the loss is
-            the mean of the output.
+        criterion: loss function, called with the model's output and a tensor of class numbers, which are all 0. None:
+            the loss is the mean of the output.
         optimizer: the optimiser of the training; None: ``AdamW``, which stores two values for each parameter.
         amp_dtype: dtype of mixed precision, such as ``setup_mixed_precision().dtype``. None: no mixed precision.
         max_batch_size: as for ``largest_batch_size``.
@@ -138,8 +140,8 @@ def calculate_optimal_batch_size(
         safety_margin: as for ``largest_batch_size``.
 
     Raises:
-        ValueError: the model has no parameters to train or is not on ``device``; its output is not a tensor and
-            ``criterion`` is missing; or ``largest_batch_size`` raises ValueError.
+        ValueError: the model has no parameters to train, or is not on ``device``. Or ``criterion`` is missing, and the
+            output of the model is not a tensor. Or ``largest_batch_size`` raises ValueError.
         RuntimeError: a batch of one sample does not fit.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -162,7 +164,7 @@ def calculate_optimal_batch_size(
                 loss = output.float().mean()
             else:
                 raise ValueError(f"the model's output is a {type(output).__name__}, not a tensor: pass criterion")
-        # As in many training loops, the old gradients are still in memory during the forward pass.
+        # The old gradients stay in memory during the forward pass, as in many training loops.
         chosen.zero_grad()
         scaler.scale(loss).backward()
         scaler.step(chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-#: Size of a block that raises glibc's thresholds to their largest values when it is freed.
+#: Size in bytes of the largest block whose release raises glibc's thresholds.
 _LARGEST_LEARNT_BYTES = (32 << 20) - (64 << 10)
 
 
@@ -13,10 +13,10 @@ def keep_freed_memory() -> None:
 
     Call this function once, at the start of the program.
 
-    By default, if much memory at the end of the heap is free, glibc returns this memory to the kernel. The limit is
-    twice the size of the largest block that was freed before (see M_MMAP_THRESHOLD and M_TRIM_THRESHOLD in mallopt(3)).
-    The next step then requests the memory from the kernel again, page by page, which is slow. This function frees a
-    block of 32 MiB, the largest block that counts for these thresholds. So both thresholds rise for the whole process.
+    By default, glibc returns free memory at the end of the heap to the kernel if the memory exceeds a threshold. The
+    next step then requests the memory again, page by page, which is slow. The threshold is twice the size of the
+    largest block that the process has freed (M_MMAP_THRESHOLD and M_TRIM_THRESHOLD in mallopt(3)). This function frees
+    a block of 32 MiB, the largest block that counts. So the thresholds rise for the whole process.
 
     The function has no effect if the program or its environment sets the thresholds, or if the C library is not glibc.
     """

@@ -19,8 +19,8 @@ def restore_state_after(*owners: Any) -> Iterator[None]:
 
     The block may run training steps. For modules, the context restores parameters, buffers, gradients, training modes
     and plain attributes. For optimisers, the context restores the state and the parameter groups. For other objects,
-    the context restores ``state_dict()``. Tensors stay the same objects, and copies of their values are kept in main
-    memory during the block. In the block, gradients are None at first.
+    the context restores ``state_dict()``. Tensors stay the same objects; during the block, the CPU's memory contains
+    copies of their values. At the start of the block, all gradients are None.
 
     Args:
         *owners: modules, optimisers, or objects with ``state_dict`` and ``load_state_dict``.
@@ -66,7 +66,7 @@ def _keep_module(module: nn.Module) -> Callable[[], None]:
         raise ValueError("the model has lazy parameters without a shape: call the model with a batch first")
     restore_tensors = _keep_tensors([*parameters, *module.buffers()])
     gradients = [(parameter, parameter.grad) for parameter in parameters]
-    # The dictionaries of parameters and buffers are copied, too, because a step may replace a buffer.
+    # A step may replace a buffer, so the dictionaries of parameters and buffers are also copied.
     attributes = [
         (part, {name: dict(value) if isinstance(value, dict) else value for name, value in vars(part).items()})
         for part in module.modules()

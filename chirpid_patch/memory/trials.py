@@ -1,9 +1,9 @@
 """Trials that find out whether a training step fits in memory.
 
-On CUDA, a trial may run out of memory. On the CPU, a trial must not run out of memory, because a step cannot be stopped
-halfway, and a machine that swaps is almost unusable. So the CPU trials measure the largest resident memory of this
-process during a step. The trials predict the memory of a larger batch from smaller batches, and try the larger batch
-only if it should fit.
+On CUDA, a trial may run out of memory. On the CPU, a trial must not run out of memory: the machine would begin to swap,
+and a running step cannot be stopped. So the CPU trials measure the resident memory of this process during steps with
+small batches. From this memory they predict the memory of a larger batch, and try the larger batch only if it should
+fit.
 """
 
 from __future__ import annotations
@@ -39,15 +39,14 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class MemoryTrials(ABC):
-    """A context for trials of a training step, which may use up to ``allowed_bytes`` bytes of a device's memory."""
+    """A context for trials of a training step. The step may use up to ``allowed_bytes`` bytes of a device's memory."""
 
     allowed_bytes: int
 
     def largest_size_to_try(self, shown: int, size: int) -> int:
         """Return the largest batch size up to ``size`` that should fit in memory.
 
-        ``shown`` is the largest size that has fitted so far, or 0. If no larger size should fit, the result is
-        ``shown``.
+        ``shown`` is the largest size that has fitted so far, or 0. The result is at least ``shown``.
         """
         return size
 
@@ -67,14 +66,14 @@ class MemoryTrials(ABC):
             if not is_out_of_memory(error):
                 raise
             peak = None
-        self.clear()  # at this point nothing refers to the error, whose traceback kept the tensors of the step
+        self.clear()  # the error is deleted now, so its traceback no longer keeps the tensors of the step
         said = "out of memory" if peak is None else f"{peak / 2**20:.0f} MiB at most"
         logger.info("batch size %d: %s, %.0f MiB allowed", size, said, self.allowed_bytes / 2**20)
         return peak is not None and peak <= self.allowed_bytes
 
     @abstractmethod
     def measure_peak(self, size: int, run: Callable[[], object]) -> int:
-        """Call ``run``, a step with batch size ``size``, and return its largest memory use in bytes."""
+        """Call ``run``, which runs a step with batch size ``size``, and return the largest memory use in bytes."""
 
     def clear(self) -> None:
         """Free unused memory between two trials."""
@@ -89,7 +88,7 @@ class MemoryTrials(ABC):
 
 
 def create_memory_trials(device: torch.device, memory_limit: int | None, safety_margin: float) -> MemoryTrials:
-    """Return the object for trials on ``device``.
+    """Return a ``MemoryTrials`` for ``device``.
 
     Args:
         device: a CUDA device or the CPU.
@@ -114,7 +113,7 @@ def create_memory_trials(device: torch.device, memory_limit: int | None, safety_
 class CudaTrials(MemoryTrials):
     """Trials on a CUDA device, which may run out of memory.
 
-    During the trials, a tensor occupies the part of the memory that the step must not use.
+    During the trials, a tensor occupies the memory that the step must not use.
 
     Args:
         device: the CUDA device.
@@ -143,18 +142,21 @@ class CudaTrials(MemoryTrials):
 
     def clear(self) -> None:
         super().clear()
-        self._cuda.empty_cache()  # too slow for a training, but right between trials
+        self._cuda.empty_cache()  # slow, but between trials speed does not matter
 
     def measure_peak(self, size: int, run: Callable[[], object]) -> int:
         self._cuda.reset_peak_memory_stats(self._device)
         run()
         self._cuda.synchronize(self._device)
-        # Some drivers use main memory instead of raising an error, so the peak is compared with the limit, too.
+        # Some drivers use the CPU's memory instead of raising an error. So the caller also compares the peak with the
+        # limit.
         return int(self._cuda.max_memory_allocated(self._device) - self._kept_away)
 
 
 class CpuTrials(MemoryTrials):
-    """Trials on the CPU, which predict the memory of a step, and then measure the resident memory of this process.
+    """Trials on the CPU.
+
+    They predict the memory of a step before the step runs, and measure the memory during the step.
 
     Args:
         memory_limit: number of bytes that this process may use; None: the bytes in use now, plus all free memory.
@@ -166,12 +168,13 @@ class CpuTrials(MemoryTrials):
         resident = resident_memory()
         limit = resident + available_memory() if memory_limit is None else memory_limit
         self.allowed_bytes = int(limit * (1 - margin))
-        #: The largest memory in bytes of each batch size that fits. The value for 0 is the memory before the trials.
+        #: Maps each batch size that fits to its largest memory in bytes. Batch size 0 stands for the memory before the
+        #: trials.
         self._peaks = {0: resident}
 
     def largest_size_to_try(self, shown: int, size: int) -> int:
         if shown == 0:
-            return size  # there is no smaller batch from which to predict
+            return size  # no smaller batch has run yet, so no prediction is possible
         sizes = range(size, shown, -1)
         return next((one for one in sizes if predict_peak_memory(self._peaks, one) <= self.allowed_bytes), shown)
 
@@ -182,7 +185,7 @@ class CpuTrials(MemoryTrials):
         return peak
 
     def clear(self) -> None:
-        """Make the C library return freed memory to the system, so that the next trial counts all memory it uses."""
+        """Return freed memory to the system. Otherwise the next trial would not count the memory that it reuses."""
         super().clear()
         with contextlib.suppress(TypeError, OSError, AttributeError):  # only glibc has the function
             ctypes.CDLL(None).malloc_trim(0)
@@ -191,9 +194,9 @@ class CpuTrials(MemoryTrials):
 def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     """Predict the largest memory in bytes during a step with ``size`` samples.
 
-    The predicted memory grows at least in proportion to the batch size. If three batch sizes show faster growth, the
-    prediction follows their growth. Such growth occurs if the loss compares all pairs of samples. The three sizes must
-    differ clearly, because noise would hide the growth between similar sizes.
+    The predicted memory grows at least in proportion to the batch size. If memory grew faster over the last three
+    clearly different batch sizes, the prediction grows as fast. Memory grows faster than the batch size if the loss
+    compares all pairs of samples, for example.
 
     Args:
         peaks: maps batch sizes to the largest memory during a step, in bytes. The dictionary must contain the batch
@@ -214,7 +217,7 @@ def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
 def measure_peak_memory(call: Callable[[], object]) -> int:
     """Return the largest resident memory of this process during ``call``, in bytes.
 
-    The result is exact if the process has never used more memory before, because the system records the largest value.
+    If the process has never used more memory before, the result is exact, because the system records the largest value.
     Otherwise the function reads the memory repeatedly, and may miss a short peak.
     """
     most = peak_resident_memory()

@@ -1,4 +1,4 @@
-"""A watch that checks memory limits while a training runs, and logs alerts with the settings to change."""
+"""A thread that checks memory limits while a training runs, and logs which settings to change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chirpid_patch.machine.usable_memory import usable_memory
 
 logger = logging.getLogger("chirpid_patch")
 
-#: Share of a limit by which memory must fall below the limit before the alert ends.
+#: An alert ends when memory is below the limit by this share of the limit.
 _HYSTERESIS = 0.1
 
 
@@ -31,13 +31,13 @@ class MemoryPressure(IntEnum):
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """The memory that was in use when the watch read the memory.
+    """A reading: the memory in use at one moment.
 
     Attributes:
         source: "process" for this process with its workers, or "gpu 0", "gpu 1", ….
         used_bytes: number of bytes in use.
         total_bytes: number of bytes that this process may use, or that the GPU has.
-        processes: for "process", the number of processes; for a GPU, 1.
+        processes: number of processes, if ``source`` is "process"; 1 for a GPU.
     """
 
     source: str
@@ -64,7 +64,7 @@ class MemoryAlert:
 
     @property
     def rising(self) -> bool:
-        """Return whether memory has exceeded a limit; False if it has fallen below a limit."""
+        """Return whether memory has exceeded a limit (True) or has fallen below a limit (False)."""
         return self.pressure > self.before
 
     def __str__(self) -> str:
@@ -95,21 +95,21 @@ class MemoryWatch:
         with MemoryWatch(soft=0.8, hard=0.95, on_alert=notify) as watch:
             train(...)
 
-    When memory exceeds a limit, the watch logs an alert with the settings to change. When memory has fallen 10 % below
-    the limit, the watch logs another alert. ``pressure`` returns the highest limit that was exceeded at the last
-    reading. The watch misses peaks between two readings.
+    When memory exceeds a limit, the watch logs an alert with the settings to change. When memory has fallen to 10 %
+    below the limit, the watch logs another alert. The property ``pressure`` is the highest limit that memory exceeded
+    at the last reading. The watch misses peaks between two readings.
 
     Args:
-        soft: lower limit, as a share of the memory that this process and its workers may use, and of the memory of each
-            GPU. On a GPU, the memory of other programs counts. Memory that PyTorch's allocator reserves for reuse does
-            not count.
-        hard: upper limit, as a share of the same memory, at least ``soft`` and at most 1.
+        soft: lower limit, as a share of the total memory: the memory that this process and its workers may use, or the
+            memory of each GPU. On a GPU, memory in use includes the memory of other programs, but not memory that
+            PyTorch's allocator only reserves.
+        hard: upper limit, as a share of the total memory, at least ``soft`` and at most 1.
         interval_s: seconds between two readings.
-        on_alert: function that is called with each alert, in the thread of the watch; None: no function. If this
-            function raises an error, the watch logs the error and continues.
+        on_alert: function that the thread of the watch calls with each alert; None: no function. If this function
+            raises an error, the watch logs the error and continues.
 
     Raises:
-        ValueError: ``0 < soft <= hard <= 1`` is not true, or ``interval_s`` is not above 0.
+        ValueError: ``interval_s`` is 0 or negative, or the limits do not meet ``0 < soft <= hard <= 1``.
         NotImplementedError: psutil is not installed.
     """
 
@@ -138,14 +138,14 @@ class MemoryWatch:
         return max(tuple(self._pressures.values()), default=MemoryPressure.NONE)
 
     def check(self) -> list[MemoryAlert]:
-        """Read memory now, in the calling thread, and return the resulting alerts."""
+        """Read memory now, in the calling thread, and return the alerts."""
         alerts = [alert for use in self._uses() if (alert := self._alert_for(use)) is not None]
         for alert in alerts:
             self._log_alert(alert)
         return alerts
 
     def start(self) -> MemoryWatch:
-        """Start the watch if it is not running: read memory at once, and then repeatedly until ``stop`` is called."""
+        """Start the watch, unless it is running. The watch reads memory at once, and then repeatedly until ``stop``."""
         if self._running is None:
             with ExitStack() as stack:
                 self._probe = stack.enter_context(GpuProbe())
@@ -174,7 +174,7 @@ class MemoryWatch:
             return memory_in_use(probe)
 
     def _alert_for(self, use: MemoryUse) -> MemoryAlert | None:
-        """Return the alert for a reading; None if the exceeded limit is the same as before."""
+        """Return the alert for a reading; None if the pressure has not changed since the previous reading."""
         before = self._pressures.get(use.source, MemoryPressure.NONE)
         limits = {level: int(share * use.total_bytes) for level, share in self._limits.items()}
         over = (
