@@ -1,9 +1,9 @@
 """Random numbers that depend on the sample, and not on the worker that reads the sample.
 
-Every random number is a hash of these values: the base seed of the loader, the epoch, the rank, the sample index, the
-number of earlier occurrences of the index in the epoch, the transform, and the number of the random call. So the
-augmentation of a sample in an epoch is the same for any number of workers, in any batch, and in a repeated run. The
-hash function is the finaliser of SplitMix64 (Steele, Lea & Flood 2014).
+Every random number is a hash of seven values: the base seed of the loader, the epoch, the rank, the sample index, how
+often the index occurred before in the epoch, the transform, and the number of the random call. So the augmentation of a
+sample in an epoch is the same for any number of workers, in any batch, and in a repeated run. The hash function is the
+finaliser of SplitMix64 (Steele, Lea & Flood 2014).
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ def _mix_word(word: int) -> int:
 
 
 def hash_into_keys(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
-    """Return new keys: hashes of the old keys and further numbers.
+    """Return new keys, which are hashes of ``keys`` and ``words``.
 
     Args:
         keys: uint64 array of shape (B,).
-        *words: integers of any size and sign, for all keys, or int64 arrays (B,) with a number for each key.
+        *words: numbers to include in the hash. Each is an integer of any size for all keys, or an int64 array (B,) with
+            a number for each key.
     """
     for word in words:
         if isinstance(word, np.ndarray):
@@ -59,15 +60,14 @@ def hash_into_keys(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
 def draw_random_keys(count: int) -> Keys:
     """Return ``count`` random keys from Python's ``random``.
 
-    The augmentation of the best-practice guide uses the same generator. PyTorch seeds ``random`` in every worker, so
-    workers and epochs have different keys. ``random.seed`` makes the keys repeatable. The function does not change
-    PyTorch's generator.
+    PyTorch seeds ``random`` in every worker, so workers and epochs have different keys. With ``random.seed``, the keys
+    are repeatable. The function does not use PyTorch's generator.
     """
     return np.array([random.getrandbits(64) for _ in range(count)], dtype=np.uint64)
 
 
 def uniform_numbers(keys: Keys, count: int) -> npt.NDArray[np.float64]:
-    """Return random numbers that are uniformly distributed in [0, 1), with 53 random bits each.
+    """Return uniformly distributed random numbers in [0, 1), each with 53 random bits.
 
     Args:
         keys: uint64 array of shape (B,).
@@ -84,7 +84,9 @@ def uniform_numbers(keys: Keys, count: int) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class RandomKey:
-    """The values that determine the random numbers of a batch. The loader passes this key to datasets that augment.
+    """The values that determine the random numbers of a batch.
+
+    The loader passes this key to datasets that augment samples.
 
     Attributes:
         seed: base seed of the loader.
@@ -92,8 +94,7 @@ class RandomKey:
         rank: rank of this process.
         indices: sample indices from the loader's sampler, int64 of shape (B,).
         occurrences: how often each index occurred before in this epoch, int64 of shape (B,).
-        depth: number of augmenting datasets around the dataset that gets this key. Because of this number, nested
-            datasets have independent random numbers.
+        depth: number of outer datasets that also augment. So nested datasets have independent random numbers.
     """
 
     seed: int
@@ -113,7 +114,7 @@ class RandomKey:
         *,
         rank: int = 0,
     ) -> RandomKey:
-        """Return the random key of a batch, from lists of indices and occurrences that have equal lengths."""
+        """Return the random key of a batch. ``indices`` and ``occurrences`` must have equal lengths."""
         if len(indices) != len(occurrences):
             raise ValueError(f"{len(indices)} indices but {len(occurrences)} occurrences")
         return cls(seed, epoch, rank, np.asarray(indices, dtype=np.int64), np.asarray(occurrences, dtype=np.int64))
@@ -142,5 +143,5 @@ class RandomKey:
 
 
 def create_sample_keys(key: RandomKey | None, count: int) -> Keys:
-    """Return a 64-bit key for each of ``count`` samples: from ``key``, or new random keys if ``key`` is None."""
+    """Return a 64-bit key for each of ``count`` samples. If ``key`` is None, the keys are random."""
     return draw_random_keys(count) if key is None else key.sample_keys()

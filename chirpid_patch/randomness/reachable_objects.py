@@ -1,4 +1,4 @@
-"""A function that finds all objects to which an object refers, so that random generators can be found among them."""
+"""A function that finds all objects to which an object refers, to search them for random generators."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ import torch
 
 GENERATORS = (torch.Generator, np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random)
 
-#: Packages whose objects are not searched. The objects contain only data, and may change when their attributes are
-#: read.
+#: Packages whose objects are not searched. They contain only data, and reading their attributes may change them.
 _DATA = ("pandas", "polars", "pyarrow", "PIL")
 _DEEPEST = 8
-#: Largest number of items of a sequence that is searched. A longer sequence contains samples or indices.
+#: A sequence with more items is not searched, because it contains samples or indices.
 _MOST_ITEMS = 64
 _MOST_VISITED = 20_000
 
@@ -27,15 +26,14 @@ _MOST_VISITED = 20_000
 def reachable_objects(owners: Iterable[Any]) -> Iterator[Any]:
     """Yield ``owners`` and all objects to which they refer, directly or indirectly, without duplicates.
 
-    The function does not search arrays, tensors, long sequences, data frames and images. The function also searches the
-    modules that define the functions and the classes of the objects found. Among the globals of these modules, it
-    yields only random generators.
+    The function does not search arrays, tensors, long sequences, data frames and images. For each function and each
+    class that it finds, the function also searches the globals of the module for random generators.
 
     Args:
         owners: loaders, samplers, datasets, transforms or functions.
     """
     waiting = deque((owner, _DEEPEST) for owner in owners)
-    seen: dict[int, Any] = {}  # refers to the visited objects, so that no other object can get the same id
+    seen: dict[int, Any] = {}  # keeps the visited objects alive, so that no other object can get the same id
     while waiting and len(seen) < _MOST_VISITED:
         owner, depth = waiting.popleft()
         if id(owner) in seen or type(owner).__module__.partition(".")[0] in _DATA:
