@@ -1,7 +1,8 @@
 """Classes that choose the number of threads and worker processes while a training runs.
 
-``LoadingController`` measures how long the training loop waits for batches and how long its steps take. Within an
-epoch, the controller tries whether threads help. Between epochs, ``WorkerCountChooser`` changes the number of workers.
+``LoadingController`` measures how long the training loop waits for batches, and how long its steps take. Within an
+epoch, the controller measures whether threads help. Between epochs, ``WorkerCountChooser`` changes the number of
+workers.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from chirpid_patch.loading.batch_timer import BatchTimer, TimedBatches
 from chirpid_patch.loading.limits import MOST_THREADS, WAITING
 from chirpid_patch.machine.cpus import cpus_per_rank
 
-#: Number of batches at the start of a loop that are not measured, because the training warms up.
+#: Number of batches at the start of a loop that are not measured, because the first steps are slower.
 _IGNORED = 2
-#: Number of batches that are measured before the decision whether to try threads.
+#: Number of batches that are measured before the controller decides whether to try threads.
 _WATCHED = 4
-#: Number of batches after which a decision is checked: does a training step still take the same time?
+#: Number of batches after which the controller checks whether training steps still take the same time.
 _LOOKED_AT = 16
-#: Number of batches in a block of the trial, and number of blocks. Blocks with and without threads alternate.
+#: Number of batches in a block of a trial, and number of blocks. Blocks with threads and blocks without threads
+#: alternate.
 _BLOCK = 5
 _BLOCKS = 4
 #: Largest ratio (time from batch to batch with threads / time without threads) at which the loader keeps the threads.
@@ -34,12 +36,12 @@ _WORTH = 0.9
 _LEAST_SECONDS = 2e-4
 _LEAST_PART = 0.03
 #: Seconds that a thread waits before it loads a batch, if there is time. Right after a batch arrives, the training loop
-#: runs Python code, which would have to wait for the interpreter lock.
+#: runs Python code. Without the pause, this code would have to wait for the interpreter lock.
 _PAUSE = 5e-4
 
 
 class ClockReadings(NamedTuple):
-    """Three clocks in seconds: wall time, CPU time of this thread, and CPU time of the whole process."""
+    """The values of three clocks in seconds: wall time, CPU time of this thread, and CPU time of the whole process."""
 
     wall: float
     thread: float
@@ -69,18 +71,19 @@ class _LoopStep:
 class LoadingController:
     """Measure the waits and steps of a training loop, and choose how many threads and workers load its batches.
 
-    Loading begins without threads. If a CPU is idle during the first batches, the controller tries threads in the
-    running loop. The controller measures batches with threads and batches without threads in turns, and keeps the mode
-    with the shorter time from batch to batch. If the duration of the training steps changes, the controller measures
-    again. The batches are the same with and without threads.
+    Loading begins without threads. If a CPU is idle during the first batches, the controller begins a trial in the
+    running loop. In the trial, the controller measures batches with threads and batches without threads in turns. Then
+    it keeps the mode with the shorter time from batch to batch. If the duration of the training steps changes, the
+    controller measures again. The batches are the same with and without threads.
 
     Args:
-        threads: fixed number of threads that load batches ahead; None: the controller tries whether threads help.
-        may_wait: whether loading may wait for a disk or a network, so that more threads than CPUs can help.
+        threads: fixed number of threads that load batches in advance; None: the controller measures whether threads
+            help.
+        may_wait: whether loading may wait for a disk or a network. More threads than CPUs can then help.
     """
 
     def __init__(self, threads: int | None, *, may_wait: bool = False) -> None:
-        #: The number of threads that load ahead in this process, and the reason.
+        #: The number of threads that load batches in advance, and the reason for this number.
         self.threads, self.why = (0, "no batches seen yet") if threads is None else (threads, "given")
         #: Seconds that a thread waits before it loads a requested batch.
         self.pause = 0.0
@@ -107,7 +110,7 @@ class LoadingController:
     def begin_epoch(self) -> None:
         """Record that an epoch begins.
 
-        The time since the last batch does not count as a training step. Measuring starts at the second batch.
+        The time since the last batch does not count as a training step. Measurements start at the second batch.
         """
         self._timer.restart()
         self._step, self._is_first = None, True
@@ -118,7 +121,7 @@ class LoadingController:
             self._step = self._timer.ask()
 
     def batch_delivered(self, threads: int) -> None:
-        """Record that the requested batch has arrived; ``threads``: number of threads that load ahead."""
+        """Record that the requested batch has arrived; ``threads``: number of threads that load batches in advance."""
         if self._is_first or self._is_fixed:
             self._is_first = False
             return
@@ -141,7 +144,10 @@ class LoadingController:
             self._begin_trial_if_useful()
 
     def _begin_trial_if_useful(self) -> None:
-        """Begin a trial of threads if waits and idle CPUs show that threads could help; else measure again later."""
+        """Begin a trial of threads if the measured waits and idle CPUs show that threads could help.
+
+        Otherwise measure again later.
+        """
         steps, self._watched = self._watched, []
         load = median(step.wait.wall for step in steps)
         away = median(step.away.wall for step in steps)
@@ -175,7 +181,7 @@ class LoadingController:
             self._watch_after = _WATCHED
 
     def _postpone_trial(self, why: str) -> None:
-        """Start no trial now, and measure again after more batches than the last time. ``why`` is the reason."""
+        """Measure again after more batches than the last time; ``why``: the reason not to start a trial now."""
         self.why = why
         self._watch_after *= 4
         self._unwatched = self._watch_after
@@ -183,7 +189,7 @@ class LoadingController:
 
     def _switch(self, threads: int) -> None:
         self.threads = threads
-        self._to_skip = self._candidate + 2  # batches that the previous mode still affects
+        self._to_skip = self._candidate + 2  # batches that the previous number of threads still affects
 
     def _try(self, step: _LoopStep, threads: int) -> None:
         if self._to_skip or threads != self.threads:
@@ -209,14 +215,14 @@ class LoadingController:
     def watch(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Return an iterator over ``batches``, the batches of an epoch.
 
-        The iterator records the waits, from which the number of workers for the next epoch is chosen.
+        The iterator records the waits. ``next_workers`` chooses the number of workers from these waits.
         """
         watched = TimedBatches(batches, self._end_epoch)
         self._running.append(weakref.ref(watched))
         return watched
 
     def next_workers(self) -> int | None:
-        """Return the number of workers for the new epoch; None if the number stays or another epoch is running."""
+        """Return the number of workers for the new epoch; None if the number is fixed, or another epoch is running."""
         self._running = [ref for ref in self._running if (batches := ref()) is not None and not batches.over]
         load = self._load
         if load is None or self._running or self.worker_count is None:
@@ -269,15 +275,15 @@ class EpochWaits:
 
 
 class WorkerCountChooser:
-    """Choose the number of workers for the next epoch from the waits in the last epochs.
+    """Choose the number of workers for the next epoch from the waits in previous epochs.
 
-    * If the training waited for more than the share ``RAISE_ABOVE`` of an epoch, the number is doubled (0 becomes 2).
-    * If the training waited for less than the share ``LOWER_BELOW`` in ``PATIENCE`` epochs in a row, the number is
-      halved.
-    * A larger number must shorten the time from batch to batch by the share ``WORTH``. A smaller number must not
-      lengthen this time by more than the share ``WORTH``. Otherwise the loader returns to the old number, and does not
-      try the new number again.
-    * An epoch of fewer than ``LEAST_BATCHES`` batches changes nothing.
+    * If the training waited for more than 10 % of an epoch (``RAISE_ABOVE``), the number is doubled (0 becomes 2).
+    * If the training waited for less than 1 % (``LOWER_BELOW``) of each of three (``PATIENCE``) consecutive epochs, the
+      number is halved.
+    * A larger number must shorten the time from batch to batch by at least 5 % (``WORTH``). A smaller number must not
+      lengthen this time by more than 5 %. Otherwise the loader returns to the previous number, and does not try the
+      refused number again.
+    * An epoch of fewer than 8 batches (``LEAST_BATCHES``) does not change the number.
 
     Args:
         workers: number of workers of the first epoch.
@@ -323,7 +329,7 @@ class WorkerCountChooser:
         return self.workers
 
     def _missed_expectation(self, before: int, ratio: float) -> bool:
-        """Return whether changing the number of workers must be undone.
+        """Return whether to undo a change of the number of workers, because the change had no gain.
 
         Args:
             before: the number of workers before the change.

@@ -1,4 +1,4 @@
-"""A class that reads the samples of a request: a batch, or a single sample if automatic batching is off."""
+"""A class that reads the samples of a request and collates them into a batch."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from chirpid_patch.torch_private import sample_fetcher
 class BatchReader:
     """Reads the batches of a loader.
 
-    A call of ``read`` reads a whole batch. Alternatively, several threads read parts of a batch with ``samples``, and
+    ``read`` reads a whole batch. Alternatively, several threads call ``samples`` to read parts of a batch, and
     ``collate`` joins the parts.
 
     Args:
         dataset: the dataset of the loader.
         collate: the ``collate_fn`` of the loader.
-        batches: whether the loader builds batches; False: the loader yields single samples.
+        batches: whether the loader builds batches; False: automatic batching is off (``batch_size=None``).
     """
 
     def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:
@@ -32,15 +32,15 @@ class BatchReader:
         return reads_sample_by_sample(self.dataset)
 
     def read(self, request: BatchRequest) -> Any:
-        """Return the batch of ``request``; if automatic batching is off, return the converted single sample."""
+        """Return the batch of ``request``, or, if automatic batching is off, the single sample after ``collate_fn``."""
         if self._makes_batches:
             return load_batch(self.dataset, request.indices, request.key, self._collate)
         return sample_fetcher(self.dataset, False, self._collate, False).fetch(request.indices)
 
     def parts(self, request: BatchRequest, most: int) -> list[range]:
-        """Divide the samples of ``request`` into up to ``most`` parts, and return their positions in the batch.
+        """Divide the samples of ``request`` into up to ``most`` parts, and return the positions of each part.
 
-        The result is an empty list if the samples must be read with one call.
+        If the samples must be read with one call, the list is empty.
         """
         if not self._makes_batches or not self._reads_singly or type(request.indices) not in (list, tuple):
             return []

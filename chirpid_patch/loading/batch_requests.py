@@ -17,7 +17,7 @@ logger = logging.getLogger("chirpid_patch")
 
 
 class BatchRequest(NamedTuple):
-    """A request for a batch: its indices, and the key that determines its random numbers.
+    """A request for a batch. It contains the indices of the samples, and the key of the random numbers.
 
     If automatic batching is off, ``indices`` is a single index. ``key`` is None if the dataset uses no random keys.
     """
@@ -32,8 +32,8 @@ class SharedRequestSettings(NamedTuple):
     Attributes:
         rank: rank of this process, which is part of the random keys.
         keyed: whether requests have random keys; True if the dataset uses random keys.
-        listed: function that returns whether to convert indices to a list. The function is called if the indices of a
-            batch are not in a list.
+        listed: function that returns whether to convert the indices of a batch to a list. The function is called only
+            if the indices are not in a list.
     """
 
     rank: int
@@ -47,11 +47,12 @@ class EpochRequests:
     Args:
         seed: base seed of the epoch, which is part of the random keys.
         epoch: number of the epoch, which is part of the random keys.
-        kind: function that returns the ``SharedRequestSettings`` of the epoch. The function is called at the first
-            request.
+        kind: function that returns the ``SharedRequestSettings`` of the epoch. The first request calls this function.
         counted: whether an index may occur twice in an epoch, so that its occurrences must be counted.
-        drops_last: whether the sampler omits an incomplete batch. If True, an epoch without batches leads to a warning.
-        skipped: number of batches that another loader has already delivered. The requests start after these batches.
+        drops_last: whether the sampler omits an incomplete batch. If True, and the epoch has no batches, the loader
+            logs a warning.
+        skipped: number of batches that another loader has delivered before a restart. The requests start after these
+            batches.
     """
 
     def __init__(
@@ -92,11 +93,14 @@ class EpochRequests:
             raise
 
     def skip(self, sampler: Iterator[Any]) -> None:
-        """Skip the batches that another loader has delivered. The sampler makes the random calls of these batches."""
+        """Skip the batches that another loader has delivered.
+
+        The sampler still makes the random calls for these batches.
+        """
         while self.drawn < self._skipped:
             try:
                 self._request(next(sampler))
-            except StopIteration:  # the sampler has fewer items than the number of skipped batches
+            except StopIteration:  # the sampler has fewer batches than ``skipped``
                 self._skipped = self.drawn
 
     def _request(self, indices: Any) -> BatchRequest:
@@ -104,7 +108,7 @@ class EpochRequests:
         if kind is None:
             kind = self._kind = self._find_kind()
         if type(indices) not in (list, tuple) and kind.listed() and _can_iterate_early(indices, kind.keyed):
-            with contextlib.suppress(TypeError):  # as in PyTorch, reading the batch raises the error
+            with contextlib.suppress(TypeError):  # reading the batch raises the error later, as in PyTorch
                 indices = list(indices)
         self.drawn += 1
         return BatchRequest(indices, self._key(indices, kind.rank)) if kind.keyed else BatchRequest(indices)
@@ -135,6 +139,6 @@ class EpochRequests:
 def _can_iterate_early(indices: Any, keyed: bool) -> bool:
     """Return whether ``indices`` may be iterated over before the batch is read.
 
-    If the batch needs no random key, an object of a user class is iterated over only when the batch is read.
+    If the batch needs no random key, the result is False for an object of a user class.
     """
     return keyed or type(indices) in WRITTEN_DOWN or isinstance(indices, Iterator)

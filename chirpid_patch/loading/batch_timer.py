@@ -1,4 +1,4 @@
-"""Clocks that measure how long a loop waits for each batch, and how long its steps take."""
+"""Clocks that measure how long a loop waits for each batch, and how long each step takes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ logger = logging.getLogger("chirpid_patch")
 def count_batch_samples(batch: Any) -> int:
     """Return the number of samples in a batch.
 
-    The number is the length of the first tensor or array in the batch. Without a tensor or array, the number is the
-    length of the batch itself.
+    The number is the length of the first tensor or array in the batch. If the batch contains neither, the number is the
+    length of the batch.
     """
     length = _first_length(batch)
     if length is not None:
@@ -41,8 +41,8 @@ class BatchTimer:
     Call ``ask`` when the loop requests a batch, and ``arrive`` when the batch arrives.
 
     Args:
-        clock: function that returns the current time in seconds, or an object with several times that supports
-            subtraction. None: ``time.perf_counter``.
+        clock: function that returns the current time. The time is a number of seconds, or an object that supports
+            subtraction, such as ``ClockReadings``. None: ``time.perf_counter``.
     """
 
     def __init__(self, clock: Callable[[], Any] | None = None) -> None:
@@ -52,28 +52,28 @@ class BatchTimer:
         self._paused: Any = None
 
     def ask(self) -> Any:
-        """Record that the loop requests a batch, and return the time of the step that has ended.
+        """Record that the loop requests a batch, and return the duration of the step since the last batch arrived.
 
-        The step is the time since the last batch arrived. The result is None for the first request.
+        For the first request, the result is None.
         """
         arrived, self._arrived = self._arrived, None
         self._asked = now = self._now()
         return None if arrived is None else now - arrived
 
     def arrive(self) -> Any:
-        """Record that a batch has arrived, and return how long the loop waited; None without a recorded request."""
+        """Record that a batch has arrived, and return how long the loop waited; None if no request was recorded."""
         self.resume()
         asked, self._asked = self._asked, None
         self._arrived = now = self._now()
         return None if asked is None else now - asked
 
     def pause(self) -> None:
-        """Stop counting the wait until ``resume`` is called, for example while the loop validates."""
+        """Stop the clock until ``resume``, for example during a validation."""
         if self._asked is not None and self._paused is None:
             self._paused = self._now()
 
     def resume(self) -> None:
-        """Continue counting the wait after ``pause``."""
+        """Continue the clock after ``pause``."""
         if self._paused is not None:
             self._asked += self._now() - self._paused
             self._paused = None
@@ -88,12 +88,12 @@ class TimedBatches(Iterator[Any]):
 
     Args:
         batches: iterator over the batches.
-        at_end: function that is called with this object at the end of the batches; None: no function.
+        at_end: function that is called with this object after the last batch; None: no function.
 
     Attributes:
         waits: for each batch, the seconds from its request to its arrival.
         steps: for each batch, the seconds from its arrival to the next request.
-        samples: for each batch, its number of samples.
+        samples: for each batch, the number of samples.
         over: whether the iteration has ended.
     """
 

@@ -1,9 +1,9 @@
 """Functions that send classes and functions from a notebook to worker processes that are not forked.
 
 With the start methods ``spawn`` and ``forkserver``, a worker process imports each class and function that it receives.
-A worker process cannot import classes and functions of a notebook, a Python prompt or ``python -c``, because their
-``__main__`` has no file. The package ``cloudpickle`` sends such classes and functions by value. Classes and functions
-of scripts and packages are sent by name, as usual.
+Classes and functions of a notebook, a Python prompt or ``python -c`` cannot be imported, because ``__main__`` then has
+no file. The package ``cloudpickle`` pickles the code of these classes and functions, which is called pickling by value.
+Classes and functions of scripts and packages are pickled by name, as usual.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _SENT = ("dataset", "collate_fn", "worker_init_fn")
 
 
 class NotSendableError(RuntimeError):
-    """An object of ``__main__`` cannot be sent to worker processes, neither by name nor by value."""
+    """An object of ``__main__`` cannot be pickled for worker processes, neither by name nor by value."""
 
 
 def make_parts_sendable(parts: LoaderParts) -> LoaderParts:
-    """Return ``parts`` in a form that worker processes can receive, even if a notebook defines classes in ``parts``.
+    """Return ``parts`` in a form that can be pickled for worker processes, even if a notebook defines its classes.
 
-    Outside a notebook, the result is ``parts`` itself. This function pickles nothing. When a worker starts, dataset,
-    collate function and ``worker_init_fn`` are pickled together, so that objects that they share stay shared.
+    Outside a notebook, the function returns ``parts`` unchanged. In a notebook, the dataset, the collate function and
+    ``worker_init_fn`` are pickled together when a worker starts. So objects that they share stay shared.
     """
     method = start_method({"multiprocessing_context": parts.multiprocessing_context})
-    # PyTorch prepares its data pipes in the main process, and data pipes have their own pickling.
+    # PyTorch prepares data pipes in the main process, and data pipes pickle themselves.
     if method == "fork" or not main_is_interactive() or isinstance(parts.dataset, IterDataPipe | MapDataPipe):
         return parts
     together = _JointPickle([getattr(parts, name) for name in _SENT])
@@ -45,7 +45,7 @@ def make_parts_sendable(parts: LoaderParts) -> LoaderParts:
 
 
 def main_is_interactive() -> bool:
-    """Return whether ``__main__`` is a notebook, a prompt or standard input, so that no other process can import it."""
+    """Return whether ``__main__`` is a notebook, a prompt or standard input. No other process can import it then."""
     main = sys.modules.get("__main__")
     return getattr(main, "__spec__", None) is None and (_main_file() is None or _is_read_from_input())
 
@@ -53,7 +53,7 @@ def main_is_interactive() -> bool:
 def _is_read_from_input() -> bool:
     """Return whether Python reads ``__main__`` from standard input.
 
-    In this case, ``__file__`` is a name such as ``<stdin>``, which no worker process can open.
+    ``__file__`` is then a name such as ``<stdin>``, which no worker process can open.
     """
     file = _main_file()
     return file is not None and file.startswith("<") and file.endswith(">")
@@ -97,10 +97,10 @@ class _JointPickle:
 
 
 def _receive(sent: bytes) -> list[Any]:
-    """Unpickle the sent objects in a worker process, and define the sent names in its ``__main__``.
+    """Unpickle the objects of the notebook in a worker process.
 
-    So a worker can send back a batch or an exception whose class a notebook defines. Pickle looks up such a class by
-    its name in ``__main__``.
+    The function also defines the classes and functions of the notebook in ``__main__`` of the worker, where pickle
+    looks them up. So the worker can send a batch or an exception whose class the notebook defines.
     """
     unpickler = pickle.Unpickler(BytesIO(sent))
     objects: list[Any] = unpickler.load()
@@ -109,14 +109,14 @@ def _receive(sent: bytes) -> list[Any]:
 
 
 class _ByReference(ForkingPickler):
-    """The pickler of ``multiprocessing``, which raises an error for objects that a notebook defines."""
+    """The pickler of ``multiprocessing``, but with an error for objects that a notebook defines."""
 
     def __init__(self, file: BytesIO) -> None:
         super().__init__(file)
         self.defined: dict[str, Any] = {}
 
     def reducer_override(self, found: Any) -> Any:
-        """Raise NotSendableError if ``__main__`` defines ``found``; otherwise let ``multiprocessing`` pickle it."""
+        """Raise NotSendableError if ``__main__`` defines ``found``. Otherwise ``multiprocessing`` pickles ``found``."""
         if not _is_of_main(found):
             return NotImplemented
         kind, line = "class", ""
@@ -142,8 +142,8 @@ def _create_pickler(file: BytesIO) -> Any:
     class ByValue(cloudpickle.Pickler):  # type: ignore[misc]
         def __init__(self, file: BytesIO) -> None:
             self.defined: dict[str, Any] = {}
-            # A class of ``__main__`` may refer to functions that pickle cannot find by name, such as decorated methods.
-            # Before the first such class, all objects are pickled as in a script.
+            # Whether a class of ``__main__`` has been pickled. The class may refer to functions that pickle cannot find
+            # by name, such as decorated methods. Until then, all objects are pickled as in a script.
             self._has_met_main = False
             self.dispatch_table = ForkingPickler(file).dispatch_table
             self._reducers = {**cloudpickle.Pickler.dispatch_table, **self.dispatch_table, **_REDUCERS}
@@ -176,13 +176,14 @@ def _cache_results(function: Any, parameters: dict[str, Any]) -> Any:
 
 
 _Cached = type(lru_cache(_cache_results))
-#: Functions that reduce an object for pickling, in place of the functions of ``cloudpickle`` and ``multiprocessing``.
+#: Maps types to functions that reduce an object for pickling. They replace functions of ``cloudpickle`` and
+#: ``multiprocessing``.
 _REDUCERS = {
     _Cached: _reduce_definition,
     cached_property: _reduce_property,
     # ``multiprocessing`` looks up a method by its name, which fails for a lambda.
     MethodType: lambda found: (MethodType, (found.__func__, found.__self__)),
-    # ``cloudpickle`` would send the contents of an open file.
+    # ``cloudpickle`` would pickle the contents of an open file.
     TextIOWrapper: lambda found: NotImplemented,
 }
 

@@ -1,4 +1,4 @@
-"""Find out whether other code has changed a class of loaders, or has put another object in the place of the class."""
+"""Functions that check whether other code has changed or replaced a loader class, as debugging tools do."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from torch.utils import data
 from chirpid_patch.loading.overridable import Overridable
 from chirpid_patch.torch_private import READER_PLACES, DataLoader, MultiProcessingIterator, SingleProcessIterator
 
-#: The object that the program imports as ``torch.utils.data.DataLoader``. Debugging code may replace the class there.
+#: The object that the program imports as ``torch.utils.data.DataLoader``. Debugging code may have replaced the class.
 _IMPORTED: Callable[..., Any] = data.DataLoader
-#: Packages whose methods may replace methods of a loader without counting as a change. The methods of Lightning record
-#: arguments or batches, and then build the loader and iterate over it as before.
+#: A method of a loader counts as unchanged if its function is from one of these packages. The functions of Lightning
+#: record arguments or batches, and then call the original method.
 _KNOWN = frozenset({"chirp_migrate", "chirpid_patch", "lightning", "lightning_fabric", "pytorch_lightning", "torch"})
-#: The modules in which PyTorch looks up its iterators, and the class that fetches samples.
+#: The module in which PyTorch looks up its iterators, and the module with the class that fetches samples.
 _ITERATORS, _FETCHERS = READER_PLACES[0][0], READER_PLACES[-1][0]
 
 
 def _iteration() -> tuple[Any, ...]:
     """Return the methods and classes with which a loader of PyTorch yields its batches.
 
-    The result is empty if this version of PyTorch lacks a method or class. Loaders then use PyTorch's own iterators.
+    If this version of PyTorch lacks a method or class, the result is empty. Loaders then use PyTorch's own iterators.
     """
-    try:  # plain attributes, because this code runs in each epoch, which may be short
+    try:  # written for speed, because this code runs at the start of each epoch
         return (
             DataLoader.__iter__,
             DataLoader._get_iterator,
@@ -76,9 +76,9 @@ def _is_changed_attribute(name: str, value: object) -> bool:
         return function.__module__.partition(".")[0] not in _KNOWN
     if isinstance(function, FunctionType):
         return str(function.__globals__.get("__name__")).partition(".")[0] not in _KNOWN
-    if isinstance(function, WrapperDescriptorType):  # a method of `object`, which Lightning keeps under another name
+    if isinstance(function, WrapperDescriptorType):  # a method of `object` that Lightning stores under another name
         return False
-    # Without a change, all other attributes of the classes are private or ``Overridable``.
+    # In an unchanged class, all other attributes are private or ``Overridable``.
     return callable(function) or not (name.startswith("_") or isinstance(function, Overridable))
 
 

@@ -1,4 +1,4 @@
-"""The iterator that loads batches in the training process, with or without threads."""
+"""The iterator that loads batches in the main process, with or without threads."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from chirpid_patch.torch_private import (
     profiler_enabled,
 )
 
-#: Type of functions that get the base seed of an epoch. They return the requests of the epoch, and a function that
-#: returns its ``EpochReaders``.
+#: Type of a function that begins an epoch. Its argument is the base seed. The function returns two values: the requests
+#: of the epoch, and a function that returns the ``EpochReaders`` of the epoch.
 BeginEpoch = Callable[[int], "tuple[EpochRequests, Callable[[], EpochReaders]]"]
 
 
@@ -32,7 +32,7 @@ class EpochReaders(NamedTuple):
     Attributes:
         read: PyTorch's function that reads the batch of a list of indices; None if ``reader`` is used.
         reader: object that reads whole batches; None if ``read`` is used.
-        controller: object that chooses how many threads load batches ahead; None: no threads.
+        controller: object that chooses how many threads load batches in advance; None: no threads.
         pin: function that returns a batch in pinned memory; None: batches are not pinned.
     """
 
@@ -45,19 +45,17 @@ class EpochReaders(NamedTuple):
 class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     """The iterator over an epoch of a loader that reads batches in this process.
 
-    The iterator makes the same random calls as PyTorch's iterator. Its constructor performs the same operations as the
-    constructor of PyTorch's iterator, in the same order. All other work starts only when it is needed.
+    The iterator makes the same random calls as PyTorch's iterator. The constructors of both iterators perform the same
+    operations in the same order. All other work is done later, when a batch needs it.
 
     Args:
         parts: attributes of the loader.
-        epoch: function that gets the base seed. The function returns two values: the requests of the epoch, and a
-            function that returns the ``EpochReaders`` of the epoch.
-        ahead: number of requests to draw from the sampler in advance, as a loader with workers does. If the number is
-            0, a request is drawn when its batch is needed. For threads, requests are drawn earlier if an early request
-            changes no random number.
-        threads: the threads that load batches ahead.
-        seed: base seed, if it is already drawn. The iterator then only makes the random calls that an iterator with
-            persistent workers makes at the start of another epoch. None: the iterator draws the base seed.
+        epoch: function that begins an epoch (see ``BeginEpoch``).
+        ahead: number of requests to draw from the sampler in advance, as a loader with workers does. 0: each request is
+            drawn when its batch is needed. With threads, requests are drawn earlier if this changes no random number.
+        threads: the threads that load batches in advance.
+        seed: base seed; None: the iterator draws the base seed. With a base seed, the iterator makes the same random
+            calls as persistent workers at the start of a later epoch.
     """
 
     def __init__(
@@ -84,7 +82,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         self._begin(loader._epoch_in_process(self._parts), restart_sampler=True)
 
     def _begin(self, epoch: BeginEpoch, *, restart_sampler: bool) -> None:
-        kept_drawn = range(self._ahead)  # raises TypeError if the number of workers is not an integer, as PyTorch does
+        kept_drawn = range(self._ahead)  # raises TypeError for a number that is not an integer, as PyTorch does
         if (
             restart_sampler
         ):  # PyTorch's iterator with workers calls iter(sampler) twice, and once for each further epoch
@@ -99,7 +97,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             if not self._draw():
                 break
         if kept_drawn and self._reading is None:
-            self._reading = self._find_reading()  # at this moment PyTorch would send the dataset to the workers
+            self._reading = self._find_reading()  # PyTorch's loader would send the dataset to its workers now
 
     @property
     def taken(self) -> int:
@@ -132,7 +130,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         if reading is None:
             reading = self._reading = self._find_reading()
         read, reader, controller, pin = reading
-        if controller is not None and has_active_torch_modes():  # modes belong to this thread
+        if controller is not None and has_active_torch_modes():  # other threads do not have the modes of this thread
             self._drop_queue()
             batch = reader.read(self._next_request())  # type: ignore[union-attr]
         elif controller is not None:
@@ -176,12 +174,12 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             queue.append(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
-        """Return whether the queue of undelivered requests has a request at ``position``.
+        """Return whether the request at ``position`` of the undelivered requests is drawn.
 
-        If the queue is too short, draw further requests, provided that an early request changes no random number.
+        If not, draw requests up to ``position``, provided that an early request changes no random number.
         """
         while len(self._undelivered) <= position:
-            # The sampler is not read to its end early, because it may make random calls at its end.
+            # A sampler may make random calls at its end, so the end of the sampler is not reached early.
             if self._free is None:
                 self._free = batches_to_request_early(self._parts)
             if self._requests.drawn >= self._free or not self._draw():

@@ -1,4 +1,4 @@
-"""Largest numbers of threads, workers and batches, for all modules that choose a loading mode."""
+"""Limits for the numbers of threads and workers, and functions that count and describe them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ TORCH_PREFETCH = 2
 MOST_THREADS = 16
 #: Largest number of worker processes if the caller sets no limit.
 MOST_WORKERS = 8
-#: If loading uses a CPU for less than this share of its time, loading counts as waiting for a disk, network or device.
+#: If loading uses a CPU for less than this share of its time, the rest of the time counts as waiting for a disk or
+#: network.
 WAITING = 0.5
 
 
@@ -30,12 +31,12 @@ def describe_loading_mode(workers: int, threads: int | None) -> str:
 
 
 def worker_processes(loader: Any) -> int:
-    """Return how many worker processes ``loader`` uses. A loader of this package may use fewer than ``num_workers``."""
+    """Return how many worker processes ``loader`` uses, which may be fewer than its ``num_workers``."""
     workers: int = getattr(loader, "worker_processes", getattr(loader, "num_workers", 0))
     return workers
 
 
 def count_prefetched_batches(loader: Any) -> int:
-    """Return how many batches the workers of ``loader`` have started when the first batch arrives."""
+    """Return how many batches the workers of ``loader`` load in advance."""
     workers = worker_processes(loader)
     return workers * (getattr(loader, "prefetch_factor", None) or TORCH_PREFETCH) if workers else 0

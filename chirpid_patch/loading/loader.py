@@ -46,15 +46,14 @@ logger = logging.getLogger("chirpid_patch")
 _T_co = TypeVar("_T_co", covariant=True)
 
 
-#: Types of datasets that PyTorch's own iterators read: iterable datasets, and data pipes. PyTorch prepares a data pipe
-#: for each iteration.
+#: Types of datasets that PyTorch's own iterators read. PyTorch also prepares a data pipe for each iteration.
 _PYTORCHS_OWN = (IterableDataset, MapDataPipe)
 
 
 class _EpochStart(NamedTuple):
-    """The state of the random generators from which an epoch begins.
+    """The state of the random generators at the start of an epoch.
 
-    ``taken`` is the number of batches of the epoch that another loader has already delivered.
+    ``taken`` is the number of batches that another loader delivered before its saved state was loaded.
     """
 
     states: GlobalGeneratorStates
@@ -67,18 +66,17 @@ class _EpochStart(NamedTuple):
 class _Progress:
     """The state of a loader's epochs.
 
-    This state is a separate object, because assigning an attribute of a ``DataLoader`` is slow.
+    This object is separate from the loader, because assigning an attribute of a ``DataLoader`` is slow.
 
     Attributes:
         begun: number of epochs that have begun.
-        skipped: number of batches of the latest epoch that another loader has delivered, before its saved state was
-            loaded into this loader.
-        kept_seed: base seed of the next epoch, if it is already drawn; else None.
-        begun_from: state of the random generators from which the latest epoch began; None before the first epoch.
-        resumed: state from which the next epoch continues, if the loader was restored within an epoch; else None.
+        skipped: number of batches of the latest epoch that another loader delivered before its saved state was loaded.
+        kept_seed: base seed of the next epoch; None: the next epoch draws a base seed.
+        begun_from: state of the random generators at the start of the latest epoch; None before the first epoch.
+        resumed: state from which the next epoch continues; None unless the loaded state is from the middle of an epoch.
         latest: reference to the iterator of the latest epoch; None before the first epoch.
-        is_own: True while ``_make_iterator`` runs, so that ``_get_iterator`` uses the iterators of this package, and
-            not PyTorch's.
+        is_own: True while ``_make_iterator`` runs. ``_get_iterator`` then returns iterators of this package instead of
+            PyTorch's.
     """
 
     begun: int = 0
@@ -95,46 +93,45 @@ class _Progress:
 
 
 class BatchedDataLoader(DataLoader[_T_co]):
-    """A ``DataLoader`` that reads whole batches if the dataset permits batched reading, and replaces dead workers.
+    """A ``DataLoader`` that reads whole batches from memory if possible, and replaces workers that die.
 
-    The loader accepts every argument of ``torch.utils.data.DataLoader``. The loader yields the same batches in the same
-    order, raises the same errors at the same places, and leaves the global random generators in the same state.
-    ``docs/loader.md`` lists all differences. The loader reads whole batches of datasets of this package, and of
-    PyTorch's datasets whose samples are in tensors. PyTorch's own code reads all other datasets.
+    The loader accepts every argument of ``torch.utils.data.DataLoader``. Batches, order, errors and states of the
+    global random generators are the same as with this class. ``docs/loader.md`` lists all differences. The loader reads
+    whole batches from datasets of this package, and from PyTorch's datasets over tensors. PyTorch's own code reads all
+    other datasets.
 
-    In datasets of this package, five numbers determine the augmentation of a sample: base seed, epoch, rank, index of
+    Five numbers determine the augmentation of a sample in a dataset of this package: base seed, epoch, rank, index of
     the sample, and how often the index occurred before in the epoch. So the augmentation is the same for any number of
     workers.
 
-    If a worker dies, the loader replaces it once (see ``worker_iterator.WorkerIterator``). If the operating system
-    cannot start workers, the loader warns once and loads in this process, provided that the batches are the same. The
-    batches are the same for samples in memory with default collation, if ``worker_init_fn`` is None or the function of
-    this package. Otherwise the loader raises PyTorch's error.
+    If a worker dies, new workers continue the epoch (see ``worker_iterator.WorkerIterator``). If the operating system
+    cannot start workers, the loader warns once and loads in this process, provided that this yields the same batches.
+    Three conditions ensure the same batches: the samples are in memory, the collation is the default, and
+    ``worker_init_fn`` is None or the function of this package. Otherwise the loader raises PyTorch's error.
 
     Args:
-        in_process: whether to read batches in this process, even if ``num_workers`` is above 0. ``num_workers``,
-            ``prefetch_factor`` and ``persistent_workers`` then only determine how many indices the loader draws ahead,
-            and how often it draws the base seed. These arguments stay attributes of the loader, because frameworks
-            rebuild loaders from their attributes. Do not pass True for an iterable dataset.
-        prefetch_threads: number of threads of this process that load batches ahead if there are no workers. None: the
-            loader measures during the training whether threads help (see ``adjusting``). The batches are the same in
-            all cases. Without ``thread_safe``, threads read only samples in memory, with default collation.
-        thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that neither uses
-            a global random generator.
-        keep_workers: whether the worker processes stay alive from epoch to epoch. In contrast to
-            ``persistent_workers``, each epoch makes the same random calls as an epoch that starts new workers.
-        most_workers: largest number of workers, if the loader changes the number between epochs (see
-            ``adjusting.WorkerCountChooser``). The batches are the same as with a fixed number, unless the dataset uses
-            global random generators in workers. The number changes only while no other iterator of this loader is in
-            use. If another number of workers would change the data, or cannot help, the number is fixed, and the
-            attribute ``adjusting`` returns the reason. None: the number is fixed.
+        in_process: whether to read batches in this process, even if ``num_workers`` is above 0. The loader then starts
+            no workers, but makes the same random calls as a loader with ``num_workers``, ``prefetch_factor`` and
+            ``persistent_workers``. Do not pass True for an iterable dataset.
+        prefetch_threads: number of threads that load batches in advance if there are no workers. None: the loader
+            measures during the training whether threads help (see ``adjusting``). The batches are the same with any
+            number. Without ``thread_safe``, threads read only samples in memory, with default collation.
+        thread_safe: True declares that several threads may use the dataset and ``collate_fn`` at the same time, and
+            that neither uses a global random generator.
+        keep_workers: whether the worker processes stay alive from epoch to epoch. Unlike with ``persistent_workers``,
+            each epoch makes the same random calls as an epoch with new workers.
+        most_workers: largest number of workers. The loader then changes the number between epochs (see
+            ``adjusting.WorkerCountChooser``), unless another iterator of the loader is in use. The batches are the same
+            as with a fixed number, unless the dataset uses global random generators in workers. If another number would
+            change the data, or cannot help, the number is fixed; the attribute ``adjusting`` is the reason. None: the
+            number is fixed.
         benchmark: whether to log at the end of each epoch how long the training waited for batches.
         placement: object that puts the batches on a device (see ``device.place_batches``). None: the batches stay on
             the device of the dataset's samples.
         epochs: object that counts and seeds the epochs of a rank (see ``distributed.epochs``). None: the loader counts
-            its epochs itself.
-        pins_own_batches: whether to pin batches that default collation allocates, if there is an accelerator and
-            ``pin_memory`` is False. Objects that cannot be pinned are passed on unchanged (see ``pinning``).
+            its epochs.
+        pins_own_batches: whether to pin the batches of default collation, if there is an accelerator and ``pin_memory``
+            is False. Objects that cannot be pinned stay unchanged (see ``pinning``).
     """
 
     def __init__(
@@ -167,7 +164,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         epochs: RankEpochs | None = None,
         pins_own_batches: bool = False,
     ) -> None:
-        # Frameworks rebuild a loader from its public attributes. As in DataLoader, each attribute is a parameter.
+        # Frameworks rebuild a loader from its public attributes, so each public attribute has the name of a parameter.
         self.in_process = in_process
         self.keep_workers = keep_workers
         self.most_workers = most_workers
@@ -197,7 +194,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self.prefetch_threads = prefetch_threads
         self.thread_safe = thread_safe
         self.pins_own_batches = pins_own_batches
-        self.benchmark = self._benchmark = benchmark  # assigning the public attributes later has no effect
+        self.benchmark = self._benchmark = benchmark  # later assignments to ``benchmark`` have no effect
         self.placement = self._placement = placement
         self.epochs = self._epochs = epochs
         self._controller = LoadingController(prefetch_threads, may_wait=thread_safe)
@@ -313,7 +310,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if not is_own and self._iterates_as_pytorch():
             return DataLoader._get_iterator(make_parts_sendable(self) if self.num_workers else self)
         if self.num_workers and self._pytorch_refuses_workers():
-            return super()._get_iterator()  # raises PyTorch's error, even if this loader would start no worker
+            return super()._get_iterator()  # raises PyTorch's error for invalid worker settings
         seed, progress.kept_seed = progress.kept_seed, None
         if self._workers():
             try:
@@ -335,7 +332,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def check_worker_number_rationality(self) -> None:
         """Warn about more workers than CPUs, as PyTorch's loader does.
 
-        The method does not warn if this loader starts no workers, or if the number of workers was measured.
+        If this loader starts no workers, or if the number of workers was measured, the method does not warn.
         """
         if not self.in_process and not self.keep_workers and self.most_workers is None:
             super().check_worker_number_rationality()
@@ -375,8 +372,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _epoch_in_process(self, parts: LoaderParts) -> BeginEpoch:
         """Return the function that ``InProcessIterator`` calls to begin an epoch.
 
-        The function refers to ``parts``, the attributes of this loader, and not to the loader itself. So the threads
-        end when the last reference to the loader is gone.
+        The function refers to ``parts``, the attributes of this loader, and not to the loader. So the threads end when
+        the program deletes its last reference to the loader.
         """
         progress, is_sent = self._progress, self.num_workers > 0
         number, skipped = progress.begun - 1, progress.skipped
@@ -392,11 +389,12 @@ class BatchedDataLoader(DataLoader[_T_co]):
         """Return the functions and objects with which this process reads the batches of an epoch.
 
         Args:
-            is_sent: whether ``num_workers`` is above 0, so that batches are read from a copy of the dataset.
-            nodes: list with the ``GatherNode`` of the dataset; an empty list if the node does not exist yet.
+            is_sent: whether to read batches from a copy of the dataset, as workers do. True if ``num_workers`` is above
+                0.
+            nodes: list with the ``GatherNode`` of the dataset; an empty list if the ``GatherNode`` does not exist yet.
         """
         node = nodes[0] if nodes else gather_node(self.dataset)
-        # PyTorch's own code reads batches that are so small that batched reading is not faster.
+        # For small batches, PyTorch's own code is as fast as batched reading.
         size = self.batch_size
         is_plain = not (is_sent or node.keyed or self.thread_safe or self._placement is not None)
         is_small = is_plain and size is not None and size > 1 and not node.gains(size)
@@ -489,7 +487,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         counters = self._counters()
         self.shutdown()
         self.in_process = not workers
-        if workers:  # if the number is 0, num_workers stays, so that the same random calls are made
+        if workers:  # if the number is 0, num_workers stays, so that the random calls stay the same
             self.num_workers, self.prefetch_factor = workers, self.prefetch_factor or TORCH_PREFETCH
         self.load_state_dict(counters)
         logger.info("worker processes: %s", self._explain_worker_count())
@@ -497,10 +495,10 @@ class BatchedDataLoader(DataLoader[_T_co]):
     # -- saving and restoring the state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state with which a new loader continues where this loader is now.
+        """Return the state of this loader. A new loader that loads this state continues at the same batch.
 
         The caller must also save and restore the states of the random generators. If an epoch is running, the first
-        epoch of the new loader consists of the batches that the loop has not received yet.
+        epoch of the new loader contains only the batches that the loop has not received yet.
 
         Returns:
             A dictionary that ``torch.load(..., weights_only=True)`` can read. The dictionary contains the number of
@@ -525,7 +523,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return {**state, "taken": batches.taken, "begun_from": plain}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the loader was when its ``state_dict`` returned ``state``.
+        """Continue at the batch at which ``state_dict`` returned ``state``.
 
         Call this method before the first iteration. The caller must also restore the random generators.
 
@@ -556,7 +554,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _random_states(self) -> _EpochStart:
         """Return the current states of the random generators, as the ``_EpochStart`` of the next epoch."""
         generator: Any = self.generator
-        own = generator.get_state() if isinstance(generator, torch.Generator) else None  # PyTorch rejects other values
+        own = generator.get_state() if isinstance(generator, torch.Generator) else None  # PyTorch refuses others
         states = GlobalGeneratorStates.of_torch() if uses_only_torch_generator(self) else GlobalGeneratorStates.now()
         return _EpochStart(states, own, self._seed_in_use())
 
@@ -565,7 +563,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def shutdown(self) -> None:
         """End the worker processes and threads that the loader keeps between epochs.
 
-        The next iteration starts new worker processes and threads. A running epoch continues with new workers.
+        The next iteration starts new worker processes and threads. If an epoch is running, it continues with new
+        workers.
         """
         self._threads.close(wait=True)
         if self._placement is not None:
@@ -587,7 +586,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return {**self.__dict__, "_iterator": None, "_idle_workers": None, "_progress": self._progress.between_epochs()}
 
     def __copy__(self) -> BatchedDataLoader[_T_co]:
-        """Return a shallow copy, which shares persistent workers with this loader, as copies of PyTorch's loader do."""
+        """Return a shallow copy. The copy shares persistent workers with this loader, as with PyTorch's loader."""
         duplicate: BatchedDataLoader[_T_co] = object.__new__(type(self))
         duplicate.__dict__.update(
             {**self.__dict__, "_idle_workers": None, "_progress": self._progress.between_epochs()}

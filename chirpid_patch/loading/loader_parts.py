@@ -8,8 +8,8 @@ import torch
 
 from chirpid_patch.torch_private import DataLoader
 
-#: A ``DataLoader`` with the attributes of another loader, but without a reference to that loader. So the workers end
-#: when the program has no more reference to the original loader.
+#: A ``DataLoader`` with the attributes of another loader, but without a reference to the other loader. So the workers
+#: end when the program deletes its last reference to the other loader.
 LoaderParts = Any
 
 
@@ -23,7 +23,7 @@ def copy_loader_attributes(loader: DataLoader[Any], **changed: Any) -> LoaderPar
 def replace_random_parts(parts: LoaderParts, seed: int) -> LoaderParts:
     """Return ``parts`` with an empty sampler and a new generator that is seeded with ``seed``.
 
-    Constructing an iterator from the result then changes neither the loader's sampler nor its generator.
+    An iterator over the result changes neither the sampler nor the generator of the loader.
     """
     generator = torch.Generator()
     generator.manual_seed(seed)

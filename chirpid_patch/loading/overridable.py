@@ -1,4 +1,4 @@
-"""Attributes that describe a loader. Users may assign other values, without an effect on the loader."""
+"""Attributes that describe a loader. Users may assign other values, which do not affect the loader."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _V_co = TypeVar("_V_co", covariant=True)
 
 
 class Overridable(Generic[_V_co]):
-    """A computed attribute to which users may assign another value. Such an assignment has no effect on the loader.
+    """A computed attribute. Users may assign another value, which does not affect the loader.
 
     Args:
         compute: function that computes the attribute from the loader.

@@ -1,6 +1,6 @@
 """Functions that pin the batches that a loader allocates itself.
 
-If memory cannot be pinned, no function raises an error, because the caller has not requested pinned memory.
+The functions raise no error if memory cannot be pinned, because the caller has not requested pinned memory.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from torch import Tensor
 def pin_dense_tensors(batch: Any) -> Any:
     """Return ``batch`` with all its dense CPU tensors in pinned memory, and all other objects unchanged.
 
-    The tensors may be in the containers that default collation creates: lists, tuples, named tuples and dictionaries,
-    at any depth.
+    The function searches lists, tuples, named tuples and dictionaries, which default collation creates.
     """
     kind = type(batch)
     if kind is Tensor:
@@ -36,7 +35,7 @@ def _pin_tensor(tensor: Tensor) -> Tensor:
         return tensor
     try:
         return tensor.pin_memory()
-    except RuntimeError:  # without free pinned memory, the copy to the device is only slower
+    except RuntimeError:  # pinned memory is used up; the copy to the device is only slower then
         return tensor
 
 

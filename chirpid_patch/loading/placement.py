@@ -14,11 +14,11 @@ class Placement:
     """An object that puts the batches of a loader on ``device``. The object keeps no reference to the loader."""
 
     device: torch.device
-    #: Whether the samples themselves are stored on the device, so that batches are built on the device.
+    #: Whether the samples are stored on the device. If True, batches are built on the device.
     is_held = False
 
     def attach(self, loader: Any) -> None:
-        """Check the arguments of ``loader``. The constructor of the loader calls this method.
+        """Check the arguments of ``loader``. The loader's constructor calls this method.
 
         Raises:
             ValueError: the placement does not support an argument of the loader.

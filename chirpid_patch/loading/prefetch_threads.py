@@ -21,7 +21,7 @@ from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest
 
-#: Number of parts into which a batch is divided, for each thread. With several parts, no thread is idle for long.
+#: Number of parts for each thread into which a batch is divided. With small parts, no thread is idle for long.
 _PARTS_PER_THREAD = 2
 
 
@@ -33,8 +33,8 @@ class PrefetchThreads:
     """A pool of ``count`` threads that load batches. In each thread, PyTorch computes on one CPU.
 
     Attributes:
-        are_refused: whether the threads could not be started, because the system starts no more threads or the
-            interpreter is exiting.
+        are_refused: whether starting the threads failed. Either the system starts no more threads, or the interpreter
+            is exiting.
     """
 
     def __init__(self, count: int) -> None:
@@ -49,14 +49,15 @@ class PrefetchThreads:
             self.close(wait=True)
         else:
             all_there.wait()
-        # Each thread has its own number of compute threads, but later threads inherit the number that was set last.
+        # Later threads inherit the number of compute threads that was set last, so the number of this thread is set
+        # again.
         torch.set_num_threads(here)
 
     @property
     def exist_in_this_process(self) -> bool:
         """Return whether the threads exist in this process.
 
-        In a forked process, the threads do not exist, and their locks stay locked.
+        In a forked process, the threads do not exist, and locks that they held stay locked.
         """
         return self._process == os.getpid()
 
@@ -82,8 +83,8 @@ class PrefetchThreads:
         """End the threads after their current batches, and drop the work that has not begun.
 
         Args:
-            wait: whether to wait until the threads have ended. Pass False if the garbage collector may be the caller,
-                because the garbage collector can run while a lock is held.
+            wait: whether to wait until the threads have ended. Pass False if the garbage collector may be the caller.
+                The garbage collector can run while this thread holds a lock, and waiting would then take for ever.
         """
         self._closed = True
         if self.exist_in_this_process:
@@ -91,22 +92,22 @@ class PrefetchThreads:
 
 
 def _begin_thread(all_there: threading.Barrier) -> None:
-    torch.get_num_threads()  # the first call in a thread copies the process-wide number, so it must come first
+    torch.get_num_threads()  # the first call in a thread overwrites the number that is set below
     torch.set_num_threads(1)
     with suppress(threading.BrokenBarrierError):  # another thread could not be started
         all_there.wait()
 
 
 class ReusedThreads:
-    """The threads of a loader, which are reused in every epoch, because the memory of new threads is slow at first."""
+    """The threads of a loader, for all epochs. The memory of new threads would be slow at first."""
 
     def __init__(self) -> None:
         self._threads: PrefetchThreads | None = None
 
     def get(self, count: int) -> PrefetchThreads:
-        """Return a pool of ``count`` threads; start a new pool if there is none.
+        """Return a pool of ``count`` threads, and start the pool if necessary.
 
-        If a pool of this size could not be started before, return the failed pool, and do not try again.
+        If starting a pool of this size failed before, return the failed pool, and do not try again.
         """
         threads = self._threads
         if (
@@ -135,8 +136,9 @@ class ReusedThreads:
 class PrefetchQueue:
     """A queue of requests. Threads load the batches, and the queue returns the batches in the order of the requests.
 
-    Each batch must be equal to a batch that is read only when the loop requests it. So a batch is loaded again if the
-    dataset in memory has changed, or if the loop has switched its gradient mode or inference mode.
+    The batches are the same as without threads. So if a dataset in memory has changed since a thread loaded a batch,
+    the queue loads the batch again. The queue also loads the batch again if the loop has switched its gradient mode or
+    inference mode.
     """
 
     def __init__(self, threads: PrefetchThreads, reader: BatchReader) -> None:
@@ -174,13 +176,14 @@ class PrefetchQueue:
     def append(self, request: BatchRequest, pause: float = 0.0) -> None:
         """Append ``request`` to the queue.
 
-        If the samples are read one by one, several threads read parts of the batch at the same time. Otherwise a thread
-        waits ``pause`` seconds and then reads the batch.
+        If samples are read one by one, several threads read parts of the batch at the same time. Otherwise one thread
+        waits for ``pause`` seconds, and then reads the batch.
         """
         modes = _current_modes()
         ranges = self._reader.parts(request, _PARTS_PER_THREAD * self.threads)
         parts = [self._submit(modes, 0.0, partial(self._reader.samples, request, part)) for part in ranges]
-        # Threads take the oldest work first, so all parts of a batch have begun when the work of joining them begins.
+        # Threads begin the oldest work first. So when a thread begins to join the parts of a batch, all parts have
+        # begun.
         load = partial(self._collate_parts, parts) if parts else partial(self._reader.read, request)
         self._ordered.append(_QueuedRequest(request, parts, self._submit(modes, pause, load)))
 
@@ -195,9 +198,9 @@ class PrefetchQueue:
             return (modes, self._state()), load()
 
     def _state(self) -> object:
-        """Return the state of a dataset in memory, to detect changes; None for other datasets.
+        """Return the state of a dataset in memory, to detect changes.
 
-        Samples of other datasets are read only once, as worker processes do.
+        For other datasets, the result is None, because their samples are read only once.
         """
         dataset = self._reader.dataset
         return state_fingerprint(dataset) if is_in_memory(dataset) else None
@@ -217,12 +220,12 @@ class PrefetchQueue:
             return self._reader.read(order.request)
         try:
             loaded_from, batch = order.batch.result()
-        except CancelledError:  # the threads ended before this request, or accept no more requests
+        except CancelledError:  # the threads ended before they read this batch
             return self._reader.read(order.request)
         except Exception:
             if not is_in_memory(self._reader.dataset):
                 raise
-            # Reading again raises the same error, unless the dataset was just being changed.
+            # Reading again raises the same error, unless the dataset changed while the thread read it.
             return self._reader.read(order.request)
         now = _current_modes(), self._state()
         if loaded_from != now or any(part.result()[0] != now for part in order.parts):
@@ -230,7 +233,7 @@ class PrefetchQueue:
         return batch
 
     def drop(self) -> None:
-        """Remove all requests. A thread finishes the request that it has begun, but the batch is not used."""
+        """Remove all requests. A thread finishes the batch that it is reading, but the batch is not used."""
         while self._ordered and self._threads.exist_in_this_process:
             order = self._ordered.popleft()
             for future in (*order.parts, order.batch):
@@ -239,7 +242,10 @@ class PrefetchQueue:
 
 @dataclass(frozen=True)
 class _QueuedRequest:
-    """A request in the queue, with the future of its batch, and the futures of its parts if it is read in parts."""
+    """A request in the queue, with the future of its batch.
+
+    If several threads read the batch, the futures of its parts are also included.
+    """
 
     request: BatchRequest
     parts: list[Future[Any]]

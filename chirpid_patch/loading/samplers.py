@@ -19,10 +19,10 @@ from torch.utils.data import (
 
 
 def batches_to_request_early(loader: Any) -> int:
-    """Return how many batches of indices the sampler can yield early without changing a random number.
+    """Return how many batches of indices the sampler can yield early, so that no random number changes.
 
-    The result is 0 for samplers that PyTorch does not define. The result is also 0 for samplers that draw random
-    numbers during the epoch from a generator that the training may also use.
+    The result is 0 for samplers that PyTorch does not define. If a sampler draws random numbers during the epoch from a
+    generator of the caller, the result is also 0.
     """
     if not uses_only_torch_generator(loader):
         return 0
@@ -30,7 +30,8 @@ def batches_to_request_early(loader: Any) -> int:
     sampler: Any = loader.sampler if batches is None else batches.sampler
     count = len(sampler if batches is None else batches)
     if type(sampler) is RandomSampler and sampler.generator is not None:
-        # The sampler draws from the caller's generator at the start and the end of an epoch, so it must not end early.
+        # The sampler uses the caller's generator at the start and at the end of an epoch, so the sampler must not end
+        # early.
         draws_between = sampler.replacement or sampler.num_samples > len(sampler.data_source)
         return 0 if draws_between else max(count - 1, 0)
     return count
@@ -44,7 +45,7 @@ def uses_only_torch_generator(loader: Any) -> bool:
     return type(batches) is BatchSampler and type(batches.sampler) in _DRAWING_AT_ONCE
 
 
-#: Samplers that draw all random numbers before their first index, or that have a generator of their own.
+#: Samplers that draw all random numbers before their first index, or that have their own generator.
 _DRAWING_AT_ONCE = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
 
 

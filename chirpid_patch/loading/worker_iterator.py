@@ -1,4 +1,4 @@
-"""PyTorch's iterator over batches of worker processes, extended by the replacement of dead workers."""
+"""PyTorch's iterator over batches of worker processes, with one addition: dead workers are replaced."""
 
 from __future__ import annotations
 
@@ -32,35 +32,34 @@ from chirpid_patch.torch_private import MultiProcessingIterator, raise_for_dead_
 
 logger = logging.getLogger("chirpid_patch")
 
-#: Seconds to wait for the end of a process whose connection broke.
+#: Seconds to wait for the end of a process after its connection is lost.
 _SECONDS_TO_DIE = 10.0
 #: Seconds to wait for a request that may still be in the queue of a dead worker.
 _SECONDS_TO_ARRIVE = 0.1
-#: Error numbers with which the operating system refuses a new process, or pipes and semaphores for it.
+#: Error numbers of the operating system when it refuses a new process, pipe or semaphore.
 _NO_PROCESS = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOSYS, errno.EPERM, errno.EACCES}
 )
-#: Packages whose code receives the data of a worker. If other code raises an error during the wait for a batch, that
-#: code is a signal handler, or a user class that is being unpickled.
+#: Packages whose code receives the data of a worker. Errors of other code come from signal handlers, or from user
+#: classes that are being unpickled.
 _READING = frozenset({"chirpid_patch", "multiprocessing", "queue", "socket", "torch"})
 #: Largest number of indices in the message about a dead worker.
 _MOST_SHOWN = 64
 
 
-#: The queues of all iterators with workers, by ``id`` of the iterator. Without this reference, the garbage collector
-#: could close the pipe of a queue before the iterator ends its workers. The garbage collector finalizes the objects of
-#: a reference cycle in any order. The thread of the queue would then close the same file descriptor again, although the
-#: descriptor may already belong to another file.
+#: Maps the ``id`` of each iterator with workers to its queues. This reference prevents that the garbage collector
+#: closes the pipe of a queue before the iterator ends its workers. The thread of the queue would then close the same
+#: file descriptor again, and the descriptor may already belong to another file.
 _queues_in_use: dict[int, list[Any]] = {}
 
-#: Attributes of PyTorch's iterator that describe the running epoch. They are kept when new workers continue the epoch.
+#: Attributes of PyTorch's iterator that describe the running epoch. New workers do not change these attributes.
 _OF_THE_EPOCH = (
     "_base_seed", "_index_sampler", "_num_yielded", "_rcvd_idx", "_sampler_iter", "_send_idx", "_task_info",
 )  # fmt: skip
 
 
 class WorkersNotStartedError(Exception):
-    """Worker processes cannot be started. ``seed`` is the base seed of the epoch if it is already drawn, else None."""
+    """Worker processes cannot be started. ``seed`` is the base seed of the epoch, or None if it is not drawn yet."""
 
     def __init__(self, reason: str, seed: int | None) -> None:
         super().__init__(reason)
@@ -72,7 +71,7 @@ class _WorkerDiedError(Exception):
 
 
 class _RequestedBatches(Dataset[Any]):
-    """The dataset that workers receive. An index of this dataset is a request, and the item is the whole batch."""
+    """The dataset that workers receive. Its indices are requests, and its items are whole batches."""
 
     def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:
         self.dataset = dataset
@@ -83,9 +82,9 @@ class _RequestedBatches(Dataset[Any]):
 
 
 class _WorkerStart:
-    """A ``worker_init_fn`` that calls the user's function.
+    """A ``worker_init_fn`` that calls the user's ``worker_init_fn``.
 
-    In the user's function, ``get_worker_info().dataset`` is the user's dataset.
+    During this call, ``get_worker_info().dataset`` is the user's dataset.
     """
 
     def __init__(self, start: Callable[[int], None] | None) -> None:
@@ -95,7 +94,7 @@ class _WorkerStart:
         info = get_worker_info()
         assert info is not None
         seen: Any = info.dataset
-        object.__setattr__(info, "dataset", seen.dataset)  # PyTorch's object refuses assignments
+        object.__setattr__(info, "dataset", seen.dataset)  # ``WorkerInfo`` refuses ordinary assignments
         if self._start is not None:
             self._start(worker_id)
 
@@ -109,7 +108,8 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
 
     Args:
         loader: the loader.
-        reads_batches: whether workers read whole batches. If True, dataset, samplers and functions are replaced.
+        reads_batches: whether workers read whole batches. If True, the result has other datasets, samplers and
+            functions.
         keep: whether the workers stay alive after an epoch.
     """
     can_pin = pinning_device() is not None
@@ -117,7 +117,7 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
     if keep:
         changed["persistent_workers"] = True
     if reads_batches:
-        # A worker_init_fn of the user may refer to the dataset itself. The worker must then receive this same object.
+        # The user's ``worker_init_fn`` may refer to the dataset, and must then change the same object in the worker.
         known = loader.worker_init_fn is None or loader.worker_init_fn is worker_init_fn
         dataset = copy_for_workers(loader.dataset) if known else loader.dataset
         changed |= {
@@ -136,18 +136,18 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     """PyTorch's iterator over batches of worker processes, which also replaces workers that die.
 
     With PyTorch's own iterator, the death of a worker raises RuntimeError at any line of the main thread. This iterator
-    notices the death only when the loop waits for a batch. New workers then read the unfinished batches of the dead
-    worker again, one at a time, before they continue with the remaining batches. If another worker dies while it reads
-    one of the unfinished batches, the iterator raises PyTorch's error with the indices of this batch. The training
-    process never reads the samples of this batch.
+    checks its workers only when the loop waits for a batch. If a worker has died, the iterator starts new workers.
+    First, the new workers read the unfinished batches of the dead worker again, one at a time. If a worker dies again
+    on one of these batches, the iterator raises PyTorch's error with the indices of this batch. The main process never
+    reads the samples of this batch.
 
-    New workers have other base seeds than dead workers, so that no random numbers repeat. The augmentation of this
-    package stays the same, because it does not depend on the worker.
+    New workers have other base seeds, so that they do not repeat random numbers. The augmentation of this package does
+    not depend on the worker, so it stays the same.
 
     Args:
         loader: the loader.
         reads_batches: whether the workers read whole batches.
-        can_load_in_process: whether the loader can load in this process if workers cannot be started.
+        can_load_in_process: whether the loader may load in this process if workers cannot be started.
         keep: whether the workers stay alive after an epoch, for ``start_over``.
         seed: base seed, if it is already drawn. The iterator then only makes the random calls that an iterator with
             persistent workers makes at the start of another epoch. None: the iterator draws the base seed.
@@ -177,10 +177,10 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._parts = _parts(loader, reads_batches, keep)
         self._seed = seed
         self._is_started = False
-        #: The requests that were sent to workers, by batch number. Old requests are removed later.
+        #: Maps batch numbers to the requests that were sent to workers. Old requests are removed later.
         self._sent: dict[int, Any] = {}
-        #: After a worker died, ``_suspects`` contains its unfinished batches, which are read one at a time. ``_resend``
-        #: contains all requests to send again.
+        #: After the death of a worker, ``_suspects`` contains the numbers of its unfinished batches, which are read one
+        #: at a time. ``_resend`` contains all requests to send again.
         self._suspects: set[int] = set()
         self._resend: deque[int] = deque()
         self._is_behind = False
@@ -195,11 +195,11 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._start(self._parts if seed is None else replace_random_parts(self._parts, seed))
         except NotSendableError as error:
             if not reads_batches or loader.worker_init_fn is not None:
-                raise  # loading in this process could yield other data, so stop, as with PyTorch's loader
+                raise  # loading in this process could yield other data, so the error ends the iteration, as in PyTorch
             self._end_partial_start()
             raise WorkersNotStartedError(str(error), self._base_seed if seed is None else seed) from error
         except OSError as error:
-            # After PyTorch has checked the arguments, an OSError comes from the start of a process.
+            # An OSError is from the start of a process if PyTorch has already checked the arguments.
             starting = "_worker_init_fn" in vars(self) and not self._is_started
             if not can_load_in_process or not starting or error.errno not in _NO_PROCESS:
                 raise
@@ -236,11 +236,11 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._resend.clear()
         try:
             super()._reset(loader, first_iter)
-        except _WorkerDiedError as death:  # persistent workers, between two epochs
+        except _WorkerDiedError as death:  # a persistent worker has died between two epochs
             self._recover(death)
 
     def start_over(self) -> None:
-        """Begin another epoch with the existing workers, and make the same random calls as with new workers."""
+        """Begin another epoch with the same workers. The random calls are the same as with new workers."""
         iter(self._index_sampler)
         generator = self._parts.generator
         self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
@@ -252,7 +252,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._shutdown_workers()
 
     def _shutdown_workers(self) -> None:
-        """End the workers, but only in the process that started them, and not in a forked copy of this process."""
+        """End the workers. In a forked copy of the process that started the workers, do nothing."""
         try:
             if os.getpid() == self._owner:
                 super()._shutdown_workers()
@@ -303,7 +303,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
                 got, data = super()._try_get_data(*timeout)
             finally:
                 self._unwatch()
-        except Exception as error:  # raised by PyTorch's SIGCHLD handler, by its check, or by an incomplete message
+        except Exception as error:  # from PyTorch's SIGCHLD handler, its check, or an incomplete message
             self._unwatch()
             if not _was_raised_by_reading(error.__cause__ or error):
                 raise
@@ -318,7 +318,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         return got, data
 
     def _watch(self) -> None:
-        """Let PyTorch's SIGCHLD handler raise an error in this thread if one of these workers dies."""
+        """From now on, PyTorch's SIGCHLD handler raises an error in this thread if one of these workers dies."""
         if threading.current_thread() is threading.main_thread():
             self._worker_pids_set = True
             watch_workers(id(self), self._pids)
@@ -329,19 +329,19 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             try:
                 unwatch_workers(id(self))
                 self._worker_pids_set = False
-            # The handler's error about a dead worker is ignored here, because the caller checks the workers.
+            # The handler's error about a dead worker is ignored here, because the caller checks the workers afterwards.
             except RuntimeError as error:
                 if not _was_raised_by_reading(error):
                     raise
-            except ValueError:  # the handler's error came between the two lines above, so the ids are removed already
+            except ValueError:  # the handler's error came after the ids had been removed
                 self._worker_pids_set = False
 
     def _recover(self, death: _WorkerDiedError) -> None:
         """Start new workers after the death of a worker.
 
         Raises:
-            RuntimeError: two workers died while they read the same batch, or a worker exited before its first request,
-                so that a new worker would also exit. The error has PyTorch's message.
+            RuntimeError: two workers died while they read the same batch. Or a worker exited before its first request,
+                and a new worker would also exit. The error has PyTorch's message.
         """
         dead = {place for place, worker in enumerate(self._workers) if not worker.is_alive()}
         for place in sorted(dead):
@@ -362,23 +362,20 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._start_again()
 
     def _took_request(self, worker: int) -> bool:
-        """Return whether a dead worker had taken a request.
-
-        The method counts the requests that are left in the queue of the worker.
-        """
+        """Return whether a dead worker had removed a request from its queue, by counting the remaining requests."""
         if worker in self._responded:
             return True
         sent, left = sum(info == (worker,) for info in self._task_info.values()), 0
         try:
             while left < sent:
-                if self._index_queues[worker].get(timeout=_SECONDS_TO_ARRIVE) is not None:  # None: the worker must end
+                if self._index_queues[worker].get(timeout=_SECONDS_TO_ARRIVE) is not None:  # None is the signal to end
                     left += 1
         except queue.Empty:  # also raised if the worker died while it held the queue's lock
             return True
         return not sent
 
     def _batch_error(self, number: int, dead: set[int]) -> RuntimeError:
-        """Return the error for the batch ``number``, after two workers have died while they read this batch."""
+        """Return the error for the batch ``number``, at which two workers have died."""
         del self._task_info[number]
         self._tasks_outstanding -= 1
         self._suspects.discard(number)
@@ -396,7 +393,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     def _start_again(self) -> None:
         """Replace all workers, and send the new workers the requests whose batches have not arrived.
 
-        Workers that are still alive end in the same way as at the end of an epoch.
+        Workers that are still alive end as at the end of an epoch.
         """
         self._epoch_state = {name: vars(self)[name] for name in _OF_THE_EPOCH}
         self._shutdown_workers()
@@ -419,7 +416,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._tasks_outstanding = 0
         for number, info in sorted(self._task_info.items()):
             if len(info) == 1:
-                self._task_info[number] = (0,)  # so that PyTorch counts the batch neither as lost nor as received
+                self._task_info[number] = (0,)  # PyTorch then counts the batch neither as lost nor as received
             else:
                 self._workers_num_tasks[info[0]] += 1
         self._resend = deque(number for number, info in sorted(self._task_info.items()) if len(info) == 1)
@@ -470,7 +467,7 @@ def _describe_exit(worker: Any) -> str:
 
 
 def _was_raised_by_reading(error: BaseException) -> bool:
-    """Return whether the code that receives data from a worker raised ``error``."""
+    """Return whether code that receives data from a worker raised ``error``."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -495,5 +492,5 @@ def _check_processes() -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first sentence of an error message without its full stop, for use in another sentence."""
+    """Return the first sentence of an error message without its full stop."""
     return str(error).strip().split("\n", 1)[0].split(". ", 1)[0].rstrip(". ") or type(error).__name__

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-#: Seconds that starting a worker takes, with "fork" and with the other start methods. The second number is so large
-#: that a trial of the default duration does not try worker processes.
+#: Seconds that starting a worker takes: with "fork", and with the other start methods. The second number is so large
+#: that a trial with the default duration omits worker processes.
 _FORK_SECONDS = 0.2
 _SPAWN_SECONDS = 4.0
 
 
 def default_start_method() -> str:
-    """Return the default start method, without fixing it for the whole program as ``get_start_method()`` does."""
+    """Return the default start method. Unlike ``get_start_method()``, this function does not fix the start method."""
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
@@ -37,14 +37,14 @@ def worker_start_seconds(method: str) -> float:
 def is_importing_main() -> bool:
     """Return whether this process was started with "spawn" or "forkserver", and is still importing its main module.
 
-    At this time, starting another process raises RuntimeError with a message about the *bootstrapping phase*. The usual
-    reason is a script without an ``if __name__ == "__main__":`` guard.
+    Until the import ends, starting another process raises RuntimeError with a message about the *bootstrapping phase*.
+    The usual reason is a script without an ``if __name__ == "__main__":`` guard.
     """
     return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
 
 
 def why_workers_cannot_start(options: Mapping[str, Any], seconds: float = math.inf) -> str | None:
-    """Return the reason why worker processes cannot be started within ``seconds``; None if they can be started.
+    """Return why worker processes cannot be started within ``seconds``; None if they can be started.
 
     ``options`` are the arguments of the loader, by name.
     """
@@ -71,7 +71,7 @@ def main_is_guarded() -> bool:
     path = getattr(main, "__file__", None)
     name = getattr(getattr(main, "__spec__", None), "name", "")
     if path is None or name == "__main__" or name.endswith(".__main__"):
-        return True  # workers import neither a notebook or prompt, nor a package that `python -m` runs
+        return True  # workers do not import a notebook, a prompt, or a package that `python -m` runs
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):
