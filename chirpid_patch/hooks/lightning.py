@@ -17,9 +17,9 @@ def lightning_callback(hook: TrainerHooks | None = None) -> Any:
 
         trainer = lightning.Trainer(callbacks=[lightning_callback()])
 
-    The callback inherits from ``Callback`` of ``lightning.pytorch`` or ``pytorch_lightning``, and prefers the package
-    that is already imported. Lightning moves a batch to the device before it calls its callbacks, so the measured wait
-    includes the transfer.
+    The callback inherits from ``Callback`` of ``lightning.pytorch`` or of ``pytorch_lightning``: of the package that
+    the program has imported, or else of the installed package. Lightning moves a batch to the device before it calls
+    its callbacks. So the measured wait for a batch includes the transfer.
 
     Args:
         hook: the hook to call; None: a new ``DataLoaderProfilingHook``.
@@ -31,7 +31,7 @@ def lightning_callback(hook: TrainerHooks | None = None) -> Any:
 
 
 def _lightning() -> str:
-    """Return the name of the Lightning package that is imported already, or else installed."""
+    """Return the name of the imported Lightning package; if none is imported, of the installed package."""
     packages = ("lightning", "pytorch_lightning")
     found = next((name for name in packages if name in sys.modules), None)
     found = found or next((name for name in packages if find_spec(name)), None)
@@ -46,7 +46,7 @@ def _callback_class(module: str) -> Any:
     base: Any = import_module(module).Callback
 
     class LightningHooks(base):  # type: ignore[misc]
-        """A Lightning callback that passes each call on to a ``TrainerHooks``."""
+        """A Lightning callback that passes each call to a ``TrainerHooks``."""
 
         def __init__(self, hook: TrainerHooks) -> None:
             super().__init__()
@@ -77,7 +77,7 @@ def _callback_class(module: str) -> Any:
             self.hook.on_validation_end(trainer)
 
         def __reduce__(self) -> tuple[Any, tuple[TrainerHooks]]:
-            """Pickle only the hook. A process that Lightning starts creates a new callback with the hook."""
+            """Pickle only the hook. Unpickling creates a new callback with the hook."""
             return lightning_callback, (self.hook,)
 
     return LightningHooks

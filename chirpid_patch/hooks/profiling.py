@@ -19,7 +19,7 @@ from chirpid_patch.multi.multi_loader import LoaderBatch
 
 logger = logging.getLogger("chirpid_patch")
 
-#: Number of slow batches in an epoch that are logged. Further slow batches are only counted.
+#: Largest number of slow batches that are logged in an epoch. Further slow batches are only counted.
 _MOST_NAMED = 10
 
 
@@ -34,15 +34,14 @@ class DataLoaderProfilingHook(TrainerHooks):
                 batch = batch.to(device, non_blocking=True)
             ...
 
-    Traces of ``torch.profiler``, and NVTX traces on CUDA, show waits, transfers and steps as named ranges. On CUDA, the
-    hook measures transfers and steps on the device with CUDA events. The hook waits for the device only at the end of
-    an epoch.
+    ``torch.profiler`` shows waits, transfers and steps as named ranges, and so does NVTX on CUDA. On CUDA, the hook
+    measures transfers and steps with CUDA events. The hook waits for the device only at the end of an epoch.
 
     Args:
         log_every: number of batches between two logged summaries; None logs only a summary of each epoch.
-        slow_factor: factor above which a batch is slow. A batch is slow if its wait and step together take more than
-            ``slow_factor`` times the median of earlier batches, and at least a millisecond more. The first batch of an
-            epoch never counts as slow, because its wait includes the start of the loader.
+        slow_factor: a batch is slow if wait and step together take more than ``slow_factor`` times the median of
+            earlier batches. The difference must be at least a millisecond. The first batch of an epoch never counts as
+            slow, because its wait includes the start of the loader.
         device: device of the training. None: CUDA if this process uses CUDA when the epoch begins, else the CPU.
 
     Attributes:
@@ -72,16 +71,17 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._waiting, self._moving, self._stepping = map(TraceRange, (DATA_WAIT, TRANSFER, STEP))
         self._uses_cuda: bool | None = None
         self._step: TrainingStep | None = None
-        self._loose: list[tuple[Any, Any]] = []  # transfers since the last step, which belong to the next step
-        self._unread: deque[TrainingStep] = deque()  # steps that have ended and that are not counted yet
+        self._loose: list[tuple[Any, Any]] = []  # transfers after the last step, which count for the next step
+        self._unread: deque[TrainingStep] = deque()  # steps that have ended, but are not counted yet
         self._epoch, self._stretch = StepTimes(), StepTimes()
         self.slow_batches: list[SlowBatch] = []
 
     @property
     def batch_load_times(self) -> list[float]:
-        """Return how many seconds the training waited for each batch of this epoch whose step has ended.
+        """Return the seconds that the training waited for each batch of this epoch.
 
-        The wait for the first batch is missing if the trainer does not call ``on_epoch_start``.
+        A batch is included when its step has ended. If the trainer does not call ``on_epoch_start``, the wait for the
+        first batch is missing.
         """
         return self._epoch.waits
 
@@ -92,7 +92,7 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     @property
     def step_times(self) -> list[float]:
-        """Return the seconds of each step of this epoch, without transfers; on CUDA the last steps may be missing."""
+        """Return the seconds of each step of this epoch without transfers. On CUDA the last steps may be missing."""
         return self._epoch.steps
 
     # --- the hooks that trainers call -----------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class DataLoaderProfilingHook(TrainerHooks):
     # --- loops without a trainer ----------------------------------------------------------------------------------
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """Yield the batches of one epoch of ``loader``, and measure waits and steps; a step is the body of the loop."""
+        """Yield the batches of one epoch of ``loader``, and measure waits and steps. A step is the body of the loop."""
         epoch = len(self.summaries)
         self.on_epoch_start(None, epoch)
         try:
@@ -154,7 +154,7 @@ class DataLoaderProfilingHook(TrainerHooks):
                 yield batch
                 self.on_train_batch_end(None, batch, number, index, name)
         finally:
-            # This code also runs after a `break`. The step of the last batch is then incomplete and does not count.
+            # This code also runs after a `break`. The step of the last batch is then incomplete, and does not count.
             self.on_epoch_end(None, epoch)
 
     @contextmanager
@@ -172,14 +172,14 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     @property
     def _on_cuda(self) -> bool:
-        """Return whether this epoch is measured on a CUDA device. The first call fixes the result for the epoch."""
+        """Return whether this epoch is measured on CUDA. The result does not change within an epoch."""
         if self._uses_cuda is None:
             in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
             self._uses_cuda = in_use if self.device is None else self.device.type == "cuda"
         return self._uses_cuda
 
     def _mark(self) -> Any:
-        """Return the current time in seconds. On CUDA, return an event that the current stream records."""
+        """Return the current time in seconds; on CUDA, return a recorded event instead."""
         if not self._on_cuda:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -202,7 +202,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         self.slow_batches = []
 
     def _count_finished_steps(self) -> None:
-        """Count the ended steps whose times are known, and log slow batches and summaries."""
+        """Count the steps that have ended and whose times are known, and log slow batches and summaries."""
         while self._unread and self._unread[0].has_end_time():
             step = self._unread.popleft()
             slow = self._is_slow(step)

@@ -1,4 +1,4 @@
-"""Times of training steps, a test for slow batches, and summaries of the times."""
+"""Times of training steps, summaries of these times, and a class that detects slow batches."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from statistics import median, quantiles
 from typing import Any
 
 _RECENT = 100
-#: Number of batches after which the median is computed again.
+#: The median is computed again after this number of batches.
 _RENEWED_AFTER = 10
-#: Smallest difference, in seconds, between the time of a slow batch and the median. Smaller differences are jitter of
+#: Smallest difference in seconds between the time of a slow batch and the median. Smaller differences are jitter of
 #: clock and scheduler.
 _LEAST_SECONDS = 1e-3
 
@@ -20,17 +20,17 @@ _LEAST_SECONDS = 1e-3
 class TrainingStep:
     """A training step, with its times.
 
-    A time is a number of seconds of the host's clock, or an event of a CUDA device.
+    A time is a number of seconds of the host's clock, or a CUDA event.
 
     Attributes:
         batch_idx: number of the batch in the epoch.
-        dataloader_name: name of the loader; an empty string without names.
+        dataloader_name: name of the loader; an empty string if the loaders have no names.
         wait: seconds of the host's clock that the loop waited for the batch; None if the request was not recorded.
-        begun: time at which the step began.
+        begun: the time at which the step began.
         before: begin and end of each transfer between the last step and this step.
         within: begin and end of each transfer within this step.
-        ended: time at which the step ended.
-        host_seconds: seconds of the host's clock from the arrival of the batch to the next request.
+        ended: the time at which the step ended.
+        host_seconds: seconds of the host's clock from the arrival of the batch to the request of the next batch.
     """
 
     batch_idx: int
@@ -45,7 +45,7 @@ class TrainingStep:
     def has_end_time(self) -> bool:
         """Return whether the end time of the step is known.
 
-        A CUDA event has a time only after the device has reached the event.
+        A CUDA event has no time until the device has reached the event.
         """
         return isinstance(self.ended, float) or bool(self.ended.query())
 
@@ -54,7 +54,7 @@ class TrainingStep:
         return [_seconds(*marks) for marks in (*self.before, *self.within)]
 
     def seconds(self) -> float:
-        """Return the seconds that the step took without its transfers, on CUDA measured by the device."""
+        """Return the seconds of the step without its transfers. On CUDA, the device measures this time."""
         return _seconds(self.begun, self.ended) - sum(_seconds(*marks) for marks in self.within)
 
 
@@ -80,17 +80,17 @@ class SlowBatch:
 
 
 class UsualBatchTime:
-    """The median time of the last 100 batches, and the test of whether a batch took ``factor`` times the median."""
+    """The median time of the last 100 batches. A batch is slow if it took ``factor`` times the median."""
 
     def __init__(self, factor: float) -> None:
         self._factor = factor
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._seen = 0
-        #: Median time in seconds when ``is_exceeded`` was called last; None after too few batches.
+        #: The median in seconds at the last call of ``is_exceeded``; None after too few batches.
         self.seconds: float | None = None
 
     def is_exceeded(self, seconds: float) -> bool:
-        """Return whether a batch that took ``seconds`` is slow, and use its time for the median of later batches."""
+        """Return whether a batch that took ``seconds`` is slow. The median for later batches includes this time."""
         if self._seen and self._seen % _RENEWED_AFTER == 0:
             self.seconds = median(self._recent)
         self._recent.append(seconds)
@@ -107,7 +107,7 @@ class StepSummary:
         wait_mean, wait_p99: mean and 99th percentile of the waits for a batch, in seconds.
         wait_share: share of the loop's time in which the training waited for batches, 0 to 1.
         transfer_mean: mean time of a transfer in seconds.
-        step_mean: mean time of a step without its transfers, in seconds; on CUDA, measured by the device.
+        step_mean: mean time of a step without its transfers, in seconds. On CUDA, the device measures this time.
         slow_batches: number of batches that took much longer than usual.
     """
 
@@ -148,7 +148,7 @@ class StepTimes:
         self._host_seconds = 0.0
 
     def add(self, step: TrainingStep, *, slow: bool) -> None:
-        """Add the times of ``step``, whose end must be known. ``slow`` is True if its batch was slow."""
+        """Add the times of ``step``. The end time must be known. ``slow``: whether the batch was slow."""
         if step.wait is not None:
             self.waits.append(step.wait)
         self.transfers += step.transfers()
@@ -176,7 +176,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _p99(values: Sequence[float]) -> float | None:
-    """Return the 99th percentile, as ``numpy.percentile`` does; for few values, this function takes half the time."""
+    """Return the 99th percentile, as ``numpy.percentile`` does. For few values, this function is twice as fast."""
     if len(values) < 2:
         return values[0] if values else None
     return quantiles(values, n=100, method="inclusive")[98]

@@ -8,14 +8,14 @@ import torch
 
 from chirpid_patch.torch_private import profiler_enabled
 
-#: The names of the ranges in a trace.
+#:
 DATA_WAIT, TRANSFER, STEP = "chirpid: data wait", "chirpid: transfer", "chirpid: step"
 
 
 class TraceRange:
     """A named range in ``torch.profiler`` traces, and optionally in NVTX traces.
 
-    The range begins and ends with two calls, which may be in different functions.
+    Different functions may call ``begin`` and ``end``.
     """
 
     def __init__(self, name: str) -> None:
@@ -26,18 +26,18 @@ class TraceRange:
     def begin(self, *, nvtx: bool) -> None:
         """Begin the range in ``torch.profiler`` if a profiler runs, and in NVTX if ``nvtx`` is True.
 
-        If the range is open, end it first.
+        If the range has begun already, end it first.
         """
         self.end()
         if profiler_enabled():
             self._recorded = torch.autograd.profiler.record_function(self._name)
             self._recorded.__enter__()
         if nvtx:
-            # Not range_push and range_pop, because these ranges would have to nest with the user's ranges.
+            # Ranges of range_push and range_pop would have to nest with the user's ranges.
             self._nvtx = torch.cuda.nvtx.range_start(self._name)
 
     def end(self) -> None:
-        """End the range if it is open."""
+        """End the range if it has begun."""
         if self._recorded is not None:
             self._recorded.__exit__(None, None, None)
             self._recorded = None

@@ -8,8 +8,8 @@ from typing import Any
 class TrainerHooks:
     """Hooks that a trainer calls while it trains. Each method does nothing. Override the methods that you need.
 
-    ``trainer`` is the object that calls the hook. If the trainer uses several loaders, ``dataloader_idx`` and
-    ``dataloader_name`` identify the loader of ``batch``. ``metrics`` is the result of the training step.
+    The argument ``trainer`` is the object that calls the hook. If the trainer uses several loaders, ``dataloader_idx``
+    and ``dataloader_name`` identify the loader of ``batch``. ``metrics`` is the result of the training step.
     """
 
     def on_train_start(self, trainer: Any) -> None:
