@@ -1,4 +1,1 @@
-"""Functions that find out which CPUs, memory and GPUs this machine has, and how much of them this process may use.
-
-The package imports no other package of ``chirpid_patch``.
-"""
+"""Functions that read the CPUs, memory and GPUs of this machine, and the share that this process may use."""

@@ -1,4 +1,4 @@
-"""A function that finds the accelerator for which pinned memory makes copies faster."""
+"""A function that returns the type of accelerator to which pinned memory makes copies faster."""
 
 from __future__ import annotations
 

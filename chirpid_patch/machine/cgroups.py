@@ -10,7 +10,7 @@ OF_PROCESS = Path("/proc/self/cgroup")
 
 
 def cgroup_folders(controller: str, root: Path = ROOT, process_file: Path = OF_PROCESS) -> Iterator[tuple[Path, bool]]:
-    """Yield the folder of each cgroup of this process that limits a resource, and whether the cgroup has version 1.
+    """Yield pairs (folder, is version 1) of the cgroups of this process that limit a resource.
 
     Args:
         controller: name of the resource, such as "cpu" or "memory".
@@ -23,7 +23,8 @@ def cgroup_folders(controller: str, root: Path = ROOT, process_file: Path = OF_P
             continue
         path = PurePosixPath(place.lstrip("/"))
         for mount in dict.fromkeys((root / controllers, root / controller)) if controllers else (root,):
-            # In a container, the path in the file may not exist below the mount. The mount itself is then the cgroup.
+            # In a container, the path in the file may not exist below the mount. The mount is then the folder of the
+            # cgroup.
             for group in (path, *path.parents):
                 yield mount / group, bool(controllers)
 

@@ -1,7 +1,4 @@
-"""Functions that return how many CPUs this process may use, which may be fewer than the machine has.
-
-CPU affinity and cgroup quotas limit the number.
-"""
+"""Functions that return how many CPUs this process may use. CPU affinity and cgroup quotas can limit this number."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from chirpid_patch.machine.ranks import ranks_on_this_machine
 
 
 def _affinity() -> int:
-    if hasattr(os, "process_cpu_count"):  # Python 3.13: affinity and the PYTHON_CPU_COUNT setting
+    if hasattr(os, "process_cpu_count"):  # Python 3.13: respects affinity and PYTHON_CPU_COUNT
         return int(os.process_cpu_count() or 1)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -1,7 +1,4 @@
-"""Functions that read GPU utilisation and memory with NVML, NVIDIA's management library.
-
-If a value cannot be read, the result contains the reason.
-"""
+"""Functions that read GPU utilisation and memory with NVML, NVIDIA's management library."""
 
 from __future__ import annotations
 
@@ -19,15 +16,15 @@ FIELDS = ("utilization_percent", "memory_used_bytes", "memory_total_bytes")
 
 @dataclass(frozen=True)
 class GpuReading:
-    """Utilisation and memory of a GPU. A value that cannot be read is None, with the reason in ``unreadable``.
+    """Utilisation and memory of a GPU. If a value cannot be read, it is None, and ``unreadable`` has the reason.
 
     Attributes:
         name: name of the GPU in NVML.
-        utilization_percent: percentage of the last sampling period in which at least one kernel ran, 0 to 100. NVML's
-            sampling period is 1/6 to 1 second, depending on the model.
+        utilization_percent: share of the last sampling period in which at least one kernel ran, 0 to 100 %. The
+            sampling period is 1/6 to 1 second, depending on the GPU model.
         memory_used_bytes: bytes that all processes together use on the GPU.
         memory_total_bytes: bytes of memory that the GPU has.
-        unreadable: maps the name of each attribute that is None to the reason.
+        unreadable: maps the name of each attribute that is None to the reason why the value cannot be read.
     """
 
     name: str
@@ -74,12 +71,13 @@ class GpuStatus:
 
 
 class GpuProbe:
-    """Read the GPUs that are visible to this process. A missing or failing GPU raises no error.
+    """Read the GPUs that are visible to this process.
 
-    If CUDA is initialised, PyTorch identifies the visible GPUs. Otherwise the probe reads the variable
-    CUDA_VISIBLE_DEVICES. Each entry of the variable is the number of a GPU, or its UUID, which may be abbreviated. The
-    probe numbers the GPUs in NVML's order, the order of the PCI bus. CUDA itself may number the fastest GPU first. As
-    in CUDA, an invalid entry hides the GPUs of all later entries. The probe does not read MIG devices.
+    A missing or failing GPU raises no error. If CUDA is initialised, PyTorch reports the visible GPUs. Otherwise the
+    probe reads the variable CUDA_VISIBLE_DEVICES. Each entry of the variable is the number or the UUID of a GPU; a UUID
+    may be abbreviated. Numbers refer to NVML's order, which is the order of the PCI bus. CUDA's order may differ,
+    because CUDA may list the fastest GPU first. As in CUDA, all entries after an invalid entry are ignored. The probe
+    does not read MIG devices.
 
     NVML stays open until `close()` is called, or until the `with` block ends.
 
@@ -106,7 +104,7 @@ class GpuProbe:
         self._open = True
 
     def read(self) -> GpuStatus:
-        """Read each visible GPU once, and return the readings, or the reason why no reading is possible."""
+        """Read each visible GPU once, and return the readings, or the reason why there are none."""
         if not self._open:
             return GpuStatus(reason=self.reason)
         try:
@@ -140,7 +138,7 @@ class GpuProbe:
 
 
 def gpu_status(nvml: Any | None = None) -> GpuStatus:
-    """Read each visible GPU once, and return the readings, or the reason why no reading is possible.
+    """Read each visible GPU once, and return the readings, or the reason why there are none.
 
     The argument `nvml` has the same meaning as for `GpuProbe`.
     """
@@ -153,7 +151,7 @@ def _visible_gpus(nvml: Any) -> list[Any]:
     handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip().startswith("MIG-"):
-        return []  # some drivers would report the whole GPU, including what other processes use
+        return []  # some drivers would report the whole GPU, with the values of other processes
     uuids = [_as_text(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         shown = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
@@ -181,7 +179,7 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
         """Return ``function(handle)``; if it fails, return None and record why ``fields`` cannot be read."""
         try:
             return function(handle)
-        except nvml.NVMLError as error:  # other values may still be readable
+        except nvml.NVMLError as error:  # other values may be readable
             unreadable.update(dict.fromkeys(fields, f"NVML reports: {error}"))
             return None
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: Smallest ratio of the thread's sleep to the duration of a call. With 19, the thread uses at most 5 % of a CPU core.
+#: Smallest ratio (sleep after a call / duration of the call). With 19, the thread uses at most 5 % of a CPU core.
 _SLEEP_PER_READING = 19
 
 
@@ -15,8 +15,8 @@ _SLEEP_PER_READING = 19
 def call_repeatedly(function: Callable[[], object], interval_s: float, name: str) -> Iterator[None]:
     """Call ``function`` repeatedly in a daemon thread while the ``with`` block runs.
 
-    After a slow call, the thread sleeps longer, so that it uses at most about 5 % of a CPU core. When the block has
-    ended, no call is running any more.
+    After a slow call, the thread sleeps longer, so that it uses at most about 5 % of a CPU core. At its end, the block
+    waits for a running call.
 
     Args:
         function: the function to call.

@@ -1,8 +1,8 @@
 """Functions that read how much memory a process and its workers use, in bytes.
 
-The functions prefer PSS (proportional set size), which counts memory that several processes share only once. RSS
-(resident set size) counts shared memory again for every process. So, measured with RSS, forked workers that share a
-dataset seem to need many times the memory that they use.
+If possible, the functions read PSS (proportional set size), in which shared memory counts only once. In RSS (resident
+set size), shared memory counts again for every process. So with RSS, forked workers that share a dataset seem to use
+many times as much memory as they do.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class MemoryReading:
 
     Attributes:
         bytes: memory of all these processes together, in bytes.
-        kind: how the memory was measured. "pss": shared memory counts once. "uss": shared memory does not count (for
-            systems without PSS). "rss": shared memory counts for every process. "peak-rss": the largest RSS of the
-            process so far, which can be read without psutil.
+        kind: how the memory was measured. "pss": shared memory counts once. "uss" (on systems without PSS): shared
+            memory does not count. "rss": shared memory counts for every process. "peak-rss" (without psutil): the
+            largest RSS of the process so far.
         processes: number of processes.
     """
 
@@ -49,12 +49,12 @@ def process_memory(pid: int | None = None, *, include_children: bool = False) ->
 
     Args:
         pid: id of the process; None: this process. Reading another process requires psutil.
-        include_children: whether to add the memory of all processes that the process has started, directly or
-            indirectly, such as workers. A process that has just ended counts as 0 bytes. True requires psutil.
+        include_children: whether to add the memory of all child processes, such as workers, and of their child
+            processes. A child process that has just ended counts as 0 bytes. True requires psutil.
 
     Raises:
         ProcessLookupError: the process does not exist, or this process may not read its memory.
-        NotImplementedError: psutil is required, and is not installed.
+        NotImplementedError: the arguments require psutil, which is not installed.
     """
     if psutil is None:
         if pid is None and not include_children:

@@ -27,11 +27,11 @@ def current_world_size() -> int:
 
 
 def ranks_on_this_machine() -> int:
-    """Return the number of ranks on this machine, which share its CPUs, at least 1.
+    """Return the number of ranks on this machine, at least 1. These ranks share the CPUs.
 
-    The number comes from the variable ``LOCAL_WORLD_SIZE``, which torchrun sets. Without this variable, the function
-    returns the number of all ranks in ``torch.distributed``. On a machine with CUDA devices, the result is then at most
-    the number of these devices.
+    The number comes from the environment variable ``LOCAL_WORLD_SIZE``, which torchrun sets. Without this variable, the
+    function returns the number of all ranks in ``torch.distributed``, but at most the number of CUDA devices (if the
+    machine has any). Without ``torch.distributed``, the result is 1.
     """
     local_size = _integer_from_environment("LOCAL_WORLD_SIZE", 0)
     if local_size or not _is_initialized():

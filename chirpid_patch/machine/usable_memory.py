@@ -36,7 +36,7 @@ def cgroup_memory_limit(root: Path = ROOT, process_file: Path = OF_PROCESS) -> i
 
 
 def usable_memory(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int:
-    """Return how many bytes this process and its child processes may use together.
+    """Return how many bytes this process and its child processes together may use.
 
     Raises:
         NotImplementedError: this system is Windows, and psutil is not installed.
