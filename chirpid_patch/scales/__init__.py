@@ -1,4 +1,1 @@
-"""A dataset and a training step for models that are trained on each image at several scales.
-
-The package may import ``datasets`` and the packages that ``datasets`` may import.
-"""
+"""A dataset and a training step for models that are trained on each image at several scales."""

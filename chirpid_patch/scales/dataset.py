@@ -1,4 +1,4 @@
-"""A dataset whose samples contain a base image, which the training step scales to several sizes."""
+"""A dataset of images for training at several scales."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from chirpid_patch.transforms.symmetries import FlipsAndTurns
 class MultiScaleDataset(WrappingDataset):
     """A dataset of the samples of ``base_dataset``, for training at several scales.
 
-    A sample is a dictionary with the label as ``"label"``. If the base dataset returns dictionaries, the sample also
-    contains all their entries except ``"image"``. The keys of the images depend on ``memory_efficient``:
+    A sample is a dictionary. The key ``"label"`` is the label. If the samples of the base dataset are dictionaries, the
+    sample also contains all their other entries except ``"image"``. The keys of the images depend on
+    ``memory_efficient``:
 
     * By default, ``"base_image"`` is the image (C, H, W) of the base dataset, and ``"scales"`` is an int64 tensor of
-      shape (S,). ``step.MultiScaleStep``, ``get_scale_image`` and ``scaling.scale_images`` compute the image at a
-      scale from the base image.
-    * With ``memory_efficient=False``, ``"image_224"`` and so on are the images at every scale, as floating-point
-      tensors (C, scale, scale). This mode needs several times the memory, and exists for comparison.
+      shape (S,). ``step.MultiScaleStep`` scales the base image on demand.
+    * With ``memory_efficient=False``, the keys ``"image_224"`` and so on are the images at every scale, as
+      floating-point tensors (C, scale, scale). This mode needs several times as much memory, and exists for comparison.
 
-    8-bit base images stay 8-bit until they are scaled, so they take a quarter of the memory of float32 images.
+    8-bit base images stay 8-bit until they are scaled. So they take a quarter of the memory of float32 images.
 
     Args:
         base_dataset: map-style dataset of samples ``(image, label)`` or ``(image,)``, or of dictionaries with
             ``"image"``. An image is any value that ``scaling.image_tensor`` accepts.
         scales: sizes of the square images, in pixels.
-        augment: whether to mirror and turn the base image at random (``FlipsAndTurns``); or a sequence of your own
-            transforms. Images are augmented before they are scaled, so all scales of a sample have the same
-            augmentation. The augmentation is the same for any number of workers.
+        augment: whether to mirror and turn the base image at random (``FlipsAndTurns``), or a sequence of your own
+            transforms. The dataset augments the base image, so all scales of a sample have the same augmentation. The
+            augmentation is the same for any number of workers.
         memory_efficient: whether samples contain only the base image, and not the image at every scale.
-        memory_budget: number of bytes that the scaled images of a batch may take at once; None: no limit.
-        batch_size: number of samples in a batch, for ``memory_budget``.
+        memory_budget: number of bytes that the scaled images of a batch may take at the same time; None: no limit.
+        batch_size: number of samples in a batch. The dataset needs this number only for ``memory_budget``.
 
     Raises:
         ValueError: there are no scales, a scale is repeated or below 1, or ``memory_budget`` is not positive.
@@ -126,8 +126,9 @@ class MultiScaleDataset(WrappingDataset):
     def _group_scales_by_memory(self) -> list[list[int]]:
         """Divide the scales into groups, and return the groups.
 
-        The images of a batch at all scales of a group take at most ``memory_budget`` bytes. Without a budget, each
-        scale is a group. The method assumes that all images have the channels and the dtype of the first base image.
+        At all scales of a group, the images of a batch together take at most ``memory_budget`` bytes. Without a budget,
+        each scale is a group. The method assumes that all base images have the channels and the dtype of the first base
+        image.
         """
         if self.memory_budget is None or not len(self):
             return [[scale] for scale in self.scales]
@@ -153,7 +154,7 @@ def check_scales(scales: Sequence[int]) -> list[int]:
 
 
 class _ImagePairs(WrappingDataset):
-    """A dataset of the samples of another dataset, as pairs: the image tensor, and a dictionary of all other values."""
+    """A dataset that returns the samples of another dataset as pairs (image tensor, dictionary of all other values)."""
 
     def __init__(self, base_dataset: Any) -> None:
         self.base_dataset = base_dataset
@@ -174,7 +175,7 @@ class _ImagePairs(WrappingDataset):
 
 
 def _split_sample(sample: Any) -> tuple[Any, dict[str, Any]]:
-    """Split a sample or a batch into its image or images, and a dictionary of all other values."""
+    """Split a sample into its image and a dictionary of all other values; also for a batch."""
     if isinstance(sample, Mapping) and "image" in sample:
         return sample["image"], {name: value for name, value in sample.items() if name != "image"}
     if isinstance(sample, tuple | list) and len(sample) in (1, 2):

@@ -19,9 +19,10 @@ def image_bytes(scale: int, *, channels: int = 3, batch_size: int = 1, dtype: to
 
 
 def group_scales(scales: Sequence[int], bytes_of: Callable[[int], int], budget: int | None) -> list[list[int]]:
-    """Divide ``scales``, in order, into groups that each need at most ``budget`` bytes, and return the groups.
+    """Divide ``scales`` into as few groups as possible, and return the groups.
 
-    The number of groups is as small as possible. A scale that alone needs more than the budget is a group.
+    The order of the scales does not change. Each group needs at most ``budget`` bytes, unless a single scale needs
+    more.
 
     Args:
         scales: the scales in pixels.
@@ -42,13 +43,13 @@ def group_scales(scales: Sequence[int], bytes_of: Callable[[int], int], budget: 
 
 
 def estimate_step_bytes(model: nn.Module, images: Tensor) -> int:
-    """Estimate how many bytes forward and backward pass of ``images`` (B, C, H, W) need, in addition to the model.
+    """Estimate how many bytes a training step with ``images`` (B, C, H, W) needs, in addition to the model.
 
-    The estimate is the sum of three sizes, without the parameters:
+    The estimate is the sum of three sizes:
 
     * the size of the images
-    * the size of all tensors that the forward pass saves for the backward pass
-    * for gradients, twice the size of the largest tensor that the forward pass saves
+    * the size of all tensors that the forward pass saves for the backward pass, except the parameters
+    * twice the size of the largest of these tensors, for gradients
 
     The function runs ``model`` once, in its current mode and with gradients, and restores the random generators.
     """
@@ -59,7 +60,7 @@ def estimate_step_bytes(model: nn.Module, images: Tensor) -> int:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = storage.nbytes()
-        return tensor.detach()  # without the graph, which the tensor would keep alive
+        return tensor.detach()  # the tensor would keep the graph alive
 
     devices = [images.device] if images.device.type == "cuda" else []
     with (

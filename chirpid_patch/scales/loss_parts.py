@@ -1,4 +1,4 @@
-"""A class that computes the loss of a batch as the sum of losses of its parts."""
+"""A class that computes the loss of a batch in parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 Criterion = Callable[[Any, Any], Tensor]
 Reduction = Literal["mean", "sum"]
 
-#: Maps loss functions of PyTorch to the class that computes the same with its default arguments.
+#: Maps loss functions of PyTorch to the loss class that computes the same loss.
 _FUNCTIONS: dict[Any, type[nn.Module]] = {
     F.cross_entropy: nn.CrossEntropyLoss,
     F.nll_loss: nn.NLLLoss,
@@ -27,16 +27,16 @@ _FUNCTIONS: dict[Any, type[nn.Module]] = {
 
 
 class PartialLoss:
-    """Computes the losses of parts of a batch, which add up to ``criterion(outputs, labels)`` of the whole batch.
+    """Computes the losses of the parts of a batch.
 
-    Class weights and ignored labels of ``CrossEntropyLoss`` and ``NLLLoss`` have the same effect as for the whole
-    batch.
+    The sum of these losses is the loss of the whole batch. This also holds for ``CrossEntropyLoss`` and ``NLLLoss``
+    with class weights and ignored labels.
 
     Args:
         criterion: the loss function.
-        reduction: how your own ``criterion`` combines the losses of samples: "mean" for a mean in which all samples
-            have the same weight, or "sum". None: losses of PyTorch define the reduction themselves; for all other
-            functions, ``divisible`` is False.
+        reduction: how your own ``criterion`` combines the losses of samples: "mean" (all samples have the same weight)
+            or "sum". None: the reduction of a PyTorch loss. If ``criterion`` is not a PyTorch loss, None means that the
+            loss cannot be computed in parts.
     """
 
     def __init__(self, criterion: Criterion, reduction: Reduction | None = None) -> None:
@@ -58,7 +58,7 @@ class PartialLoss:
         return loss
 
     def part(self, outputs: Any, labels: Any, all_labels: Any) -> Tensor:
-        """Return the loss of a part of a batch, as a summand of the loss of the whole batch.
+        """Return the contribution of a part of the batch to the loss of the whole batch.
 
         Args:
             outputs: the model's outputs for the part.
@@ -77,7 +77,7 @@ class PartialLoss:
         return loss
 
     def _weight_of(self, labels: Tensor) -> Tensor:
-        """Return the sum of the class weights of ``labels``, by which a weighted mean is divided."""
+        """Return the sum of the class weights of ``labels``, without ignored labels."""
         counted: Tensor = labels != self._criterion.ignore_index
         weights = self._criterion.weight
         if weights is None:

@@ -41,7 +41,7 @@ def image_tensor(image: Any) -> Tensor:
 
 
 def as_float(images: Tensor) -> Tensor:
-    """Return ``images`` in floating point: 8-bit values from 0 to 255 become float32 values from 0 to 1.
+    """Return ``images`` in floating point. 8-bit values from 0 to 255 become float32 values from 0 to 1.
 
     Floating-point images are returned unchanged.
 
@@ -58,9 +58,9 @@ def as_float(images: Tensor) -> Tensor:
 def scale_images(images: Tensor, scale: int) -> Tensor:
     """Scale images to squares of ``scale`` by ``scale`` pixels.
 
-    The scaling is bilinear with antialiasing. A batch is scaled in one call. The result is equal to scaling each image
-    alone, up to rounding. 8-bit values first become float32 values from 0 to 1 (see ``as_float``). Floating-point
-    images that already have the requested size are returned without a copy.
+    The scaling is bilinear with antialiasing. A batch is scaled in one call; except for rounding, the result is the
+    same as for single images. 8-bit values first become float32 values from 0 to 1 (see ``as_float``). Floating-point
+    images of the requested size are returned without a copy.
 
     Args:
         images: an image (C, H, W) or a batch (B, C, H, W), uint8 or floating-point.
@@ -81,7 +81,8 @@ def scale_images(images: Tensor, scale: int) -> Tensor:
     if tuple(images.shape[-2:]) == (scale, scale) or len(images) == 0:
         return images if len(images) else images.new_empty((*images.shape[:-2], scale, scale))
     batch = images if images.ndim == 4 else images.unsqueeze(0)
-    # On the CPU, older releases cannot scale half precision with antialiasing, and newer releases round every step.
+    # In half precision on the CPU, older versions of PyTorch cannot scale with antialiasing, and newer versions round
+    # after every step.
     wide = batch.float() if batch.dtype in _HALF and batch.device.type == "cpu" else batch
     scaled = F.interpolate(wide, size=(scale, scale), mode="bilinear", align_corners=False, antialias=True)
     scaled = scaled.to(images.dtype)
@@ -89,7 +90,7 @@ def scale_images(images: Tensor, scale: int) -> Tensor:
 
 
 class ScaleTo:
-    """A transform that calls ``scale_images`` and can be pickled.
+    """A transform that calls ``scale_images``. It can be pickled.
 
     Args:
         scale: width and height in pixels.
@@ -99,7 +100,7 @@ class ScaleTo:
         self.scale = scale
 
     def __call__(self, image: Any) -> Tensor:
-        """Return an image, in any form that ``image_tensor`` accepts, or a batch (B, C, H, W), at this scale."""
+        """Scale an image that ``image_tensor`` accepts, or a batch (B, C, H, W)."""
         is_batch = isinstance(image, Tensor) and image.ndim == 4
         return scale_images(image if is_batch else image_tensor(image), self.scale)
 

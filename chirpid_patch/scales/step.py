@@ -1,4 +1,4 @@
-"""A training step at several scales, which keeps at most one scale of a batch in memory at a time."""
+"""A training step at several scales. At any time, only one scale of the batch is in memory."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ logger = logging.getLogger("chirpid_patch")
 
 @dataclass(frozen=True)
 class ScaleLosses:
-    """The losses and outputs of a step, as tensors without a graph on the device of the model.
+    """The losses and outputs of a step. All tensors are detached, and on the device of the model.
 
     Attributes:
         loss: the weighted sum of the losses of all scales, 0-dim.
         losses: maps each scale to its loss, 0-dim.
-        outputs: maps each scale to the model's outputs (B, …); an empty dictionary for models that do not return a
-            tensor.
+        outputs: maps each scale to the model's outputs (B, …); empty if the model does not return a tensor.
     """
 
     loss: Tensor
@@ -37,7 +36,7 @@ class ScaleLosses:
 
 
 class MultiScaleStep:
-    """Run forward and backward pass of a batch at every scale, and add up the gradients of the weighted losses.
+    """A training step that runs forward and backward pass at every scale, and adds up the weighted gradients.
 
         step = MultiScaleStep(model, nn.CrossEntropyLoss(), (224, 448, 672), memory_budget=2 * 2**30)
         for batch in loader:
@@ -45,32 +44,30 @@ class MultiScaleStep:
             step(batch)
             optimizer.step()
 
-    Call the step with a batch of ``MultiScaleDataset``. If the batch contains ``"base_image"``, the step scales the
-    images to the first scale, runs forward and backward pass, and frees the memory before the next scale. If the batch
-    contains ``"image_224"`` and so on (``memory_efficient=False``), the step runs the forward pass of all scales, and
-    then a single backward pass. The gradients are the same up to rounding. The step neither clears gradients nor calls
-    the optimiser.
+    Call the step with a batch of ``MultiScaleDataset``. By default, the step scales the base images to one scale, runs
+    forward and backward pass, and frees the memory before the next scale. For a batch of a dataset with
+    ``memory_efficient=False``, the step runs the forward passes of all scales, and then a single backward pass. Except
+    for rounding, the gradients are the same. Your code must clear the gradients and call the optimiser.
 
     Args:
         model: the model.
         criterion: loss function of outputs and labels.
         scales: sizes of the images, in pixels.
-        weights: maps each scale to the weight of its loss; None: all weights are equal, with the sum 1.
+        weights: maps each scale to the weight of its loss; None: all weights are ``1 / len(scales)``.
         memory_budget: number of bytes for forward and backward pass, in addition to model, gradients and optimiser.
             None: no limit. If a scale needs more bytes, the step runs parts of the batch one after the other. The
-            gradients of the parts add up to the same sum. The first step measures a forward pass of one sample to
-            choose the size of the parts. In two cases, the step warns and runs the whole batch at once: the model has
-            batch norm in training mode, or the loss may not be a mean or sum over samples. With dropout, a batch that
-            is run in parts gets other random numbers than the whole batch.
-        reduction: how your own ``criterion`` combines the losses of samples, see ``PartialLoss``.
-        backward: function that is called with a loss instead of ``loss.backward()``, such as ``lambda loss:
-            grad_scaler.scale(loss).backward()``.
+            gradients have the same sum. The first step measures a forward pass of one sample to choose the size of the
+            parts. If the model has batch norm in training mode, or the loss may not be a mean or sum over samples, the
+            step warns and runs whole batches. With dropout, parts get other random numbers than the whole batch.
+        reduction: how your own ``criterion`` combines the losses of samples: "mean" or "sum" (see ``PartialLoss``).
+        backward: function to call with each loss, such as ``lambda loss: grad_scaler.scale(loss).backward()``. The
+            default calls ``loss.backward()``.
         autocast: function that returns the context of each forward pass, such as ``lambda: torch.autocast("cuda")``.
         device: the device to which images and labels are moved; None: the device of the model's first parameter.
 
     Raises:
-        ValueError: ``scales`` is empty, or contains a scale twice or a scale below 1; the keys of ``weights`` are not
-            the scales; or ``memory_budget`` is not positive.
+        ValueError: ``scales`` is empty, or contains a scale twice or a scale below 1. Or the keys of ``weights`` differ
+            from the scales. Or ``memory_budget`` is not positive.
     """
 
     def __init__(
@@ -105,7 +102,7 @@ class MultiScaleStep:
         """Add the gradients of ``batch`` to the gradients of the parameters, and return the losses.
 
         Raises:
-            KeyError: the batch has no label; or the batch has no base image, and lacks the image at a scale.
+            KeyError: the batch has no label. Or the batch has no base image, and the image at a scale is also missing.
         """
         device = self._device or next(self.model.parameters()).device
         labels = batch["label"].to(device, non_blocking=True)
@@ -162,7 +159,7 @@ class MultiScaleStep:
         return nullcontext() if now or no_sync is None else no_sync()
 
     def _divide_batch(self, scale: int, images: Tensor) -> list[slice]:
-        """Return the parts of the batch that are run one after the other at ``scale``."""
+        """Return the parts of the batch that the step runs one after the other at ``scale``."""
         count = len(images)
         whole = [slice(0, count)]
         if self.memory_budget is None:
@@ -183,7 +180,7 @@ class MultiScaleStep:
         return even_slices(count, self.memory_budget // need)
 
     def _bytes_per_sample(self, scale: int, images: Tensor) -> int:
-        """Estimate how many bytes a sample needs at ``scale`` in forward and backward pass."""
+        """Estimate how many bytes a training step with one sample needs at ``scale``."""
         if scale not in self._needs:
             with self._gradient_exchange(False), self._autocast():
                 self._needs[scale] = max(1, estimate_step_bytes(self.model, scale_images(images[:1], scale)))
