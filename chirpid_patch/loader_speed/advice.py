@@ -13,7 +13,7 @@ from chirpid_patch.torch_private import DataLoader
 
 logger = logging.getLogger("chirpid_patch")
 
-#: Smallest share of an epoch's loading time for which the start of the workers is reported.
+#: The start of the workers is reported if it takes at least this share of the loading time of an epoch.
 _WORTH = 0.05
 
 
@@ -39,18 +39,17 @@ def handle_oom_errors(
 ) -> dict[str, Any]:
     """Return settings that need less memory, for another attempt after memory ran out.
 
-    The function halves the batch size and doubles the number of accumulation steps, so that each optimiser step still
-    uses the same number of samples. The number of samples changes slightly if no integer between a quarter and half of
-    the batch size divides the number. The function also halves the number of workers, and switches persistent workers
-    off.
+    The function halves the batch size and doubles the number of accumulation steps, so that each optimiser step uses
+    the same number of samples. Only if no suitable batch size divides this number, the number changes slightly. The
+    function also halves the number of workers, and switches persistent workers off.
 
-    The batch size affects the memory of the device. Workers affect only the main memory. A batch size of 1 cannot be
-    halved. In this case, reduce the memory of the model (``torch.utils.checkpoint``, ``setup_mixed_precision``).
+    The batch size affects the memory of the device. Workers affect only the memory of the CPU. If the batch size is
+    already 1, reduce the memory of the model (``torch.utils.checkpoint``, ``setup_mixed_precision``).
 
     The logger ``chirpid_patch`` logs each change with the reason at level INFO.
 
     Args:
-        loader: a loader with the current settings, which replace missing arguments; None: no loader.
+        loader: a loader, whose settings are the defaults of the other arguments; None: no loader.
         batch_size: current number of samples in a batch; None: the batch size of ``loader``, or 32 without a loader.
         num_workers: current number of worker processes; None: the number of ``loader``, or 4 without a loader.
         gradient_accumulation_steps: current number of batches in an optimiser step.
@@ -93,7 +92,7 @@ def _batch_size(loader: Any) -> int:
 
 
 def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
-    """Return about half of ``batch_size``, and the number of smaller batches for ``batch_size * steps`` samples."""
+    """Return about half of ``batch_size``, and how many batches of this size have ``batch_size * steps`` samples."""
     samples = batch_size * steps
     if batch_size == 1:
         return 1, steps
@@ -103,7 +102,7 @@ def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
 
 
 def advise_persistent_workers(times: Times, workers: int, batches: int) -> SettingAdvice | None:
-    """Return the advice to use persistent workers, if starting workers in every epoch takes long; else None.
+    """Return the advice to use persistent workers if starting workers takes long in every epoch; else None.
 
     Args:
         times: results of ``measure_batch_waits`` for the loader.
@@ -111,7 +110,7 @@ def advise_persistent_workers(times: Times, workers: int, batches: int) -> Setti
         batches: number of batches in an epoch.
     """
     load = float(times["mean_batch_time"])
-    start = float(times["first_batch_time"]) - workers * load  # a single worker loads the first batch
+    start = float(times["first_batch_time"]) - workers * load  # one worker loads the first batch alone
     part = start / (start + batches * load) if start > 0 else 0.0
     if part < _WORTH:
         return None
@@ -122,14 +121,14 @@ def advise_persistent_workers(times: Times, workers: int, batches: int) -> Setti
 
 
 def advise_prefetching(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> SettingAdvice | None:
-    """Return the advice to prefetch more batches, if the training then does not wait for the slowest batch; else None.
+    """Return the advice to prefetch more batches if this hides the wait for the slowest batch; else None.
 
-    The result is also None if loading a batch on average takes longer than a training step.
+    If the mean time to load a batch is longer than a training step, the result is also None.
 
     Args:
         times: results of ``measure_batch_waits`` for the loader.
         workers: number of worker processes.
-        prefetch_factor: current number of batches that each worker loads ahead.
+        prefetch_factor: current number of batches that each worker loads in advance.
         step_seconds: seconds of a training step without loading.
     """
     mean, slowest = float(times["mean_batch_time"]), float(times["p99_batch_time"])

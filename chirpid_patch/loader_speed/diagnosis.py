@@ -1,4 +1,4 @@
-"""A diagnosis of slow loaders: it measures a loader, and tries other settings on copies of the loader."""
+"""A function that measures a loader, and searches for faster settings with copies of the loader."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.torch_private import DataLoader
 
-#: Smallest speeds, as a multiple of the current speed, at which a change is reported. The second number is for changes
-#: to fewer processes.
+#: A change is reported if its speed, as a multiple of the current speed, is at least this number. The second number is
+#: for changes to fewer processes.
 _FASTER = 1.2
 _AS_FAST = 0.95
-#: Changes are tried only if the training waits for batches for at least this share of its time.
+#: Changes are tried only if the training waits for batches for more than this share of its time.
 _WORTH = 0.05
 _FEWEST_BATCHES = 3
 _MOST_BATCHES = 500
-#: Largest number of changes to try. Each change is measured twice, in turns with the current loader.
+#: Largest number of changes to try. Each change is measured twice, in turns with the current settings.
 _CHANGES = 5
-#: Largest number of passes over a loader without workers whose epoch is shorter than the measurement.
+#: If an epoch is shorter than the measurement, a loader without workers is read this number of times at most.
 _EPOCHS = 8
 
 
@@ -44,7 +44,7 @@ class LoaderDiagnosis:
     Attributes:
         times: the results of ``DataLoaderPerformanceMonitor.time_batch_loading``, with times in seconds.
         findings: the settings to change; an empty tuple if no tried setting helps.
-        notes: sentences about settings that were not tried, with the reason.
+        notes: sentences that explain which settings were not tried, and why.
     """
 
     times: Times
@@ -71,20 +71,20 @@ def diagnose_dataloader_speed(
     """Measure how fast a loader is, and find settings that make it faster.
 
     The function measures how long a loop waits for each batch after the first batch. Then the function tries other
-    numbers of workers, and batched reading, on copies of the loader. The function measures each copy in turns with a
-    copy that has the current settings, and reports only settings that were faster. The function tries worker processes
-    only if starting worker processes is safe.
+    numbers of workers, and batched reading, with copies of the loader. Each copy is measured in turns with a copy that
+    has the current settings. The function reports only settings that were faster, or as fast with fewer processes. The
+    function starts worker processes only if this is safe.
 
-    A PyTorch ``DataLoader`` is unchanged afterwards, including its random generators and samplers. Counters and open
-    files of the dataset may have changed. The function iterates over any other iterable directly, without a copy.
+    The function does not change a PyTorch ``DataLoader``, its random generators or its samplers. Counters and open
+    files of the dataset may change. If ``dataloader`` is another iterable, the function iterates over it directly.
 
     Args:
         dataloader: the loader, or an object whose attribute ``loader`` is the loader.
         num_batches: number of waits to measure.
-        seconds: approximate number of seconds for all trials of other settings. With too few seconds, trials measure
-            fewer batches, or are omitted.
-        step_seconds: seconds of a training step without loading. If loading a batch takes less time, no change is
-            needed. None: unknown.
+        seconds: approximate number of seconds for all trials of other settings. With too few seconds, the function
+            omits trials, or measures fewer batches.
+        step_seconds: seconds of a training step without loading; None: unknown. If loading a batch takes less time,
+            faster loading would save no time.
         verbose: whether to print the result.
 
     Returns:
@@ -155,7 +155,7 @@ class _Diagnosis:
         return self._limits_training()
 
     def _find_faster_modes(self) -> list[SettingAdvice]:
-        """Return findings for loading modes that were faster, or that were as fast with fewer processes."""
+        """Return the loading modes that were faster, or as fast with fewer processes."""
         workers, ratio = self._find_worker_count()
         found = [] if workers is None else [workers]
         if not isinstance(self._loader, BatchedDataLoader):
@@ -166,7 +166,7 @@ class _Diagnosis:
         return found
 
     def _find_worker_count(self) -> tuple[SettingAdvice | None, float]:
-        """Return the finding for a better number of workers, and the speed with this number.
+        """Find a better number of workers, and return it with its speed.
 
         The speed is a multiple of the current speed. Without a better number, the result is (None, 1.0).
         """
@@ -186,10 +186,10 @@ class _Diagnosis:
         ), fewer
 
     def _most_useful_workers(self, now: int) -> tuple[SettingAdvice | None, float]:
-        """Return the finding for the best number of workers, and the speed with this number.
+        """Find the best number of workers above ``now``, the current number, and return it with its speed.
 
-        The best number is the largest that was faster than all smaller numbers; ``now`` is the current number. The
-        speed is a multiple of the current speed.
+        The best number is the largest number that was clearly faster than all smaller numbers. The speed is a multiple
+        of the current speed.
         """
         context = {"multiprocessing_context": self._loader.multiprocessing_context}
         refused = why_workers_cannot_start(context, self._seconds / _CHANGES)
@@ -209,8 +209,8 @@ class _Diagnosis:
     def _speed_ratio(self, make: Callable[[], DataLoader[Any]]) -> float | None:
         """Return the speed of the loader that ``make`` builds, as a multiple of the current loader's speed.
 
-        The result is the smaller of two measured ratios. The result is None if the time is too short for the
-        measurement, or if an epoch is too short.
+        The function measures twice, and returns the smaller ratio. If the time or an epoch is too short for the
+        measurement, the result is None.
         """
         mean, seconds = float(self._times["mean_batch_time"]), self._seconds / (4 * _CHANGES)
         batches = min(int(seconds / max(mean, 1e-9)), _MOST_BATCHES)
@@ -245,7 +245,7 @@ class _Diagnosis:
 def _measurable(loader: DataLoader[Any], batches: int) -> int:
     """Return how many waits of ``loader`` can be measured, at most ``batches``.
 
-    Batches that workers have started before the first batch arrives do not count.
+    Batches that workers load before the first batch arrives cannot be measured.
     """
     length = loader_length(loader)
     if not worker_processes(loader) or length is None:

@@ -17,15 +17,15 @@ from chirpid_patch.torch_private import DataLoader
 def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> DataLoader[Any]:
     """Return a loader with the same class and arguments as ``loader``, but another number of workers.
 
-    The copy has no running workers. The copy uses the same dataset and random generators, but copies of the samplers.
-    ``restore_generators_after`` can restore the states of the generators.
+    The copy has no running workers. The copy shares the dataset and the random generators with ``loader``, but has its
+    own samplers. Callers can restore the generators with ``restore_generators_after``.
 
     Args:
         loader: the loader to copy.
         num_workers: number of worker processes of the copy; None: as many as ``loader`` has.
     """
     duplicate = copy.copy(loader)
-    # No warning about more workers than CPUs, because the measurement shows whether they help.
+    # The copy does not warn about more workers than CPUs, because the measurement shows whether they help.
     changed: dict[str, Any] = {"_iterator": None, "check_worker_number_rationality": _no_warning, **_samplers(loader)}
     if isinstance(duplicate, BatchedDataLoader):
         changed |= {"_controller": copy.deepcopy(duplicate.overlap), "_threads": ReusedThreads()}
@@ -39,14 +39,14 @@ def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> Data
         }
         if not num_workers:
             changed["persistent_workers"] = False
-    vars(duplicate).update(changed)  # bypasses DataLoader's check of attribute assignments
+    vars(duplicate).update(changed)  # DataLoader would refuse some of these assignments
     return duplicate
 
 
 def copy_with_batched_reading(loader: DataLoader[Any]) -> BatchedDataLoader[Any]:
     """Return a loader of this package that yields the same batches.
 
-    The returned loader reads whole batches in this process if possible.
+    If possible, it reads whole batches in this process.
     """
     samplers = _samplers(loader)
     if loader.batch_sampler is None:
@@ -63,11 +63,11 @@ def copy_with_batched_reading(loader: DataLoader[Any]) -> BatchedDataLoader[Any]
 
 
 def _no_warning() -> None:
-    """Print no warning. This function replaces ``DataLoader.check_worker_number_rationality`` in a copy."""
+    """Do nothing, instead of ``DataLoader.check_worker_number_rationality``."""
 
 
 def _samplers(loader: DataLoader[Any]) -> dict[str, Any]:
-    """Return copies of the samplers of ``loader``, so that using them does not change the loader's own samplers."""
+    """Return copies of the samplers of ``loader``, by attribute name."""
     if isinstance(loader.dataset, IterableDataset):
         return {}
     batches: Any = loader.batch_sampler

@@ -27,7 +27,7 @@ Times = Mapping[str, float | int | bool]
 class _Wait:
     seconds: float
     samples: int
-    starting: bool  # whether the wait includes the start of the loader or of new workers
+    starting: bool  # True: the wait includes the start of the loader or of new workers
 
 
 def measure_batch_waits(
@@ -41,7 +41,8 @@ def measure_batch_waits(
         loader: as for ``time_batch_loading``.
         num_batches: as for ``time_batch_loading``.
         epochs: as for ``time_batch_loading``.
-        at_end: function that is called at the end of each loader pass, while the workers exist. None: no function.
+        at_end: function that is called at the end of each loader pass, while the workers still exist. None: no
+            function.
 
     Returns:
         The dictionary that ``time_batch_loading`` returns, and the list of the measured waits in seconds.
@@ -56,13 +57,13 @@ def measure_batch_waits(
     with restore_generators_after(loader):
         wanted = 1 + ahead + num_batches
         passes = 0
-        # A loader with a single batch is iterated over again, because its first wait is only start-up time.
+        # A loader with a single batch is read once more, because the first wait is only start-up time.
         while len(waits) < wanted and (passes < epochs or len(waits) == 1):
             found = _measure_waits(loader, wanted - len(waits), first_pass=passes == 0, at_end=at_end)
             waits += found
             passes += 1
             if not found:
-                break  # an iterator that has no more batches
+                break  # ``loader`` is an iterator without further batches
     if not waits:
         raise ValueError("the loader has no batch to measure: its dataset is empty, or drop_last drops its only batch")
     steady = [wait for wait in waits if not wait.starting]
@@ -111,7 +112,7 @@ class LoadingRate:
 
     Attributes:
         first_s: seconds until the first batch, including the construction of the loader.
-        batches: number of measured batches. Batches that were started together with the first batch do not count.
+        batches: number of measured batches. Batches that were loaded together with the first batch do not count.
         seconds: seconds that the measured batches took.
         cpu_share: share of ``seconds`` in which the thread that requests batches used a CPU, 0 to 1.
         lost_workers: whether a worker process could not be started, or died.
@@ -136,11 +137,11 @@ def measure_loading_rate(
 
     Args:
         make_loader: function that builds the loader. The loader must yield batches without end.
-        batches_at_once: number of batches that are loaded in parallel. The number of measured batches is a multiple of
-            this number.
+        batches_at_once: number of batches that the loader loads in parallel. The number of measured batches is a
+            multiple of this number.
         seconds: duration of the measurement in seconds, without the start of the loader.
         until: latest end of the measurement, as a value of ``time.perf_counter``.
-        step: function that is called with each batch, in place of a training step; None: no function.
+        step: function that is called with each batch and imitates a training step; None: no function.
 
     Raises:
         Exception: any error that building or reading the loader raises.
@@ -152,7 +153,7 @@ def measure_loading_rate(
         batches = iter(loader)
         use(next(batches))
         first = time.perf_counter() - begun
-        # The batches that were started together with the first batch arrive before the measurement begins.
+        # The measurement begins after the batches that were loaded together with the first batch.
         for _ in range(batches_at_once - 1):
             use(next(batches))
         wall, cpu, count = time.perf_counter(), time.thread_time(), 0
@@ -171,7 +172,7 @@ def measure_loading_rate(
 
 
 def _no_step(batch: Any) -> None:
-    """Do nothing with ``batch``, in place of a training step."""
+    """Do nothing: the default for ``step``."""
 
 
 def shut_down_workers(loader: Any) -> None:

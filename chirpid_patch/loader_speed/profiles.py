@@ -1,4 +1,4 @@
-"""A file with the fastest loader settings that were measured, for reuse with the same dataset and machine."""
+"""Functions for the file that stores the fastest measured loader settings of each dataset and machine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def default_profile_path() -> Path:
 def loader_choice_key(dataset: Any, options: Mapping[str, Any]) -> str:
     """Return the key of saved loader settings, a hash of the dataset, the options, the machine and the versions.
 
-    An option with the value None, False or 0 leads to the same hash as a missing option.
+    For the hash, an option with the value None, False or 0 is the same as a missing option.
 
     Args:
         dataset: the dataset of the loader.
@@ -68,9 +68,9 @@ def _is_off(value: Any) -> bool:
 
 
 def _describe(value: Any, depth: int) -> Any:
-    """Return the properties of ``value`` that affect how long loading takes, in a form for JSON.
+    """Return the properties of ``value`` that affect how long loading takes, as values for JSON.
 
-    Attributes and items are described up to ``depth`` levels deep.
+    The result contains attributes and items down to ``depth`` levels.
     """
     if isinstance(value, Tensor):
         return [str(value.dtype), list(value.shape), str(value.device)]
@@ -95,7 +95,7 @@ def _describe(value: Any, depth: int) -> Any:
 def _code_identity(constant: Any) -> Any:
     """Return a value that identifies compiled code, or a constant in compiled code.
 
-    The value is the same in every process, because it contains no addresses, and does not depend on the order of sets.
+    The value is the same in every process: it contains no addresses, and does not depend on the order of sets.
     """
     if isinstance(constant, CodeType):
         return constant.co_code, constant.co_names, [_code_identity(one) for one in constant.co_consts]
@@ -122,7 +122,7 @@ def read_loader_choice(path: Path, key: str) -> LoaderChoice | None:
         choice = LoaderChoice(
             int(workers), int(threads), trials, tuple(kept["notes"]), None if prefetch is None else int(prefetch)
         )
-        choice.why  # noqa: B018 - raises KeyError unless the trials contain the chosen mode and the mode without workers
+        choice.why  # noqa: B018 - raises KeyError if the trials lack the chosen mode or the mode without workers
     except (KeyError, TypeError, ValueError, AssertionError):
         logger.warning("%s: the saved loader settings %s are damaged and are not used", path, key[:12])
         return None
@@ -132,7 +132,7 @@ def read_loader_choice(path: Path, key: str) -> LoaderChoice | None:
 def save_loader_choice(path: Path, key: str, choice: LoaderChoice) -> None:
     """Save the loader settings ``choice`` for ``key`` in the file ``path``.
 
-    If the file cannot be written, the function only logs a warning, because another measurement takes only seconds.
+    If the file cannot be written, the function logs a warning. A later run then measures again.
     """
     choices = _read(path)
     choices.pop(key, None)

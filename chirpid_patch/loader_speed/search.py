@@ -21,7 +21,7 @@ from chirpid_patch.machine.cpus import cpus_per_rank
 from chirpid_patch.randomness.random_states import restore_generators_after
 from chirpid_patch.torch_private import DataLoader
 
-#: Smallest speed of a chosen mode, as a multiple of the speed of every mode with fewer threads or workers.
+#: A mode is chosen only if its speed is more than this multiple of the best speed before.
 _WORTH = 1.05
 #: The arguments of ``DataLoader`` that determine the samples of a batch.
 _SAMPLING = ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator")
@@ -34,7 +34,7 @@ class LoadingTrial:
 
     Attributes:
         num_workers: number of worker processes.
-        prefetch_threads: number of threads that load batches ahead.
+        prefetch_threads: number of threads that load batches in advance.
         samples_per_second: number of samples loaded per second after the start; None if this mode failed.
         start_seconds: seconds until the first batch; None if this mode failed.
         error: the error message if this mode failed; else None.
@@ -56,21 +56,21 @@ class LoaderChoice:
 
     Attributes:
         num_workers: number of worker processes of the chosen mode.
-        prefetch_threads: number of threads of the chosen mode that load batches ahead.
-        trials: all loading modes that were tried. The first has no workers and no threads.
-        notes: sentences about loading modes that were not tried, with the reason.
+        prefetch_threads: number of threads of the chosen mode that load batches in advance.
+        trials: all loading modes that were tried. The first mode has no workers and no threads.
+        notes: sentences that explain which loading modes were not tried, and why.
     """
 
     num_workers: int
     prefetch_threads: int
     trials: tuple[LoadingTrial, ...]
     notes: tuple[str, ...] = field(default=())
-    #: Number of batches that each worker prefetches, if it was measured; None: the argument of the loader.
+    #: Measured best number of batches that each worker prefetches; None: the argument of the loader.
     prefetch_factor: int | None = None
 
     @property
     def why(self) -> str:
-        """Return the measured rates of the chosen mode and of the other modes, as part of a sentence."""
+        """Return the measured rates of all modes, as part of a sentence."""
         rates = {(trial.num_workers, trial.prefetch_threads): trial.samples_per_second for trial in self.trials}
         alone, chosen = rates[0, 0], rates[self.num_workers, self.prefetch_threads]
         assert alone is not None and chosen is not None
@@ -96,17 +96,17 @@ def choose_loading_mode(
     """Try several loading modes of ``dataset``, and return the fastest.
 
     The search first tries loading in this process without threads. Then the search tries increasing numbers of threads
-    and of worker processes. The search omits worker processes if starting them is not safe, or takes much of the time.
-    The measurements read random samples, or samples that the caller's sampler yields. The search restores the state of
+    and of worker processes. If starting worker processes is not safe, or would take much of the time, the search omits
+    them. The trials read random samples, or samples that the caller's sampler yields. The search restores the state of
     every random generator.
 
     Args:
         dataset: a map-style dataset with at least one sample.
-        options: arguments of ``DataLoader``, by name. The search uses the arguments that define batches.
+        options: arguments of ``DataLoader``, by name, such as ``batch_size`` and ``collate_fn``.
         threads_allowed: whether several threads may read the dataset at once.
         most_workers: largest number of worker processes to try; None: as many as may help.
         seconds: approximate duration of the search in seconds.
-        step: function that is called with each batch, and uses the CPUs as a training step does. None: no function.
+        step: function that is called with each batch and imitates a training step; None: no function.
     """
     notes: list[str] = []
     with restore_generators_after(dataset, step, *options.values()):
@@ -131,7 +131,7 @@ def choose_loading_mode(
                 notes.append(refused)
             elif draws_freely:
                 _try_increasing(trials, measuring, seconds / 6, "num_workers", most)
-            else:  # with another number of workers, the sampler would draw indices at other times
+            else:  # with another number, the sampler would draw indices at other times, so only this number is tried
                 trials.append(measuring.trial(most, 0, seconds / 6))
     best = alone
     for trial in trials[1:]:
@@ -151,7 +151,7 @@ def _try_increasing(trials: list[LoadingTrial], measuring: _Measuring, seconds: 
         most: largest number to try.
     """
     before = trials[0].samples_per_second or 0.0
-    # If loading waits for a disk or network, many workers help. There may be no time to try few workers first.
+    # If loading waits for a disk or network, many workers help. So the trials do not begin with few workers.
     count = min(most, 8 if measuring.waits else 2)
     while 0 < count <= most and measuring.left() >= seconds:
         trial = measuring.trial(**{"num_workers": 0, "prefetch_threads": 0, what: count}, seconds=seconds)
@@ -176,7 +176,7 @@ class _Measuring:
         self._sampler = EndlessIndices(len(dataset), options)
         self._until = until
         self._step = step
-        #: Whether loading leaves the CPU idle, because it waits for a disk, a network or a device.
+        #: Whether loading leaves the CPU idle, because loading waits for a disk or network.
         self.waits = False
         self.errors: list[Exception] = []
 
@@ -225,12 +225,12 @@ class _Measuring:
 class EndlessIndices(Sampler[Any]):
     """A sampler without end, for measurements.
 
-    The sampler repeats the first indices of the caller's sampler in random order. If the caller passes no sampler, this
-    sampler yields random indices from its own generator.
+    The sampler yields random indices, from its own generator. If the caller passes a sampler, the indices are random
+    choices from the first indices of this sampler.
 
     Args:
         sample_count: number of samples of the dataset, at least 1.
-        options: arguments of ``DataLoader``, of which ``batch_size``, ``sampler`` and ``batch_sampler`` are used.
+        options: arguments of ``DataLoader``, by name. Only ``batch_size``, ``sampler`` and ``batch_sampler`` are used.
     """
 
     def __init__(self, sample_count: int, options: Mapping[str, Any]) -> None:
@@ -244,10 +244,9 @@ class EndlessIndices(Sampler[Any]):
             given = copy_sampler(sampler)
             if self._batch_size is not None:
                 given = BatchSampler(given, self._batch_size, drop_last=False)
-        #: Indices of the caller's sampler. Another index may be invalid for the dataset, and an index need not be a
-        #: number.
+        #: The first indices of the caller's sampler. For the dataset, other indices may be invalid.
         self._given = list(itertools.islice(given, _MOST_GIVEN))
-        #: Mean number of samples that each item of this sampler refers to.
+        #: Mean number of samples for each item of this sampler.
         self.per_draw: float = self._batch_size or 1
         if self._given and self._batch_size is not None:
             self.per_draw = sum(map(len, self._given)) / len(self._given)
@@ -269,6 +268,6 @@ class EndlessIndices(Sampler[Any]):
 
 
 def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether the sampler can yield indices early without changing a random number of the training."""
+    """Return whether the sampler can yield indices early, so that no random number of the training changes."""
     sampling = {name: options[name] for name in _SAMPLING if name in options}
     return batches_to_request_early(DataLoader(dataset, **sampling)) > 0
