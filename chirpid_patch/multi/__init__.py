@@ -1,4 +1,1 @@
-"""A loader that reads several loaders in turns, and a function that divides worker processes among loaders.
-
-The package may import ``factory`` and the packages that ``factory`` may import.
-"""
+"""A loader that reads several loaders in turns, and a function that divides worker processes among loaders."""

@@ -1,7 +1,7 @@
 """The order in which several loaders take turns.
 
-The order depends only on the lengths of the loaders, the settings, the seed and the epoch. The functions use no random
-generator. Weighted turns are hashes of seed, epoch and step. So the turns are the same on every machine and for any
+The order depends only on the lengths of the loaders, the settings, the seed and the epoch. Instead of random
+generators, the functions use hashes of seed, epoch and step. So the order is the same on every machine and for any
 number of workers.
 """
 
@@ -35,7 +35,7 @@ class SamplingStrategy(str, Enum):
 
 @dataclass(frozen=True)
 class Interleaving:
-    """The checked settings of a ``MultiDataLoaderConfig``, from which the turns of the loaders are computed.
+    """The checked settings of a ``MultiDataLoaderConfig``. The methods compute the turns of the loaders.
 
     Attributes:
         strategy: the order in which the loaders take turns.
@@ -59,7 +59,7 @@ class Interleaving:
 
         Raises:
             TypeError: the number depends on a loader that has no length.
-            ValueError: ``cycle`` is True, and a loader that is read has no batches.
+            ValueError: ``cycle`` is True, and a loader that takes turns has no batches.
         """
         is_weighted = self.strategy is SamplingStrategy.WEIGHTED
         read = [length for length, weight in zip(lengths, self.weights, strict=True) if weight > 0 or not is_weighted]
@@ -80,12 +80,12 @@ class Interleaving:
         return max(known) * len(known) if self.strategy is SamplingStrategy.ROUND_ROBIN else sum(known)
 
     def turns(self, lengths: Sequence[int | None], epoch: int) -> Turns:
-        """Return the index of the loader for each step of the epoch number ``epoch``.
+        """Return the index of the loader for each step of the epoch with the number ``epoch``.
 
-        ``lengths`` and the errors are the same as for ``epoch_steps``.
+        For ``lengths`` and errors, see ``epoch_steps``.
         """
         steps = self.epoch_steps(lengths)
-        known = np.array([length or 0 for length in lengths])  # unknown lengths are not used below
+        known = np.array([length or 0 for length in lengths])  # 0 for unknown lengths is not used below
         loaders = np.arange(len(lengths))
         if self.strategy is SamplingStrategy.WEIGHTED:
             return (
@@ -104,18 +104,18 @@ class Interleaving:
     def _draw_loaders(self, weights: Sequence[float], steps: int, epoch: int, stage: int = 0) -> Turns:
         """Choose a loader for each of ``steps`` steps, with replacement, and return the indices of the loaders.
 
-        ``weights`` are the weights of the loaders. Another ``stage`` of the same epoch leads to other choices.
+        Calls for the same epoch must pass different values of ``stage``, because equal values lead to equal choices.
         """
         chances = np.asarray(weights, dtype=np.float64)
         bounds = np.cumsum(chances)
         key = hash_into_keys(np.zeros(1, dtype=np.uint64), self.seed, epoch, stage)
         drawn = np.searchsorted(bounds, uniform_numbers(key, steps)[0] * bounds[-1], side="right")
-        # Rounding may turn a number just below 1 into 1, which is beyond the last loader.
+        # Rounding may turn a number just below 1 into 1, and no loader has this number.
         within: Turns = np.minimum(drawn, np.flatnonzero(chances)[-1]).astype(np.int64)
         return within
 
     def _draw_until_all_are_read(self, lengths: npt.NDArray[np.int64], epoch: int) -> Turns:
-        """Choose loaders until each has yielded all its batches, and return the indices of the chosen loaders.
+        """Choose loaders until every loader has yielded all its batches, and return the indices of the chosen loaders.
 
         A loader without further batches is not chosen again.
         """

@@ -28,13 +28,13 @@ class MultiDataLoaderConfig:
     Attributes:
         sampling_strategy: the order in which the loaders take turns: a ``SamplingStrategy`` or its value, such as
             "weighted".
-        dataloader_weights: for WEIGHTED, relative frequency of each loader, in any unit. A loader with the weight 0 is
-            not read. None: all loaders have the same weight.
-        dataloader_names: a different name for each loader; None: "loader_0", "loader_1", ….
-        cycle_short_loaders: whether a loader without further batches is read again, in a new order, until the epoch
-            ends. If False, an epoch consists of every batch of every loader.
-        steps_per_epoch: number of batches in an epoch; None: as ``MultiDataLoader.__len__`` describes.
-        seed: seed of the weighted turns, which differ from epoch to epoch.
+        dataloader_weights: for WEIGHTED, how often each loader is chosen, relative to the other loaders. A loader with
+            the weight 0 is not read. None: all loaders have the same weight.
+        dataloader_names: the name of each loader; None: "loader_0", "loader_1", …. Names must be different.
+        cycle_short_loaders: whether a loader without further batches starts again, in a new order, until the epoch
+            ends. If False, an epoch contains every batch of every loader.
+        steps_per_epoch: number of batches in an epoch; None: see ``MultiDataLoader.__len__``.
+        seed: seed of the weighted turns. Each epoch has different turns.
     """
 
     sampling_strategy: SamplingStrategy | str = SamplingStrategy.SEQUENTIAL
@@ -89,13 +89,13 @@ class MultiDataLoader:
         for dataloader_idx, dataloader_name, batch in MultiDataLoader(loaders, config): ...
 
     The order of the turns depends only on the configuration, the lengths of the loaders and the number of the epoch.
-    Choosing the turns uses no global random generator. Each loader uses its generators at its first turn, and whenever
-    it starts again. Before a loader starts again, this class sets the loader's samplers to the next epoch with
-    ``set_epoch``. If the program itself has called ``set_epoch``, the samplers keep the epoch of the program. So
-    distributed samplers have a new order each time, even if a loader starts again within an epoch.
+    Each loader uses its random generators at its first turn, and whenever it starts again. Before a loader starts
+    again, this class sets the loader's samplers to the next epoch with ``set_epoch``. If the program itself has called
+    ``set_epoch``, the samplers keep the epoch of the program. So a distributed sampler has a new order each time, even
+    if its loader starts again within an epoch.
 
-    Each loader is read up to its length. If a loader ends earlier, its further turns are omitted. With
-    ``cycle_short_loaders``, the loader starts again instead.
+    If a loader ends before its length, its further turns are omitted. With ``cycle_short_loaders``, the loader starts
+    again instead.
 
     Args:
         loaders: the loaders, at least one.
@@ -117,7 +117,7 @@ class MultiDataLoader:
         self.loaders = list(loaders)
         self.config = config or MultiDataLoaderConfig()
         self.names = self.config.names(len(self.loaders))
-        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # the last epoch of each sampler
+        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # by loader and sampler
         self._epochs_begun = 0
         len(self)  # raises an error for a wrong configuration
 
@@ -149,7 +149,7 @@ class MultiDataLoader:
                 break
 
     def _batches(self, index: int) -> Iterator[Any]:
-        """Yield the batches of a loader; with ``cycle_short_loaders``, start the loader again whenever it ends."""
+        """Yield the batches of a loader. With ``cycle_short_loaders``, start the loader again at each end."""
         loader, begins = self.loaders[index], True
         while begins:
             begins = self.config.cycle_short_loaders
@@ -158,7 +158,8 @@ class MultiDataLoader:
             for batch in batches:
                 taken += 1
                 if taken == length:
-                    # As at the end of a loop, request another batch, which ends the workers and the sampler's epoch.
+                    # Request one more batch, as at the end of a loop. The request ends the workers and the sampler's
+                    # epoch.
                     next(batches, None)
                 yield batch
                 if taken == length:

@@ -28,12 +28,12 @@ logger = logging.getLogger("chirpid_patch")
 def divide_workers(needs: Sequence[float], workers: int, limits: Sequence[int] | None = None) -> list[int]:
     """Divide ``workers`` worker processes among loaders, and return the number for each loader.
 
-    First, each loader gets one worker, because a loader without workers blocks the training. The loaders with the
-    largest needs come first. Then each further worker goes to the loader with the largest value of ``need / (workers of
-    this loader + 1)``.
+    First, each loader gets one worker, because a loader without workers blocks the training. If there are too few
+    workers, the loaders with the largest needs get one. Then each further worker goes to the loader with the largest
+    value of ``need / (workers of this loader + 1)``.
 
     Args:
-        needs: how much work each loader has, in any unit, such as samples in a step. A loader with the need 0 gets no
+        needs: how much work each loader has, such as its number of samples in a step. A loader with the need 0 gets no
             workers.
         workers: number of worker processes to divide.
         limits: largest number of workers of each loader; None: no limit.
@@ -71,15 +71,15 @@ def create_multi_dataloaders(
         datasets_dict: maps the name of each dataset to the dataset, or to a tuple (dataset, batch size).
         batch_sizes: batch sizes of the datasets without a batch size in ``datasets_dict``: an int for all datasets, a
             dictionary by name, or a sequence in the order of ``datasets_dict``.
-        num_workers: largest number of worker processes of all loaders together. The number never exceeds the CPUs of
-            this rank minus one CPU for the training. ``divide_workers`` divides the workers by the batch sizes. A
-            dataset in memory gets no workers. An iterable dataset gets at most one worker, because each further worker
-            would iterate over another copy of the dataset.
-        is_training: True: the loaders shuffle and omit incomplete batches, but never the only batch of a dataset. The
-            loaders take turns at random with equal weights, and short loaders start again. False: each loader reads
-            every sample in order, and one loader is read after the other.
-        seed: seed of the orders and of the turns. Each loader then has its own generator, and does not use the global
-            generators. None: the loaders use the global generators.
+        num_workers: largest number of worker processes of all loaders together. The loaders also leave one CPU of this
+            rank to the training. ``divide_workers`` divides the workers in proportion to the batch sizes. A dataset in
+            memory gets no workers. An iterable dataset gets at most one worker, because each further worker would
+            iterate over another copy of the dataset.
+        is_training: True: the loaders shuffle and omit incomplete batches. If a dataset is smaller than a batch, its
+            only batch is not omitted. The loaders take turns at random with equal weights, and short loaders start
+            again. False: each loader reads every sample in order, and the loaders are read one after the other.
+        seed: seed of the random orders and turns. Each loader then has its own generator. None: the loaders use the
+            global generators.
         options: further arguments for every loader, which ``create_loader`` documents.
 
     Returns:
@@ -93,7 +93,7 @@ def create_multi_dataloaders(
     names = list(datasets_dict)
     datasets = {name: value[0] if _is_sized_pair(value) else value for name, value in datasets_dict.items()}
     sizes = {name: _batch_size(name, names, datasets_dict[name], batch_sizes) for name in names}
-    stacked = is_stacking_collate(options.get("collate_fn"))  # data in memory then needs no workers
+    stacked = is_stacking_collate(options.get("collate_fn"))  # then data in memory needs no workers
     needs = [0 if stacked and is_in_memory(datasets[name]) else sizes[name] for name in names]
     most = [1 if isinstance(datasets[name], IterableDataset) else num_workers for name in names]
     shares = divide_workers(needs, min(num_workers, cpus_for_loading()), most)
