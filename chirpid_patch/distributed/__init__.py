@@ -1,4 +1,4 @@
-"""Samplers and epoch counters for training on several ranks, which divide the samples and seed each rank and epoch.
+"""Samplers and epoch counters for training on several ranks.
 
-The package may import ``loading`` and the packages that ``loading`` may import.
+The samplers divide the samples among the ranks, and the counters seed each rank and epoch.
 """

@@ -15,17 +15,17 @@ from chirpid_patch.randomness.keyed_random import hash_into_keys
 class RankEpochs:
     """Count and seed the epochs of one rank's loader; pass this object to ``BatchedDataLoader`` as ``epochs``.
 
-    The number of the epoch is ``sampler.epoch`` of the loader's ``torch.utils.data.DistributedSampler``. The number
-    increases automatically when the loop requests the second batch of an epoch. So ``next(iter(loader))`` alone counts
-    no epoch: a rank that makes this call stays in the same epoch as the other ranks. Between epochs, ``sampler.epoch``
-    is the number of the next epoch. A resumed run only has to call ``sampler.set_epoch``.
+    The number of the epoch is the attribute ``epoch`` of the loader's ``torch.utils.data.DistributedSampler``. The
+    number increases when the loop requests the second batch of an epoch. So ``next(iter(loader))`` does not count as an
+    epoch, even if only one rank makes this call. Between epochs, ``sampler.epoch`` is the number of the next epoch. A
+    resumed run only has to call ``sampler.set_epoch``.
 
     Seed and epoch determine the order of the samples. Seed, epoch and rank determine the augmentation and the seeds of
     the workers, so different ranks have different random numbers. The global generators are not used.
 
-    With ``persistent_workers``, the global generators in workers continue from epoch to epoch, as in PyTorch, and start
-    from the beginning in a resumed run. So a resumed run repeats the random numbers of datasets that use the global
-    generators. The augmentation of this package does not use the global generators.
+    With ``persistent_workers``, the global generators in workers continue from epoch to epoch, as in PyTorch. In a
+    resumed run, they start from the beginning, so datasets that use these generators get the same random numbers again.
+    The augmentation of this package does not use the global generators.
 
     Args:
         seed: seed that all ranks share.
@@ -37,7 +37,9 @@ class RankEpochs:
         self.rank = rank
 
     def attach(self, loader: Any) -> None:
-        """Check the sampler of ``loader``, and set its generator. The constructor of the loader calls this method.
+        """Check the sampler of ``loader``, and give the loader its own generator.
+
+        The loader's constructor calls this method.
 
         Raises:
             TypeError: the sampler is not a ``DistributedSampler``.
@@ -83,7 +85,7 @@ class _CountedEpoch(Iterator[Any]):
 
     def __next__(self) -> Any:
         self._asked += 1
-        # The order of this epoch is already drawn. If the sampler has another epoch, the caller has set it.
+        # The order of this epoch is drawn already, so the number may change. If it has changed, the caller has set it.
         if self._asked == 2 and self._sampler.epoch == self._epoch:
             self._sampler.set_epoch(self._epoch + 1)
         return next(self._batches)

@@ -1,4 +1,4 @@
-"""Functions that find the rank of this process, and the samplers that divide a dataset among the ranks."""
+"""Functions that return the rank of this process, and samplers that divide a dataset among the ranks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULT_SEED = 0  # the default of DistributedSampler
 
 @dataclass(frozen=True)
 class RankShare:
-    """The rank whose samples a loader reads, the number of ranks, and the seed that all ranks share."""
+    """The rank of a loader, the number of ranks, and the seed that all ranks share."""
 
     rank: int
     world_size: int
@@ -29,19 +29,20 @@ class RankShare:
 def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
     """Return the rank of this process and the number of ranks.
 
-    Missing arguments come from ``torch.distributed``, or from the environment variables of torchrun. If ``world_size``
-    is equal to the reported number of ranks, and ``rank`` differs from the reported rank, the function warns and
-    returns the reported rank. So ``rank=0`` in every process does not make all processes train on the same samples.
+    ``torch.distributed``, or the environment variables of torchrun, report the defaults of missing arguments. If
+    ``world_size`` is equal to the reported number, but ``rank`` is not the reported rank, the function warns and
+    returns the reported rank. So if every process passes ``rank=0`` by mistake, the processes still train on different
+    samples.
 
     Args:
-        rank: rank of this process, from 0; None: the reported rank.
+        rank: rank of this process, counted from 0; None: the reported rank.
         world_size: number of ranks; None: the reported number. 0 counts as 1, because
             ``torch.cuda.device_count()`` is 0 without a device.
 
     Raises:
         TypeError: an argument is not an integer.
         ValueError: ``world_size`` is negative, or ``rank`` is out of range. Or ``rank`` is missing, and ``world_size``
-            is not the number of ranks that ``torch.distributed`` or torchrun reports.
+            is not the reported number.
     """
     for name, given in (("rank", rank), ("world_size", world_size)):
         if given is not None and not isinstance(given, Integral):
@@ -76,11 +77,11 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
 
 
 def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last: bool) -> DistributedSampler[Any]:
-    """Return a ``DistributedSampler`` for training: every rank reads the same number of samples.
+    """Return a ``DistributedSampler`` for training. Every rank reads the same number of samples.
 
     If the number of samples is not a multiple of the number of ranks, the sampler repeats up to ``world_size - 1``
-    samples. With ``drop_last``, the sampler omits samples instead. If there are fewer samples than ranks, the sampler
-    repeats samples even with ``drop_last``, and the function warns.
+    samples, or omits samples with ``drop_last``. If there are fewer samples than ranks, the sampler also repeats
+    samples with ``drop_last``, and the function warns.
 
     Args:
         dataset: the dataset of the loader.
@@ -102,15 +103,15 @@ def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last
 
 
 def evaluation_sampler(dataset: Any, share: RankShare, *, shuffle: bool = False) -> DistributedSampler[Any]:
-    """Return a ``DistributedSampler`` for evaluation: exactly one rank reads each sample, and no sample is repeated.
+    """Return a ``DistributedSampler`` for evaluation. Exactly one rank reads each sample.
 
-    Without shuffling, rank ``r`` of ``w`` ranks reads the samples ``r, r + w, r + 2w, …``. So some ranks read one
-    sample less than the remaining ranks, or no sample if there are fewer samples than ranks.
+    Without shuffling, rank ``r`` of ``w`` ranks reads the samples ``r, r + w, r + 2w, …``. So some ranks may read one
+    sample less than other ranks. If there are fewer samples than ranks, some ranks read no sample.
     """
     sampler: DistributedSampler[Any] = DistributedSampler(
         dataset, share.world_size, share.rank, shuffle=shuffle, seed=share.seed
     )
-    # The sampler repeats samples up to `total_size`. Frameworks would not recognise a subclass that repeats no samples.
+    # With this `total_size`, the sampler repeats no samples. Frameworks would not recognise a subclass.
     sampler.total_size = len(dataset)
     sampler.num_samples = len(range(share.rank, len(dataset), share.world_size))
     return sampler
@@ -121,7 +122,7 @@ def replace_rank_arguments(
 ) -> RankShare | None:
     """Replace the arguments about ranks in ``options`` by a sampler, and return the ``RankShare`` of this rank.
 
-    The result is None without ``distributed=True``, and also with a single rank. The function removes ``distributed``,
+    Without ``distributed=True``, or with a single rank, the result is None. The function removes ``distributed``,
     ``world_size``, ``rank`` and ``seed`` from ``options``. For several ranks, the function adds ``sampler`` and
     ``worker_init_fn`` if they are missing. For a single rank, the function adds a ``generator`` with the seed.
 
@@ -132,10 +133,10 @@ def replace_rank_arguments(
         training: whether the loader is for training; False for validation and test.
 
     Raises:
-        TypeError: ``options`` contains an argument about ranks without ``distributed=True``, or the dataset is
-            iterable.
-        ValueError: ``options`` contains another order of the samples: a sampler that is not a ``DistributedSampler``, a
-            batch sampler, or a generator.
+        TypeError: ``options`` contains ``world_size``, ``rank`` or ``seed`` without ``distributed=True``. Or the
+            dataset is iterable.
+        ValueError: ``options`` contains a batch sampler, a generator, or a sampler that is not a
+            ``DistributedSampler``.
     """
     distributed = bool(options.pop("distributed", False))
     given = {name: options.pop(name) for name in _ABOUT_RANKS if name in options}
