@@ -23,16 +23,16 @@ _MODES = {1: "L", 3: "RGB"}
 class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
     """A dataset of the images in the files ``root/CLASS/**/FILE``.
 
-    A sample is (image, class number). An image is a float32 tensor (channels, H, W) with values from 0 to 1. The
-    dataset reads a file with Pillow when the sample is requested. The dataset omits files and folders whose names begin
-    with a dot. The samples are in the order of the sorted paths. The dataset can be pickled.
+    A sample is a pair (image, class number). An image is a float32 tensor (channels, H, W) with values from 0 to 1.
+    Pillow reads the file when the sample is requested. The samples have the order of the sorted paths. The dataset
+    omits files and folders whose names begin with a dot. The dataset can be pickled.
 
     Args:
         root: folder that contains a folder for each class.
-        img_size: width and height in pixels to which images are scaled; None keeps the size of each image.
+        img_size: width and height in pixels of the scaled images; None keeps the size of each image.
         channels: number of channels: 3 for colour, 1 for grey.
         classes: names of the classes in the order of their numbers; None: the sorted names of the folders in ``root``.
-        transform: function that is applied to each image (C, H, W) at the end; None: no function.
+        transform: function that is applied to each scaled image (C, H, W); None: no function.
 
     Raises:
         FileNotFoundError: the folder ``root`` does not exist, or contains no images.

@@ -27,26 +27,25 @@ def create_optimized_dataloader(
     """Build the loader of a rank. With a single rank, build an ordinary loader.
 
     A loader for training shuffles, and omits samples that do not fill a batch on every rank. ``seed`` determines the
-    order and the augmentation, which differ in every epoch. The loader counts its epochs, and the program may call
-    ``set_epoch`` (see ``distributed.epochs``). A loader for evaluation reads the dataset in order, and every sample is
-    read on exactly one rank. The loader uses no global random generator.
+    order and the augmentation; every epoch has another order and augmentation. The loader counts its epochs, so the
+    program need not call ``set_epoch`` (see ``distributed.epochs``). A loader for evaluation reads the dataset in
+    order, and exactly one rank reads each sample. The loader uses no global random generator.
 
     Args:
         dataset: map-style dataset.
         batch_size: number of samples in a batch of each rank.
         is_training: whether the loader is for training; False: for evaluation.
-        num_workers: largest number of worker processes of this rank. The loader starts no workers for samples in
-            memory, and at most one worker for each CPU that this rank has for loading.
-        world_size: number of ranks; None: as ``torch.distributed`` reports if it is initialised, else as torchrun
-            reports.
-        rank: rank of this process; None: as ``torch.distributed`` reports if it is initialised, else as torchrun
-            reports.
+        num_workers: largest number of worker processes of this rank. For samples in memory, the loader starts no
+            workers. For other samples, the loader starts at most one worker for each CPU that this rank has for
+            loading.
+        world_size: number of ranks; None: the number that ``torch.distributed`` or torchrun reports.
+        rank: rank of this process; None: the rank that ``torch.distributed`` or torchrun reports.
         seed: seed of order and augmentation.
 
     Raises:
         TypeError: the dataset is iterable.
-        ValueError: ``rank`` is out of range, or ``world_size`` differs from the number of ranks that
-            ``torch.distributed`` or torchrun reports and ``rank`` is missing.
+        ValueError: ``rank`` is out of range. Or ``rank`` is missing, and ``world_size`` is not the number that
+            ``torch.distributed`` or torchrun reports.
     """
     create = (
         OptimalDataLoaderFactory.create_training_loader
@@ -71,11 +70,11 @@ def create_optimized_dataloader(
 def get_optimal_num_workers(device_type: str = "cuda") -> int:
     """Return the recommended number of worker processes for each loader of this rank.
 
-    The number is 4 for each device of this rank, but at most the number of CPUs of this rank. So the number is 0 if the
-    machine has fewer CPUs than ranks. If the device is the CPU, the number is also 0.
+    The number is 4 for each device of this rank, but at most the number of CPUs of this rank. If the machine has fewer
+    CPUs than ranks, or the device is the CPU, the number is 0.
 
-    The number does not depend on the dataset, although samples in memory load faster without workers.
-    ``OptimalDataLoaderFactory`` takes the dataset into account.
+    Samples in memory load faster without workers, but this function does not know the dataset.
+    ``OptimalDataLoaderFactory`` also considers the dataset.
 
     Args:
         device_type: type of the device of the training, such as ``"cuda"`` or ``"cpu"``.

@@ -1,4 +1,7 @@
-"""Functions that make a training repeatable: they set all seeds, and build loaders that repeat their batches."""
+"""Functions that make a training repeatable.
+
+They set all seeds, and build loaders that yield the same batches in every run.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.randomness.seeding import worker_init_fn
 from chirpid_patch.torch_private import DataLoader
 
-#: The ``worker_init_fn`` that ``set_reproducible_training`` returns. It can be pickled for every start method.
+#: The ``worker_init_fn`` that ``set_reproducible_training`` returns.
 seed_worker = worker_init_fn
 
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
@@ -24,22 +27,22 @@ _CUBLAS_DETERMINISTIC = (":4096:8", ":16:8")
 
 
 def set_reproducible_training(seed: int = 42) -> tuple[Callable[[int], None], torch.Generator]:
-    """Seed the generators of Python, NumPy and PyTorch (on all devices), and select deterministic algorithms of cuDNN.
+    """Seed the generators of Python, NumPy and PyTorch, and select deterministic algorithms of cuDNN.
 
         seed_worker, generator = set_reproducible_training(42)
         loader = DataLoader(dataset, shuffle=True, num_workers=4, worker_init_fn=seed_worker, generator=generator)
 
-    Call this function once, before the model and the loaders are built. Two settings must be set before the program
-    starts. ``PYTHONHASHSEED`` fixes the order of sets of strings. ``OMP_NUM_THREADS`` fixes the number of compute
-    threads, on which the rounding of sums can depend.
+    Call this function once, before the model and the loaders are built. Set two environment variables before the
+    program starts. ``PYTHONHASHSEED`` fixes the order of sets of strings. ``OMP_NUM_THREADS`` fixes the number of
+    compute threads, because the rounding of sums can depend on this number.
 
     Args:
         seed: integer from 0 to 2**32 - 1, which is the range that NumPy accepts.
 
     Returns:
-        ``seed_worker`` and ``generator``. ``seed_worker`` is a ``worker_init_fn``. Its seeds differ between workers,
-        epochs and ranks, but repeat in a run with the same seed. ``generator`` is a seeded generator for the argument
-        ``generator`` of a loader.
+        Two values for the arguments ``worker_init_fn`` and ``generator`` of a loader. The first value is a function
+        that seeds each worker. Workers, epochs and ranks have different seeds, and a run with the same ``seed`` repeats
+        them. The second value is a seeded generator.
 
     Raises:
         ValueError: ``seed`` is out of range.
@@ -50,7 +53,7 @@ def set_reproducible_training(seed: int = 42) -> tuple[Callable[[int], None], to
         raise ValueError(f"seed must be from 0 to 2**32 - 1, not {number}")
     random.seed(number)
     np.random.seed(number)
-    torch.manual_seed(number)  # for all devices, even if they are not initialised yet
+    torch.manual_seed(number)  # on all devices, even if they are not initialised yet
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
     generator = torch.Generator()
@@ -73,9 +76,9 @@ def ensure_deterministic_dataloader(
     """Make the training repeatable, and build a loader that yields the same batches in every run.
 
     Call this function before the model is built, because it calls ``set_reproducible_training`` and
-    ``torch.use_deterministic_algorithms(True)``. Different epochs have different orders and different augmentation. The
-    batches are the same in every run with the same number of worker processes. With the augmentation of this package,
-    the batches are the same for any number of worker processes. For validation, pass ``shuffle=False``.
+    ``torch.use_deterministic_algorithms(True)``. The batches are the same in every run with the same number of worker
+    processes. With the augmentation of this package, the batches are the same for any number of worker processes.
+    Different epochs have different orders and different augmentation. For validation, pass ``shuffle=False``.
 
     On CUDA, cuBLAS is deterministic only with the environment variable ``CUBLAS_WORKSPACE_CONFIG=:4096:8``. The
     function sets the variable if it is missing.
@@ -87,7 +90,7 @@ def ensure_deterministic_dataloader(
         shuffle: as for ``DataLoader``, but True by default.
         drop_last: as for ``DataLoader``.
         num_workers: as for ``DataLoader``.
-        warn_only: whether an operation without a deterministic algorithm only warns, and raises no error.
+        warn_only: whether an operation without a deterministic algorithm only warns, instead of raising an error.
         collate_fn: as for ``DataLoader``.
         pin_memory: as for ``create_loader``.
 

@@ -38,27 +38,28 @@ def create_dataloaders(
     transform: Callable[[torch.Tensor], Any] | None = None,
     **loader_options: Unpack[CommonArguments],
 ) -> Loaders:
-    """Build three loaders: for training (shuffled), for validation and for test (every sample, in order).
+    """Split samples, and build a loader each for training (shuffled), validation and test (in order).
 
-    Every sample belongs to exactly one loader. The dataset of each loader is a ``torch.utils.data.Subset``. To wrap the
-    training samples in another dataset, wrap ``train_loader.dataset``, which has only the training samples. A loader
-    without samples has no batches.
+    Every sample belongs to exactly one loader. The dataset of each loader is a ``torch.utils.data.Subset``. For
+    example, you can wrap ``train_loader.dataset`` in a dataset that augments the training samples. A loader without
+    samples has no batches.
 
     Args:
         data_root: one of these sources of samples:
 
             * A folder with ``train/CLASS/…`` and ``test/CLASS/…``. The validation samples are the images in the folder
-              ``val``, or, without ``val``, the share ``val_split`` of the images in ``train``.
-            * A folder with a folder for each class. The shares ``test_split`` and ``val_split`` of its images are the
-              test samples and the validation samples.
-            * A dataset that can be indexed and has a length. Its samples are split with the same shares.
+              ``val``. Without this folder, they are the share ``val_split`` of the images in ``train``.
+            * A folder with a folder for each class. Of these images, the shares ``test_split`` and ``val_split`` are
+              for test and validation.
+            * A dataset that can be indexed and has a length. The same shares of its samples are for test and
+              validation.
         batch_size: number of samples in a batch.
-        img_size: width and height in pixels to which images in folders are scaled; see ``ImageFolderDataset``.
+        img_size: width and height in pixels of the scaled images, for folders; see ``ImageFolderDataset``.
         num_workers: largest number of worker processes of each loader. The factory may use fewer or none.
         val_split: share of samples for validation, from 0 (no validation) to below 1.
-        test_split: share of samples for the test, from 0 to below 1. If there is a test folder, ``test_split`` has no
+        test_split: share of samples for the test, from 0 to below 1. If the folder ``test`` exists, this share has no
             effect.
-        seed: seed of the split, which uses no global random generator.
+        seed: seed of the random split. The split uses no global random generator.
         channels: number of channels of images in folders; see ``ImageFolderDataset``.
         transform: transform of images in folders; see ``ImageFolderDataset``. None: no transform.
         **loader_options: further arguments for all three loaders, which ``create_loader`` documents. ``drop_last`` and
@@ -103,7 +104,7 @@ def _of_folder(
 ) -> tuple[Subset[Any], Subset[Any], Subset[Any]]:
     """Return the training, validation and test samples of a folder.
 
-    The samples come from the folders train, val and test in ``root``, or from a random split of the images.
+    If ``root`` contains the folders train and test, these folders define the split. Otherwise the split is random.
     """
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {root}: data_root must have train/CLASS/… and test/CLASS/…")
@@ -128,9 +129,10 @@ def _everything(dataset: Any) -> Subset[Any]:
 
 
 def _split_randomly(dataset: Any, shares: tuple[float, ...], seed: int) -> list[Subset[Any]]:
-    """Split ``dataset`` at random: return the subset for training, and then a subset for each of ``shares``.
+    """Split ``dataset`` at random.
 
-    A share above 0 leads to at least one sample.
+    Return the subset for training, and then a subset for each of ``shares``. For a share above 0, the subset has at
+    least one sample.
     """
     count = len(dataset)
     if not count:

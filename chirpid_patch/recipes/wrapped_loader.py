@@ -1,4 +1,4 @@
-"""A base class for your own loaders, instead of a class that manages workers, threads and CUDA streams itself."""
+"""A base class for your own loaders. It manages workers, threads and CUDA streams."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _MOST_WEIGHTS = 2**24  # limit of torch.multinomial, which PyTorch's weighted sampler calls
 
-#: Private attributes of the loader classes that ``WrappedDataLoader`` replaces, each with advice on its replacement.
+#: Private attributes of the loader classes that ``WrappedDataLoader`` replaces. Each has a sentence about its
+#: replacement.
 REMOVED = {
     "_use_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
     "_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
@@ -42,7 +43,7 @@ REMOVED = {
     "_cleanup_workers": "call `shutdown()`",
     "_calculate_batch_memory_mb": "measure it: `DataLoaderPerformanceMonitor().memory_status()`",
 }
-#: Arguments that cannot change after the loader is built, as in ``torch.utils.data.DataLoader``.
+#: Attributes that cannot change after the loader is built, as in ``torch.utils.data.DataLoader``.
 _FIXED = frozenset(
     {"batch_sampler", "batch_size", "dataset", "drop_last", "num_workers", "persistent_workers", "sampler"}
 )
@@ -75,43 +76,42 @@ class WrappedDataLoader:
         for batch in loader: ...
 
     ``OptimalDataLoaderFactory`` builds the inner ``DataLoader``. ``loader[3]`` returns sample 3 as a batch, and
-    ``loader[[3, 5]]`` returns two samples as a batch. Every public attribute of the inner loader can be read from this
-    object. As with PyTorch's loader, assigning an attribute that is fixed after construction raises ValueError.
-    ``loader._pytorch_loader`` is the inner loader, which does not move its batches. Pass the inner loader to a
-    framework that needs a ``DataLoader``. A pickled loader contains everything except processes and threads.
+    ``loader[[3, 5]]`` returns two samples as a batch. This object also has all public attributes of the inner loader.
+    An assignment to an attribute that is fixed after construction raises ValueError, as in PyTorch's loader.
+    ``loader._pytorch_loader`` is the inner loader. Pass it to a framework that needs a ``DataLoader``; the inner loader
+    does not move its batches to the device. A pickled loader contains everything except processes and threads.
 
     Args:
         dataset: map-style or iterable dataset.
         batch_size: number of samples in a batch.
         num_workers: number of worker processes. For samples in memory, the loader starts no workers, because batched
             reading is faster.
-        is_train: whether the loader is for training. True: shuffle, unless another argument defines the order, and use
-            ``drop_last``. False: yield all samples, in order.
-        sampler: a sampler, a list of indices, or a function that returns one of these. ``refresh`` calls the function
-            again. The function gets the arguments ``num_samples``, ``batch_size`` and ``rng`` if it has parameters with
-            these names.
-        weighted_sampler: weights of the samples, which are then drawn with replacement. True: the loader uses the
-            sampler from the dataset's method ``get_weighted_sampler``, or the weights in the dataset's attribute
-            ``sample_weights``. False: no weights.
+        is_train: whether the loader is for training. True: the loader shuffles, unless another argument defines the
+            order, and respects ``drop_last``. False: the loader yields all samples, in order.
+        sampler: a sampler, a list of indices, or a function that returns a sampler or such a list. ``refresh`` calls
+            the function again. The function may have parameters with the names ``num_samples``, ``batch_size`` and
+            ``rng``; the loader passes these arguments.
+        weighted_sampler: weights with which samples are drawn, with replacement. True: the dataset has the method
+            ``get_weighted_sampler``, which returns a sampler, or the attribute ``sample_weights``. False: no weights.
         indices: indices of the samples to use, or a function that returns the indices. ``refresh`` calls the function
             again. None: all samples.
-        iterations_per_epoch: number of batches in an epoch, for which the loader draws random samples. None: an epoch
-            covers all samples.
+        iterations_per_epoch: number of batches in an epoch. The loader draws random samples for these batches. None: an
+            epoch contains all samples.
         rng: generator with which samples are drawn; None: PyTorch's global generator.
         device: the device to which a ``DevicePrefetcher`` moves batches; None: the accelerator if there is one, else
             the CPU.
-        pin_memory: whether batches are in pinned memory. None pins batches if pinned memory makes copies to ``device``
-            faster. Without an accelerator, no batch is pinned.
+        pin_memory: whether batches are in pinned memory. None: batches are pinned if pinned memory makes copies to
+            ``device`` faster. Without an accelerator, no batch is pinned.
         persistent_workers: whether the workers stay alive from epoch to epoch; None counts as True.
-        prefetch_factor: number of batches that each worker loads ahead; None: 2.
-        collate_fn: function that builds a batch from a list of samples; None: PyTorch's ``default_collate``. Instead, a
-            subclass may define a method ``collate_fn``. Workers call this method, so the loader is pickled for the
-            workers.
+        prefetch_factor: number of batches that each worker loads in advance; None: 2.
+        collate_fn: function that builds a batch from a list of samples; None: PyTorch's ``default_collate``.
+            Alternatively, a subclass may define a method ``collate_fn``. The loader is then pickled for the workers,
+            which call this method.
         further: further arguments, which ``create_loader`` documents.
 
     Raises:
-        ValueError: two arguments that define the samples contradict each other, an argument does not fit the dataset,
-            or the CUDA device does not exist.
+        ValueError: two arguments contradict each other, an argument does not fit the dataset, or the CUDA device does
+            not exist.
         TypeError: ``weighted_sampler`` is True, and the dataset has no weights.
     """
 
@@ -194,9 +194,9 @@ class WrappedDataLoader:
         return self
 
     def refresh(self) -> None:
-        """Call the function that was passed as ``sampler`` or ``indices`` again.
+        """Call the function again that was passed as ``sampler`` or ``indices``.
 
-        If no function was passed, the method does nothing, because the samples are drawn again in every epoch.
+        If no function was passed, the method does nothing.
         """
         if self._resampled is not None:
             self._resampled.refresh()
@@ -222,7 +222,7 @@ class WrappedDataLoader:
 
     @property
     def _prefetch_factor(self) -> int | None:
-        """Return the number of batches that each worker loads ahead; None without workers."""
+        """Return the number of batches that each worker loads in advance; None without workers."""
         return self._pytorch_loader.prefetch_factor if self._num_workers else None
 
     @property
@@ -250,7 +250,7 @@ class WrappedDataLoader:
 
 
 class ResampledSampler(Sampler[Any]):
-    """A sampler whose ``refresh`` replaces its indices, so that the loader and its workers need no replacement.
+    """A sampler whose method ``refresh`` replaces its indices. The loader and its workers stay the same.
 
     Args:
         draw: function that returns a sampler, or a list of indices.
@@ -282,7 +282,7 @@ def _sampler(
     iterations: int | None,
     rng: torch.Generator | None,
 ) -> Any:
-    """Return the sampler that the arguments of ``WrappedDataLoader`` define; None if they define no sampler."""
+    """Return the sampler for the arguments of ``WrappedDataLoader``; None if no argument needs a sampler."""
     by_weight = weighted is not False and weighted is not None
     asked = {"sampler": sampler is not None, "weighted_sampler": by_weight, "indices": indices is not None}
     given = [name for name, is_asked in asked.items() if is_asked]
@@ -333,7 +333,7 @@ def _by_weight(dataset: Any, weighted: Any, offers: dict[str, Any]) -> Sampler[A
 
 
 def _subset(dataset: Any, indices: Any, is_train: bool, rng: torch.Generator | None) -> Any:
-    """Return a sampler for the samples at ``indices``: shuffled for training, else in the order of ``indices``."""
+    """Return a sampler for the samples at ``indices``. For training, the sampler shuffles the indices."""
     positions = torch.as_tensor(indices() if callable(indices) else indices)
     if positions.numel() and (positions.ndim != 1 or positions.dtype == torch.bool or positions.is_floating_point()):
         raise ValueError("indices must be a sequence of integers: convert a mask with its nonzero()")
@@ -344,7 +344,7 @@ def _subset(dataset: Any, indices: Any, is_train: bool, rng: torch.Generator | N
 
 
 def _call_with_known(function: Callable[..., Any], offers: dict[str, Any]) -> Any:
-    """Call ``function`` with the arguments in ``offers`` for which it has parameters, and return the result."""
+    """Call ``function`` with those arguments in ``offers`` for which it has parameters, and return the result."""
     known = inspect.signature(function).parameters.values()
     if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known):
         return function(**offers)
