@@ -1,6 +1,5 @@
-"""Random transforms of a single sample, or of a whole batch in place.
+"""Random transforms for single samples, and for whole batches in place.
 
-A new transform is a subclass of ``BatchTransform``.
+To write a new transform, subclass ``BatchTransform``.
 
-The package may import ``randomness``. The package uses no dataset and no loader.
 """

@@ -1,4 +1,4 @@
-"""Composed transforms, and a function that splits them into single transforms, which can support whole batches."""
+"""Composed transforms, and a function that splits them into single transforms."""
 
 from __future__ import annotations
 
@@ -48,15 +48,14 @@ class Lambda:
 def split_transform(transform: Transform, position: Position) -> Iterator[tuple[Position, Transform]]:
     """Yield a pair (position, transform) for each single transform that ``transform`` applies, in order.
 
-    If ``transform`` is not a composed transform, the only result is ``transform`` itself. Composed transforms are
-    ``Compose`` and ``Lambda`` of this module and of torchvision, and ``nn.Sequential``. A subclass of ``Compose`` or
-    ``Lambda`` of this module is also a composed transform, if the subclass does not override ``__call__``. A transform
-    whose class has a decorator of ``transforms.declared`` is replaced by the transform of this package that computes
-    the same result.
+    Composed transforms are ``Compose`` and ``Lambda`` of this module and of torchvision, and ``nn.Sequential``.
+    Subclasses of ``Compose`` and ``Lambda`` of this module count, too, unless they override ``__call__``. If
+    ``transform`` is not composed, the function yields only ``transform``. If the class of a transform has a decorator
+    of ``transforms.declared``, the function yields the matching transform of this package instead.
 
     Args:
         transform: any transform.
-        position: position of ``transform`` in nested transforms, such as (2,) for the third transform of a list.
+        position: position of ``transform`` in nested transforms, such as (2,) for the third transform of a ``Compose``.
     """
     transform = batched_object_for(transform)
     inner = _inner(transform)
@@ -84,5 +83,5 @@ def _inner(transform: Transform) -> Sequence[Transform] | None:
 
 
 def _as_list(transforms: Any) -> Sequence[Transform] | None:
-    """Return ``transforms`` if it is a list or tuple, which can be iterated over repeatedly; else None."""
+    """Return ``transforms`` if it is a list or tuple; else None, because an iterator could be read only once."""
     return transforms if type(transforms) in (list, tuple) else None

@@ -1,9 +1,9 @@
-"""Decorators that declare that a class masks, adds noise or composes transforms in the same way as this package.
+"""Decorators for classes that mask, add noise or compose transforms in the same way as this package.
 
-A decorator does not change the class, and a call of an object runs the class's own code. If the declared attributes are
-plain numbers, loaders augment whole batches with a transform of this package that has the same parameters. The result
-has the same distribution, and depends only on the sample's random key. The class's own code augments single samples if
-an attribute has another value, if the object has hooks, or if a subclass overrides a method.
+A decorator does not change the class: a call of an object still runs the class's own code. Loaders augment whole
+batches with a transform of this package that has the same parameters. The results have the same distribution, and
+depend only on the random keys of the samples. In three cases, the class's own code augments single samples: a parameter
+is not a plain number, the object has hooks, or a subclass overrides a method.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 def masks_spectrograms(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
     """Declare that ``forward(x)`` masks x in the same way as ``SpecAugment``.
 
-    The attributes of the object must have the names of the parameters of ``SpecAugment``.
+    The object must have an attribute for each parameter of ``SpecAugment``, with the same name.
 
     Args:
         mask_short_axes: as for ``SpecAugment``.
@@ -41,7 +41,7 @@ def masks_spectrograms(*, mask_short_axes: bool = True, calls: tuple[str, ...] =
 def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
     """Declare that a call with an 8-bit grey image masks the image as ``SpecAugment`` masks a tensor (F, T).
 
-    The attributes of the object must have the names of the parameters of ``SpecAugment``, and ``mask_value`` must be
+    The object must have an attribute for each parameter of ``SpecAugment``, with the same name. ``mask_value`` must be
     from 0 to 255. The class of the dataset that calls the object must have the decorator ``augments_images``.
 
     Args:

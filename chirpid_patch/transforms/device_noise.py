@@ -1,11 +1,11 @@
 """Normal noise that is computed on a device. The 64-bit key of a sample determines its noise completely.
 
-In the modes ``table`` and ``pooled``, the noise is equal, to the last bit, to the noise of ``transforms.noise``.
-SplitMix64 uses only arithmetic of 64-bit integers, and PyTorch's int64 wraps around in the same way as NumPy's uint64.
+In the modes ``table`` and ``pooled``, the noise is equal, to the last bit, to the noise of ``transforms.noise``. The
+reason: SplitMix64 uses only 64-bit integers, and PyTorch's int64 overflows in the same way as NumPy's uint64.
 
 In the mode ``exact``, the noise has other values than in ``transforms.noise``, because no device can repeat the values
-of PyTorch's CPU generator. On a device, this mode applies the Box-Muller transform to the bits of SplitMix64. The
-values are independent and have the distribution N(0, std²), cut off at ±6.7 std.
+of PyTorch's CPU generator. Here, this mode applies the Box-Muller transform to the bits of SplitMix64. The values are
+independent, and have the distribution N(0, std²), cut off at ±6.7 std.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from torch import Tensor
 from chirpid_patch.transforms.noise import noise_pool, scaled_quantiles
 from chirpid_patch.transforms.off_cpu import send_to_device
 
-# The constants of SplitMix64 as signed numbers, and the numbers of bits to shift.
+# The constants of SplitMix64 as signed numbers, and the numbers of bits by which SplitMix64 shifts.
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9 - (1 << 64)), (27, 0x94D049BB133111EB - (1 << 64)))
 _LAST_SHIFT = 31
-#: Number of values that get noise at once. For each value, temporary tensors take about 20 bytes.
+#: Number of values that get noise at a time. For each value, temporary tensors take about 20 bytes.
 _NOISE_AT_A_TIME = 1 << 23
 
 
@@ -46,7 +46,7 @@ def _shift_right(words: Tensor, places: int) -> Tensor:
 
 
 def _table_noise(keys: Tensor, count: int, std: float) -> Tensor:
-    # Each word contains four positions in the table, with the lowest bits first, because CUDA devices are
+    # Each word contains four positions in the table. The lowest bits are the first position, because CUDA devices are
     # little-endian. As signed numbers, positions in the upper half are negative, so they count from the end of the
     # table.
     positions = _words(keys, (count + 3) // 4).view(torch.int16)[:, :count]
@@ -68,7 +68,7 @@ def _exact_noise(keys: Tensor, count: int, std: float) -> Tensor:
 
 def _pooled_noise(keys: Tensor, count: int, std: float) -> Tensor:
     pool = _device_pool(count, std, keys.device)
-    # The key as an unsigned number, modulo the number of possible starts.
+    # Compute the key as an unsigned number, modulo the number of possible starts.
     places = len(pool) - count + 1
     starts = (keys.remainder(places) + (keys < 0) * ((1 << 64) % places)).remainder_(places)
     return pool[starts[:, None] + torch.arange(count, device=keys.device)]

@@ -19,8 +19,9 @@ Floats = npt.NDArray[np.float32]
 class ImageMasks(BatchTransform):
     """Convert samples (1, F, T) to 8-bit images, mask the images, and convert them back to float32.
 
-    The image of a sample is ``((x - min) / (max - min + eps) * 255)``, truncated to integers. A sample that is not
-    masked is also converted. A sample whose values are all equal, or not all finite, raises an error.
+    The image of a sample is ``(x - min) / (max - min + eps) * 255``, truncated to integers. Samples that are not masked
+    are also converted to images and back. If the values of a sample are all equal, or not all finite, the transform
+    raises an error.
 
     Args:
         masks: the transform that masks the images.
@@ -36,7 +37,7 @@ class ImageMasks(BatchTransform):
         self.divisor = divisor
 
     def supports(self, dtype: torch.dtype, shape: Sequence[int]) -> bool:
-        """Return whether samples of this dtype and shape are supported: float32 (1, F, T), F and T above 1."""
+        """Return whether ``dtype`` is float32 and ``shape`` is (1, F, T), with F and T above 1."""
         return dtype is torch.float32 and len(shape) == 3 and shape[0] == 1 and min(shape[1:]) > 1
 
     def check(self, samples: Tensor) -> None:
@@ -52,7 +53,7 @@ class ImageMasks(BatchTransform):
             spans = high - low
         if not np.isfinite(spans).all() or not spans.all():
             raise ValueError("images need samples with finite values that are not all equal")
-        if self.eps:  # added to single numbers, because NumPy before 2.0 adds arrays in another precision
+        if self.eps:  # one number at a time, because NumPy before 2.0 adds arrays in another precision
             spans = np.array([span + self.eps for span in spans.ravel()], dtype=np.float32).reshape(spans.shape)
         return low, spans
 
@@ -61,7 +62,7 @@ class ImageMasks(BatchTransform):
             batch[row] = self.transform_batch(batch[row : row + 1], keys[row : row + 1])[0]
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
-        """Return the transformed sample; ``keys`` has the shape (1,). A sample that is not masked is also converted."""
+        """Return the transformed sample; ``keys`` has the shape (1,)."""
         return self.transform_batch(sample.unsqueeze(0), keys)[0]
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:

@@ -1,13 +1,13 @@
 """Normal noise for samples, in three modes. The 64-bit key of a sample determines its noise completely.
 
 * ``table``: independent values. SplitMix64 (Steele, Lea & Flood 2014), seeded with the key, generates 16 random bits
-  for each value. The bits are a position in a table of 65,536 quantiles of the normal distribution, which is scaled to
-  a variance of exactly 1. All values are within ±4.4. Compiled C code adds the values to the samples without the
-  interpreter lock. If the code could not be compiled, NumPy computes the same numbers.
-* ``exact``: independent values from ``torch.Tensor.normal_``. The seed of PyTorch's CPU generator is 32 bits of the
+  for each value. The bits are a position in a table of 65,536 quantiles of the normal distribution. The table is scaled
+  to a variance of exactly 1, and all its values are within ±4.4. Compiled C code adds the values to the samples without
+  the interpreter lock. Without the C code, NumPy computes the same numbers.
+* ``exact``: independent values from ``torch.Tensor.normal_``. PyTorch's CPU generator is seeded with 32 bits of the
   key.
-* ``pooled``: a slice, at a random position, of a pool of noise that is computed once. The values are *not independent*,
-  because two samples can have the same part of the pool. This mode takes no more time than adding the values.
+* ``pooled``: a slice of a pool of noise, which is computed once. The position of the slice is random. The values are
+  *not independent*, because two samples can get the same part of the pool. This mode is the fastest.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _BLOCK = 1 << 16
 
 
 class _NoiseBuffers(threading.local):
-    """Arrays in which a thread computes noise. Because of page faults, new arrays for each sample would be slow."""
+    """Arrays in which a thread computes noise. New arrays for each sample would be slow, because of page faults."""
 
     def __init__(self) -> None:
         self.words = np.empty((2, 0), dtype=np.uint64)
@@ -74,7 +74,7 @@ _scratch = _NoiseBuffers()
 
 @lru_cache(maxsize=8)
 def _generator_steps(words: int) -> npt.NDArray[np.uint64]:
-    """Return the number that SplitMix64 adds to its seed for each of its first ``words`` words."""
+    """Return the numbers that SplitMix64 adds to its seed for its first ``words`` words."""
     steps: npt.NDArray[np.uint64] = np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN
     return steps
 
@@ -109,7 +109,7 @@ def _exact_noise(key: int, std: float, values: Values) -> Values:
     return values
 
 
-#: Smallest number of values in a pool, and smallest size of a pool as a multiple of a sample.
+#: Smallest number of values in a pool, and smallest size of a pool as a multiple of the size of a sample.
 _SMALLEST_POOL = 1 << 21
 _POOL_PER_SAMPLE = 8
 
@@ -121,7 +121,7 @@ def _unit_pool(size: int) -> Values:
 
 @lru_cache(maxsize=4)
 def _pool(size: int, std: float) -> Values:
-    """Return ``size`` independent values with the distribution N(0, std²), which are the same in every process."""
+    """Return ``size`` independent values with the distribution N(0, std²). Every process gets the same values."""
     pool: Values = _unit_pool(size) * np.float32(std)
     return pool
 
@@ -145,15 +145,15 @@ _DRAW = {"table": _independent_noise, "exact": _exact_noise, "pooled": _pooled_n
 
 
 def normal_noise(key: int, count: int, std: float, mode: str = "table", out: Values | None = None) -> Values:
-    """Return ``count`` float32 values with the distribution N(0, std²), which ``key`` determines completely.
+    """Return ``count`` float32 values with the distribution N(0, std²). ``key`` determines the values completely.
 
     Args:
         key: the 64-bit key.
         count: number of values.
         std: standard deviation.
-        mode: one of ``NOISE_MODES``, which the docstring of this module describes.
-        out: array of ``count`` values for the result; None: a new array. The mode ``pooled`` does not use ``out``, and
-            returns a slice of the pool, to which callers must not write.
+        mode: one of ``NOISE_MODES``; see the docstring of this module.
+        out: array of ``count`` values for the result; None: a new array. The mode ``pooled`` ignores ``out`` and
+            returns a slice of the pool. Callers must not write to this slice.
     """
     return _DRAW[mode](key, float(std), np.empty(count, dtype=np.float32) if out is None else out)
 
@@ -164,7 +164,7 @@ def add_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.uint64],
     Args:
         batch: floating-point tensor (B, …).
         rows: indices of the rows that get noise.
-        keys: the key of each of these rows, a uint64 array of shape (len(rows),).
+        keys: the key of each row in ``rows``, a uint64 array of shape (len(rows),).
         std: standard deviation of the noise.
         mode: one of ``NOISE_MODES``.
     """

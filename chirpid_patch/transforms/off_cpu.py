@@ -13,15 +13,14 @@ EXACT = (torch.float32, torch.float64)
 
 
 def is_off_cpu(tensor: Tensor) -> bool:
-    """Return whether ``tensor`` is on a device other than the CPU, where few large operations are fastest."""
+    """Return whether ``tensor`` is on a device other than the CPU."""
     return tensor.device.type != "cpu"
 
 
 def send_to_device(numbers: Tensor, device: torch.device) -> Tensor:
     """Return ``numbers``, a small CPU tensor, on ``device``.
 
-    For CUDA, the tensor is copied from pinned memory, so the CPU does not wait for the copy. PyTorch reuses the pinned
-    memory only after the copy.
+    The copy to CUDA uses pinned memory, so the CPU does not wait for the copy.
     """
     if device.type == "cuda":
         return numbers.pin_memory().to(device, non_blocking=True)
@@ -29,10 +28,11 @@ def send_to_device(numbers: Tensor, device: torch.device) -> Tensor:
 
 
 def as_operand(value: Any, batch: Tensor) -> Any:
-    """Return ``value`` in a form for arithmetic with ``batch``, on the device of ``batch``.
+    """Return ``value`` for arithmetic with ``batch``, with the same bits as on the CPU.
 
-    A tensor is copied to the device. A Python number becomes a tensor if the result then has the same bits as on the
-    CPU. CUDA does not divide by a Python number, but multiplies with its reciprocal, so the last bit would differ.
+    A tensor is copied to the device of ``batch``. A Python float becomes a tensor, unless ``batch`` has a
+    half-precision dtype. Instead of dividing by a Python float, CUDA would multiply by its reciprocal, so the last bit
+    would differ.
     """
     if not is_off_cpu(batch):
         return value

@@ -1,4 +1,4 @@
-"""Transforms that augment spectrograms: a single sample, or a whole batch in place, with the same distribution."""
+"""Transforms that augment spectrograms. They support single samples, and whole batches in place."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ Places = npt.NDArray[np.int64]
 
 
 class BatchTransform(nn.Module):
-    """A random transform that keeps shape and dtype. A 64-bit key determines the result for each sample.
+    """A random transform that keeps shape and dtype.
 
-    A call with a sample returns a new tensor, or the sample itself if the transform skips this sample. Changes of the
-    parameters take effect at the next call.
+    A 64-bit key of each sample determines the result. A call with a sample returns a new tensor. If the transform skips
+    the sample, the call returns the sample. Changes of the parameters take effect at the next call.
 
     Attributes:
         p: probability that the transform changes a sample.
     """
 
     p: float
-    #: The object of a user class that this transform replaces; None if this transform replaces no object.
+    #: The object of a declared class for which this transform is used; None without such an object.
     declared: Callable[[Any], Any] | None = None
 
     def may_differ(self, samples: Tensor) -> bool:
-        """Return whether ``declared`` may have another result than this transform for samples like ``samples`` (B, …).
+        """Return whether ``declared`` may transform ``samples`` (B, …) in another way than this object.
 
-        In that case, the code of ``declared`` runs for each sample.
+        If True, the code of ``declared`` runs for each sample.
         """
         return self.declared is not None and (samples.dtype not in off_cpu.EXACT or samples.requires_grad)
 
     def applies(self, keys: Keys) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return a bool array (B,), which is True for the samples to change: each sample with the probability ``p``."""
+        """Return a bool array (B,), True for the samples to change. Each value is True with the probability ``p``."""
         gate: np.ndarray[Any, np.dtype[np.bool_]] = uniform_numbers(keys, 1)[:, 0] <= self.p
         return gate
 
@@ -60,7 +60,7 @@ class BatchTransform(nn.Module):
     def transform_batch_(self, batch: Tensor, keys: Keys) -> None:
         """Transform ``batch`` (B, …) in place; ``keys`` has the shape (B,).
 
-        No other code may use the memory of ``batch``.
+        ``batch`` must not share memory with other tensors.
         """
         self.check(batch)
         self.transform_rows_(batch, keys, np.flatnonzero(self.applies(keys)).tolist())
@@ -68,13 +68,13 @@ class BatchTransform(nn.Module):
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
         """Return the transformed ``batch`` (B, …); ``keys`` has the shape (B,).
 
-        The method works in place if possible, so no other code may use the memory of ``batch``.
+        The method works in place if possible, so ``batch`` must not share memory with other tensors.
         """
         self.transform_batch_(batch, keys)
         return batch
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
-        """Return the transformed sample as a new tensor, or ``sample`` itself if the transform skips it.
+        """Return the transformed sample as a new tensor; if the transform skips the sample, return ``sample``.
 
         ``keys`` is the key of the sample, of shape (1,).
         """
@@ -96,18 +96,18 @@ class BatchTransform(nn.Module):
 class SpecAugment(BatchTransform):
     """Mask random ranges of time and frequency in a spectrogram (Park et al. 2019, without time warping).
 
-    Samples have the shape (C, F, T) or (F, T). The width of a mask is uniformly distributed from 0 to the parameter of
-    its axis, but at most the length of the axis. The start of a mask is uniformly distributed over all positions where
-    the mask fits.
+    Samples have the shape (C, F, T) or (F, T). The width of a mask is a random number from 0 to the parameter of its
+    axis, but at most the length of the axis. The start of a mask is a random position at which the mask fits. Both have
+    uniform distributions.
 
     Args:
         time_mask_param: largest width of a time mask, in frames.
         freq_mask_param: largest width of a frequency mask, in frequency bins.
         num_time_masks: number of time masks.
         num_freq_masks: number of frequency masks.
-        mask_value: value that masked elements get.
+        mask_value: the new value of masked elements.
         p: probability that a sample is masked. Otherwise the sample stays unchanged.
-        mask_short_axes: whether to mask an axis that is not longer than its parameter.
+        mask_short_axes: whether to mask an axis whose length is at most its parameter.
     """
 
     def __init__(
@@ -139,8 +139,7 @@ class SpecAugment(BatchTransform):
     def may_differ(self, samples: Tensor) -> bool:
         """Return whether ``declared`` may have another result than this transform for samples like ``samples``.
 
-        The result is also True for samples that are not (C, F, T) or (F, T), and if their dtype cannot store
-        ``mask_value``.
+        The result is also True if the shape is not (C, F, T) or (F, T), or if the dtype cannot store ``mask_value``.
         """
         if self.declared is None:
             return False
@@ -158,10 +157,9 @@ class SpecAugment(BatchTransform):
                 raise ValueError(f"SpecAugment needs {name} >= 0, not {getattr(self, name)}")
 
     def mask_places(self, keys: Keys, n_freq: int, n_time: int) -> tuple[Places, Places]:
-        """Return the masks of samples of shape (…, ``n_freq``, ``n_time``), as two int64 arrays (B, masks).
+        """Return starts and stops of the masks for samples of shape (…, ``n_freq``, ``n_time``).
 
-        The arrays contain the start and the stop of each mask. The masks of the time axis come first, then the masks of
-        the frequency axis. ``keys`` has the shape (B,).
+        Both are int64 arrays (B, number of masks), with the masks of the time axis first. ``keys`` has the shape (B,).
         """
         axes = [(n_time, self.time_mask_param)] * max(self.num_time_masks, 0)
         axes += [(n_freq, self.freq_mask_param)] * max(self.num_freq_masks, 0)
@@ -183,7 +181,7 @@ class SpecAugment(BatchTransform):
         if off_cpu.is_off_cpu(batch):
             self._mask_at_once_(batch, rows, starts, stops)
             return
-        writable = writable_view(batch)  # a slice of a NumPy array takes a fifth of the time of a tensor's slice
+        writable = writable_view(batch)  # slicing a NumPy array is five times as fast as slicing a tensor
         for row, row_starts, row_stops in zip(rows, starts.tolist(), stops.tolist(), strict=True):
             sample = writable[row]
             for mask, (start, stop) in enumerate(zip(row_starts, row_stops, strict=True)):
@@ -193,11 +191,11 @@ class SpecAugment(BatchTransform):
                     sample[..., start:stop, :] = self.mask_value
 
     def _mask_at_once_(self, batch: Tensor, rows: Sequence[int], starts: Places, stops: Places) -> None:
-        """Mask all rows with few kernels, which is faster on an accelerator."""
+        """Mask all rows with few kernels. On an accelerator, this is faster than row by row."""
         n_freq, n_time = batch.shape[-2:]
         if not starts.size:
             return
-        # Both axes are joined to a single axis, with the frequencies after the times.
+        # The two axes count as one axis, with the frequencies after the times.
         places = np.zeros((2, len(batch), starts.shape[1], 1), dtype=np.int64)
         places[0, rows, :, 0], places[1, rows, :, 0] = starts, stops
         places[:, :, max(self.num_time_masks, 0) :] += n_time
@@ -207,14 +205,14 @@ class SpecAugment(BatchTransform):
         mask = times.unsqueeze(1) | frequencies.unsqueeze(2)
         between = [1] * (batch.ndim - 3)
         value = writable_view(torch.empty(1, dtype=batch.dtype))
-        value[...] = self.mask_value  # rounds the value in the same way as an assignment on the CPU
+        value[...] = self.mask_value  # this assignment rounds the value as on the CPU
         batch.masked_fill_(mask.view(len(batch), *between, n_freq, n_time), value[0].item())
 
 
 def writable_view(batch: Tensor) -> Any:
     """Return a NumPy array over the memory of ``batch``.
 
-    The result is ``batch`` itself if NumPy does not support its dtype or device, or if ``batch`` requires a gradient.
+    If NumPy does not support the dtype or device, or ``batch`` requires a gradient, return ``batch``.
     """
     try:
         return batch if batch.requires_grad else batch.numpy()
@@ -228,9 +226,9 @@ class GaussianNoise(BatchTransform):
     Args:
         std: standard deviation of the noise.
         p: probability that a sample gets noise. Otherwise the sample stays unchanged.
-        mode: how the noise is computed; ``chirpid_patch.transforms.noise`` describes the modes. ``"table"``: fast
-            independent values. ``"exact"``: independent values from PyTorch's normal generator. ``"pooled"``: fastest,
-            but different samples can get the same values, so their noise is not independent.
+        mode: how the noise is computed (see ``chirpid_patch.transforms.noise``). ``"table"``: independent values, fast.
+            ``"exact"``: independent values from ``torch.Tensor.normal_``. ``"pooled"``: the fastest mode, but samples
+            can share values, so their noise is not independent.
     """
 
     def __init__(self, std: float = 0.02, p: float = 0.8, mode: NoiseMode = "table") -> None:
@@ -269,7 +267,7 @@ class Standardize(BatchTransform):
     Args:
         mean: number, or tensor that broadcasts with a sample.
         std: number, or tensor that broadcasts with a sample.
-        eps: number that is added to ``std``; None adds nothing.
+        eps: number that is added to ``std``; None: nothing is added.
     """
 
     p = 1.0
@@ -287,7 +285,7 @@ class Standardize(BatchTransform):
         return self.std if self.eps is None else self.std + self.eps
 
     def forward(self, sample: Any) -> Any:
-        """Standardise a sample, which may be of any type that supports ``-`` and ``/``."""
+        """Standardise a sample of any type that supports ``-`` and ``/``."""
         return (sample - self.mean) / self._divisor()
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
