@@ -1,7 +1,7 @@
 """Fast data loading for PyTorch training, with datasets that can be pickled for worker processes.
 
 Code that ``chirp-migrate apply`` has rewritten imports this package. This module exports the names that most training
-code needs. The docstrings of the sub-packages describe all other names.
+code needs. All other names are in the sub-packages.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: Maps each name that is imported only at its first use to its module. Most training code uses few of these names.
+#: Maps names to their modules. Each module is imported at the first use of its name, because most training code uses
+#: few of these names.
 _LATER = {
     "DataLoaderProfilingHook": "hooks.profiling",
     "DevicePrefetcher": "device.move_ahead",

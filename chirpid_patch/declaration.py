@@ -1,10 +1,10 @@
-"""Declarations of user classes, and the objects of this package that compute whole batches in place of user objects.
+"""Declarations of user classes, from which this package computes whole batches.
 
-A decorator declares from which attributes a method of a user class computes its result. From the values of these
-attributes, this package builds an object that computes the same results for whole batches.
+A decorator declares from which attributes a method of a user class computes its result. With the values of these
+attributes, this package builds its own object, which computes the same results for whole batches.
 
-For each batch, the attributes are read from the ``__dict__`` of the user object, without calling a method or property.
-If an object differs in any way from its declaration, its own code runs.
+For each batch, this package reads the attributes from the ``__dict__`` of the user object, without calling a method or
+property. If an object differs from its declaration in any way, the object's own code runs.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _DECLARED: WeakKeyDictionary[type, Declaration] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Declaration:
-    """The declaration of one method of a class: the attributes from which the method computes its result.
+    """The declaration of a method. It names the attributes from which the method computes its result.
 
     Attributes:
         attributes: names of the attributes that the method depends on.
-        methods: dictionary, name of a method → its function when the class was decorated. The dictionary contains the
-            declared method, the methods that the declared method calls, and the inherited methods that call the
-            declared method. If other code replaces one of these methods later, the declaration is not used.
-        held: names of attributes whose value is a bound method of the object, mapped to the names of these methods.
-        build: function that gets the attributes by name. The function returns an object of this package with the same
-            results as the class, or None if there is no such object.
-        of_images: whether the declared method masks 8-bit images. Only ``augments_images`` uses such declarations.
+        methods: maps names of methods to their functions at the time of decoration. The dictionary contains the
+            declared method, the methods that it calls, and the inherited methods that call it. If other code replaces
+            one of these methods later, the declaration is not used.
+        held: maps an attribute that stores a bound method of the object to the name of the method.
+        build: function whose argument is a dictionary of the attributes. The function returns an object of this package
+            with the same results as the class, or None if this is not possible.
+        of_images: whether the declared method masks 8-bit images, for ``augments_images``.
     """
 
     attributes: tuple[str, ...]
@@ -57,12 +57,13 @@ def declare_method(
     Args:
         attributes: names of the attributes that ``method`` depends on.
         calls: names of the methods that ``method`` calls.
-        build: function that gets the attributes by name. The function returns an object of this package with the same
-            results as the class, or None if there is no such object.
-        held: names of attributes whose value is a bound method of the object, mapped to the names of these methods. For
-            ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: the class has no such attributes.
+        build: function whose argument is a dictionary of the attributes. The function returns an object of this package
+            with the same results as the class, or None if this is not possible.
+        held: maps an attribute that stores a bound method of the object to the name of the method. For ``self.load =
+            self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute stores a bound method.
         method: name of the declared method.
-        inherited: dictionary, name → function of each inherited method that calls ``method``; None: no such methods.
+        inherited: maps the name of each inherited method that calls ``method`` to its function; None: no inherited
+            method calls ``method``.
         of_images: whether ``method`` masks 8-bit images.
 
     Raises:
@@ -83,10 +84,10 @@ def declare_method(
 
 
 def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
-    """Return the object of this package that computes the same results as ``declared``.
+    """Return an object of this package that computes the same results as ``declared``.
 
-    If there is no such object, the function returns ``declared`` itself. Otherwise the attribute ``declared`` of the
-    returned object is the original object. With ``of_images=True``, the returned object does not have this attribute.
+    If this is not possible, return ``declared``. The attribute ``declared`` of the new object is the original object,
+    except with ``of_images=True``.
 
     Args:
         declared: any object, such as a dataset, a transform or an augmenter.
@@ -109,16 +110,16 @@ def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
     if view is None:
         return declared
     if not of_images:
-        # Not setattr: nn.Module.__setattr__ would register a module as a submodule of the view.
+        # nn.Module.__setattr__ would register ``declared`` as a submodule, so this line does not use setattr.
         vars(view)["declared"] = declared
     return view
 
 
 def _declaration_of(kind: type) -> Declaration | None:
-    """Return the declaration of the class ``kind`` or of its base class.
+    """Return the declaration of the class ``kind`` or of its base class; None without a declaration.
 
-    The result is None if none of these classes has a declaration. The result is also None if a declared method was
-    replaced after the declaration, or if ``kind`` computes a declared attribute with a property.
+    The result is also None if other code has replaced a declared method, or if ``kind`` computes a declared attribute
+    with a property.
     """
     if not _DECLARED:
         return None

@@ -1,7 +1,7 @@
 """Functions that build loaders and choose the loading mode for the dataset, the CPUs and the device.
 
-``_RULES`` lists the rules that decide whether a loader uses worker processes, threads or neither. ``docs/factory.md``
-describes the rules in the same order. The first rule that applies returns the ``LoadingPlan`` of the loader.
+``_RULES`` lists the rules that decide whether a loader uses worker processes, threads or neither. The first rule that
+applies returns the ``LoadingPlan`` of the loader. ``docs/factory.md`` describes the rules.
 """
 
 from __future__ import annotations
@@ -63,14 +63,13 @@ _UNSAID = _NotGiven.UNSAID
 
 
 def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Callable[[_Function], _Function]:
-    """Return a decorator for functions that build loaders, for programs that change or replace ``DataLoader``.
+    """Return a decorator for functions that build loaders.
 
-    If other code has changed or replaced ``DataLoader`` or ``BatchedDataLoader``, the decorated function passes its
-    arguments to the changed class. The class gets the same arguments as if the program itself called the class.
+    If other code has changed or replaced ``DataLoader`` or ``BatchedDataLoader``, the decorated function calls the
+    changed class, with the arguments that the program would pass to ``DataLoader``.
 
     Args:
-        is_plain: function that gets the keyword arguments of a call, and returns whether ``DataLoader`` gives these
-            arguments the same meaning.
+        is_plain: function that returns whether ``DataLoader`` builds the same loader from given keyword arguments.
     """
 
     def decorate(function: _Function) -> _Function:
@@ -128,10 +127,9 @@ def create_loader(
 ) -> DataLoader[Any]:
     """Build a loader from the arguments of ``torch.utils.data.DataLoader``, for training, validation or test.
 
-    The loader chooses its loading mode: whole batches in this process, threads, or worker processes. Attributes such as
-    ``loader.num_workers`` have the values of the arguments, even if an argument has no effect. The attribute
-    ``loader.decision`` returns the loading mode with the reason. The logger ``chirpid_patch`` logs the same text at
-    level DEBUG.
+    The loader chooses its loading mode: whole batches in this process, threads, or worker processes. The attribute
+    ``loader.decision`` is the loading mode with the reason; the logger ``chirpid_patch`` logs this text at level DEBUG.
+    Attributes such as ``loader.num_workers`` have the values of the arguments, even if an argument has no effect.
 
     Args:
         dataset: map-style or iterable dataset.
@@ -141,43 +139,43 @@ def create_loader(
         batch_sampler: iterable that yields the list of indices of each batch, instead of ``batch_size``, ``shuffle``,
             ``sampler`` and ``drop_last``.
         num_workers: number of worker processes. For samples in memory, the loader starts no workers, because batched
-            reading is faster. With ``tune``, the loader may start fewer workers.
+            reading is faster. With ``tune``, the loader may also start fewer workers.
         collate_fn: function that builds a batch from a list of samples; None: PyTorch's ``default_collate``.
-        pin_memory: whether batches are in pinned memory. None pins only batches that the loader allocates itself.
+        pin_memory: whether batches are in pinned memory. None: only batches that the loader allocates are pinned.
         drop_last: whether to omit an incomplete last batch.
         timeout: seconds to wait for a batch from a worker; 0 waits without limit.
         worker_init_fn: function that each worker process calls with its worker number (0, 1, …) when it starts.
         multiprocessing_context: start method of the worker processes, such as ``"spawn"``, or a context of
             ``multiprocessing``; None: Python's default.
         generator: random generator for the order and the workers' seeds; None: PyTorch's global generator.
-        prefetch_factor: number of batches that each worker loads ahead; None: the default of ``DataLoader``.
+        prefetch_factor: number of batches that each worker loads in advance; None: the default of ``DataLoader``.
         persistent_workers: whether the workers stay alive from epoch to epoch.
         pin_memory_device: as for ``DataLoader``.
         in_order: as for ``DataLoader``.
-        thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that neither uses
-            a global random generator. Threads then replace the worker processes.
-        prefetch_threads: number of threads that load batches ahead if there are no worker processes. None: the loader
-            measures during the training whether threads help.
-        tune: whether to measure which number of workers loads fastest. The largest number that is measured is
-            ``num_workers``, or a default if ``num_workers`` is 0. The loader saves the result for this dataset and
-            machine, and reuses it. A path names the file for the results. For True, the environment variable
-            ``CHIRPID_PROFILE`` names the file; without this variable, the file is in the user's cache folder.
-        tune_seconds: seconds that the measurement takes; 0 uses a saved result only and never measures.
-        tune_step: function that is called with each batch of the measurement, in place of a training step. None: the
+        thread_safe: True declares that several threads may use the dataset and ``collate_fn`` at the same time, and
+            that neither uses a global random generator. Threads then replace the worker processes.
+        prefetch_threads: number of threads that load batches in advance if there are no worker processes. None: the
+            loader measures during the training whether threads help.
+        tune: whether to measure which number of workers loads fastest, up to ``num_workers`` or, if it is 0, up to a
+            default. The loader saves the result for this dataset and machine in a file, and reuses it. A path names the
+            file. With True, the environment variable ``CHIRPID_PROFILE`` names the file; without this variable, the
+            file is in the user's cache folder.
+        tune_seconds: seconds that the measurement takes. With 0, the loader uses a saved result, and never measures.
+        tune_step: function that imitates a training step. The measurement calls it with each batch. None: the
             measurement only loads batches.
         adjust_workers: whether the loader changes the number of workers between epochs. The loader starts more workers
             if the training waited for batches, and fewer workers if the training did not wait.
         distributed: whether to divide the samples among the ranks of ``torch.distributed`` or torchrun (see
-            ``distributed.sampling`` and ``distributed.epochs``). With a single rank, ``seed`` is the only argument
-            about ranks that has an effect. With ``optimize=False``, the caller must call ``set_epoch``.
+            ``distributed.sampling`` and ``distributed.epochs``). With a single rank, only ``seed`` has an effect. With
+            ``optimize=False``, the caller must call ``set_epoch``.
         world_size: number of ranks, if neither ``torch.distributed`` nor torchrun defines it.
         rank: rank of this process, if neither ``torch.distributed`` nor torchrun defines it.
-        seed: with ``distributed``, the seed of all random numbers; None: 0.
-        device: device of the batches. If the dataset can be stored on the device, and takes at most ``resident_share``
-            of its free memory, the loader copies the samples to the device once. Otherwise the loader moves each batch
+        seed: the seed of all random numbers, for ``distributed``; None: 0.
+        device: device of the batches. If the samples can be stored on the device, and take at most ``resident_share``
+            of its free memory, the loader copies all samples to the device once. Otherwise the loader moves each batch
             to the device. None: batches stay on the CPU.
-        resident_share: share of the device's free memory that the samples may take, above 0 and at most 1. None means
-            0.5 on an accelerator. On the CPU, None means that the loader copies no samples.
+        resident_share: share of the device's free memory that the samples may take, above 0 and at most 1. None: 0.5 on
+            an accelerator. On the CPU, None means that the loader does not copy the samples.
         optimize: False builds PyTorch's own loader.
         benchmark: whether to log the data wait of each epoch. If the program does not log level INFO, the loader prints
             the times to standard error.
@@ -185,9 +183,9 @@ def create_loader(
         has_standardization: accepted for compatibility with the best-practice guide; ignored.
 
     Raises:
-        TypeError: an argument is unknown; ``rank``, ``world_size`` or ``seed`` is passed without ``distributed``; or
+        TypeError: an argument is unknown. Or ``rank``, ``world_size`` or ``seed`` is passed without ``distributed``. Or
             ``distributed`` is passed with an iterable dataset.
-        ValueError: ``DataLoader`` refuses these arguments; two arguments contradict each other; or the CUDA ``device``
+        ValueError: ``DataLoader`` refuses an argument. Or two arguments contradict each other. Or the CUDA ``device``
             does not exist.
         RuntimeError: this version of PyTorch does not support ``device``. ``torch.device`` raises the error.
     """
@@ -198,8 +196,8 @@ def create_loader(
     )
 
 
-#: Defaults of all arguments. An argument with its default value is not passed to PyTorch, because some versions of
-#: PyTorch lack the argument.
+#: Maps each argument to its default. Arguments with their default values are not passed to PyTorch, because some
+#: versions of PyTorch lack some arguments.
 _DEFAULTS = {one.name: one.default for one in inspect.signature(create_loader).parameters.values()}
 #: Arguments that ``DataLoader`` does not have: ``thread_safe``, and all arguments after ``thread_safe``.
 _OWN_ARGUMENTS = (*_DEFAULTS,)[[*_DEFAULTS].index("thread_safe") :]
@@ -226,7 +224,7 @@ def create_training_loader(
 ) -> DataLoader[Any]:
     """Build a loader for training, which shuffles by default.
 
-    The loader does not shuffle if the dataset is iterable, or if the call passes a sampler. All other arguments and the
+    If the dataset is iterable, or the call passes a sampler, the loader does not shuffle. All other arguments and the
     errors are the same as for ``create_loader``.
     """
     order = shuffle
@@ -263,7 +261,7 @@ def create_test_loader(
 
 
 class OptimalDataLoaderFactory:
-    """The functions of this module, as a class with the names that the best-practice guide uses."""
+    """The functions of this module, under the names of the best-practice guide."""
 
     create_loader = staticmethod(create_loader)
     create_training_loader = staticmethod(create_training_loader)
@@ -274,14 +272,15 @@ class OptimalDataLoaderFactory:
     def get_optimal_config(
         dataset_size: int, has_augmentation: bool = False, has_standardization: bool = False
     ) -> dict[str, Any]:
-        """Return the arguments of ``DataLoader`` that the best-practice guide recommends for samples that load slowly.
+        """Return the arguments of ``DataLoader`` that the best-practice guide recommends for slow loading.
 
-        With augmentation or standardisation, the guide recommends 8 workers that prefetch 4 batches each. Without both,
-        the guide recommends 12 workers that prefetch 6 batches each. A dataset of less than 1,000 samples gets at most
-        4 workers. A dataset of more than 10,000 samples gets 2 more workers, but at most 16.
+        With augmentation or standardisation, the guide recommends 8 workers, each of which prefetches 4 batches.
+        Without augmentation and standardisation, the guide recommends 12 workers, each of which prefetches 6 batches. A
+        dataset of less than 1,000 samples gets at most 4 workers. A dataset of more than 10,000 samples gets 2 more
+        workers, but at most 16.
 
-        The number of workers never exceeds the number of CPUs for loading. The CPUs for loading are the CPUs that this
-        process may use, divided by the ranks on this machine, minus one CPU for the training.
+        The number of workers is never larger than (CPUs that this process may use / ranks on this machine) - 1. The
+        remaining CPU is for the training.
 
         Args:
             dataset_size: number of samples.
@@ -325,11 +324,11 @@ class LoadingPlan:
 
     Attributes:
         workers: number of worker processes.
-        threads: number of threads of this process that load batches ahead. None: the loader measures during the
+        threads: number of threads of this process that load batches in advance. None: the loader measures during the
             training whether threads help.
-        prefetch: number of batches that each worker loads ahead; None: the default of ``DataLoader``.
+        prefetch: number of batches that each worker loads in advance; None: the default of ``DataLoader``.
         why: the reason for the loading mode, which ``loader.decision`` shows after a colon.
-        measured: whether a measurement found this loading mode to be the fastest.
+        measured: whether this loading mode was the fastest in a measurement.
     """
 
     workers: int
@@ -369,16 +368,16 @@ def _plan_without_workers(options: LoaderOptions) -> LoadingPlan | None:
 def _plan_for_stream(options: LoaderOptions) -> LoadingPlan | None:
     if not isinstance(options.dataset, IterableDataset):
         return None
-    # Each worker iterates over its own copy of the dataset: another number of workers would change the data.
+    # Each worker iterates over its own copy of the dataset, so another number of workers would change the data.
     return _workers(
         options, options.num_workers, "another number of workers would change the samples of an iterable dataset"
     )
 
 
 def _allocates_batches(options: LoaderOptions) -> bool:
-    """Return whether every batch has its own memory.
+    """Return whether the loader allocates new memory for every batch.
 
-    A single sample (``batch_size=None``) may be a view of the dataset's memory.
+    With ``batch_size=None``, a sample may be a view of the dataset's memory.
     """
     return options.makes_batches and is_stacking_collate(options.batching.get("collate_fn"))
 
@@ -404,7 +403,7 @@ _RULES: tuple[Callable[[LoaderOptions], LoadingPlan | None], ...] = (
 
 
 def _has_samples(dataset: Any) -> bool:
-    """Return whether a measurement is possible: ``dataset`` is a map-style dataset with at least one sample."""
+    """Return whether ``dataset`` is a map-style dataset with at least one sample."""
     try:
         return not isinstance(dataset, IterableDataset) and len(dataset) > 0
     except TypeError:
@@ -412,9 +411,9 @@ def _has_samples(dataset: Any) -> bool:
 
 
 def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
-    """Return the saved loader settings for this dataset and machine; without saved settings, measure and save settings.
+    """Return the saved loader settings for this dataset and machine.
 
-    The result is None if no settings are saved and ``tune_seconds`` is 0.
+    If no settings are saved, measure and save the settings. With ``tune_seconds=0``, return None instead.
     """
     arguments = {**_batch_arguments(options), "prefetch_factor": options.prefetch_factor}
     path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile_path()
@@ -479,7 +478,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
         placement=placement,
         epochs=None if options.share is None else RankEpochs(options.share.seed, options.share.rank),
         most_workers=most if options.adjust_workers and not held else None,
-        # With a device, the placement has its own pinned memory for the transfer: pinning would be one more copy.
+        # A placement has its own pinned memory, so pinning the batches would be an additional copy.
         pins_own_batches=options.pin_memory is None and placement is None and _allocates_batches(options),
         **_with_workers(arguments, workers, prefetch, options.persistent_workers and asked > 0),
     )
@@ -487,7 +486,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
 
 
 def _resident_plan(options: LoaderOptions, why: str) -> LoadingPlan:
-    """Return the ``LoadingPlan`` for samples that are stored on a device; ``why`` describes the stored samples."""
+    """Return the ``LoadingPlan`` for samples that are stored on a device; ``why``: the reason in the plan."""
     if options.num_workers:
         why += "; num_workers has no effect"
     if options.prefetch_factor is not None:
@@ -496,7 +495,7 @@ def _resident_plan(options: LoaderOptions, why: str) -> LoadingPlan:
 
 
 class _PlainDataLoader(DataLoader[Any]):
-    """PyTorch's loader, which can also move its batches to a device and log how long the training waits for batches."""
+    """PyTorch's loader with two additions: it can move its batches to a device, and log the data wait."""
 
     def __init__(self, dataset: Any, *, benchmark: bool, placement: Placement | None, **arguments: Any) -> None:
         super().__init__(dataset, **arguments)
@@ -548,12 +547,12 @@ def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
 
 
 def _batch_arguments(options: LoaderOptions) -> dict[str, Any]:
-    """Return the arguments of ``DataLoader`` that define the batches, without the arguments about workers."""
+    """Return the arguments of ``DataLoader`` except the arguments about workers."""
     return {**options.batching, "pin_memory": bool(options.pin_memory)}
 
 
 def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None, persistent: bool) -> dict[str, Any]:
-    """Return ``options`` with the arguments about workers that ``DataLoader`` accepts for this number of workers."""
+    """Return ``options`` with those arguments about workers that ``DataLoader`` accepts for this number of workers."""
     if workers:
         return {
             **options,
@@ -567,7 +566,7 @@ def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None
 def _attach_decision(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:
     """Set ``loader.decision``, log the decision, and return ``loader``.
 
-    With ``benchmark``, the function prints the decision if the program does not log the decision.
+    With ``benchmark``, the function prints the decision if the program does not log it.
     """
     loader.decision = decision
     size = loader.batch_size if loader.batch_size is not None else "as sampled"

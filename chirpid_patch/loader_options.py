@@ -63,13 +63,13 @@ class LoaderArguments(CommonArguments, total=False):
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """The arguments of one call of ``create_loader`` or a similar function.
+    """The parsed arguments of a call that builds a loader.
 
-    An attribute that is not in the list below has the meaning of the argument of ``create_loader`` with the same name.
+    All attributes that are not in this list have the meaning of the argument of ``create_loader`` with the same name.
 
     Attributes:
-        batching: arguments of ``DataLoader`` that define the batches, such as ``batch_size``, ``shuffle`` and
-            ``collate_fn``, as the caller passed them.
+        batching: arguments that the loader passes to ``DataLoader``, such as ``batch_size``, ``shuffle`` and
+            ``collate_fn``.
         pin_memory: whether to pin batches; None if the call does not pass ``pin_memory``.
         num_workers: number of worker processes, as for ``DataLoader``.
         tune: whether to measure loader settings, or the path of the file with saved results.
@@ -99,7 +99,7 @@ class LoaderOptions:
 
     @property
     def loader_chooses_workers(self) -> bool:
-        """Return whether the loader itself chooses the number of workers (``tune`` or ``adjust_workers``)."""
+        """Return whether the loader chooses the number of workers (``tune`` or ``adjust_workers``)."""
         return bool(self.tune) or self.adjust_workers
 
     @property
@@ -113,7 +113,7 @@ class LoaderOptions:
     ) -> LoaderOptions:
         """Parse and check the arguments of a call.
 
-        ``DataLoader`` checks the arguments in ``batching`` when the loader is built.
+        The arguments in ``batching`` are not checked here, because ``DataLoader`` checks them.
 
         Args:
             dataset: the dataset of the loader.
@@ -124,8 +124,8 @@ class LoaderOptions:
 
         Raises:
             TypeError: an argument is unknown or has a wrong type.
-            ValueError: two arguments contradict each other, or ``DataLoader`` refuses an argument about workers.
-                ``distributed.sampling.replace_rank_arguments`` lists the errors of distributed loaders.
+            ValueError: two arguments contradict each other, or ``DataLoader`` refuses an argument about workers. For
+                ``distributed=True``, ``distributed.sampling.replace_rank_arguments`` lists further errors.
         """
         unknown = ", ".join(sorted(given.keys() - LoaderArguments.__annotations__.keys()))
         if unknown:
@@ -145,7 +145,7 @@ class LoaderOptions:
         return options
 
     def _check_choices(self) -> None:
-        """Raise an error for arguments that contradict each other, and for arguments that would have no effect."""
+        """Raise an error if arguments contradict each other, or if an argument would have no effect."""
         if not isinstance(self.tune, bool | str | Path):
             raise TypeError(f"tune must be True, False or the path of a file, not {self.tune!r}")
         if self.adjust_workers and self.share is not None:
@@ -156,9 +156,9 @@ class LoaderOptions:
             raise ValueError("tune_seconds and tune_step configure the measurement: pass tune=True with them")
 
     def _check_worker_arguments(self) -> None:
-        """Raise the errors of ``DataLoader`` for arguments about workers, even if the loader will start no workers."""
+        """Raise the errors of ``DataLoader`` for arguments about workers, even if the loader starts no workers."""
         about = {name: self.batching[name] for name in ABOUT_WORKERS if name in self.batching}
-        # One worker is enough for these checks. Many workers would lead to a warning about CPUs.
+        # These checks need only one worker. With many workers, PyTorch could warn about the number of CPUs.
         workers = self.num_workers if self.num_workers < 1 and not self.loader_chooses_workers else 1
         prefetch, persistent = self.prefetch_factor, self.persistent_workers
         DataLoader((), num_workers=workers, prefetch_factor=prefetch, persistent_workers=persistent, **about)  # type: ignore[arg-type]

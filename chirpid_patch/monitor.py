@@ -1,8 +1,7 @@
 """Measurements of data loading: the wait for each batch, GPU utilisation and memory.
 
-In the best-practice guide for ChirpID, `time_batch_loading` starts its clock after a batch has arrived. In this module
-the clock runs while the caller waits for the next batch. The start-up time of a loader is measured separately from its
-rate.
+The `time_batch_loading` of the best-practice guide for ChirpID starts its clock after a batch has arrived. Here, the
+clock runs while the caller waits for the next batch. The start-up time of a loader does not count for its rate.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from chirpid_patch.machine.process_memory import MemoryReading, process_memory
 from chirpid_patch.randomness.random_states import restore_generators_after
 from chirpid_patch.torch_private import DataLoader
 
-# The candidates of the best-practice guide.
+# The configurations that the best-practice guide compares.
 _GUIDE_CONFIGURATIONS: tuple[Mapping[str, Any], ...] = (
     {"num_workers": 0, "pin_memory": False},
     {"num_workers": 4, "pin_memory": True, "persistent_workers": True},
@@ -36,11 +35,11 @@ _GUIDE_CONFIGURATIONS: tuple[Mapping[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class UsageSample:
-    """Memory and GPU values that a `UsageWatch` read at one time.
+    """A reading of memory and GPU utilisation.
 
     Attributes:
         seconds: time of the reading, in seconds after the watch began.
-        memory: memory of this process and its worker processes; None if the memory cannot be read without psutil.
+        memory: memory of this process and its worker processes; None if reading it requires psutil, which is missing.
         gpu: utilisation and memory of the visible GPUs.
     """
 
@@ -67,7 +66,7 @@ class UsageWatch:
 
     @property
     def peak_memory_bytes(self) -> int | None:
-        """Return the largest memory use of all readings, in bytes; None if no memory can be read without psutil."""
+        """Return the largest memory use of all readings, in bytes; None if reading it requires psutil."""
         return max((sample.memory.bytes for sample in self.samples if sample.memory), default=None)
 
 
@@ -75,9 +74,9 @@ class DataLoaderPerformanceMonitor:
     """Measure how fast a loader yields batches, and how much memory and GPU the process uses.
 
     Attributes:
-        metrics: lists of measured values, oldest first. `batch_loading_times`: seconds of waiting for each measured
-            batch. `memory_usage`: bytes of this process with its worker processes. `gpu_utilization`: percent; empty
-            without a GPU.
+        metrics: maps three names to lists of measured values, oldest first. `batch_loading_times`: seconds of waiting
+            for each measured batch. `memory_usage`: bytes of this process with its worker processes. `gpu_utilization`:
+            percent; an empty list without a GPU.
     """
 
     def __init__(self) -> None:
@@ -90,15 +89,15 @@ class DataLoaderPerformanceMonitor:
     def gpu_status(self) -> GpuStatus:
         """Return utilisation and memory of the visible GPUs.
 
-        Without a visible GPU, the attribute `reason` of the result explains why, and `str(result)` starts with
-        "no GPU".
+        Without a visible GPU, the attribute `reason` of the result is the reason, and `str(result)` starts with "no
+        GPU".
         """
         return gpu_status()
 
     def memory_status(self) -> MemoryReading | None:
         """Return the memory of this process and its child processes.
 
-        Without psutil, the result covers this process alone. On Windows without psutil, the result is None.
+        Without psutil, the result is the memory of this process alone. On Windows without psutil, the result is None.
         """
         for include_children in (True, False):
             try:
@@ -113,31 +112,30 @@ class DataLoaderPerformanceMonitor:
         """Measure how long a loop waits for each batch of a loader.
 
         The wait for the first batch is start-up time, and does not count for the rate. When the first batch arrives,
-        the workers have already prefetched `num_workers * prefetch_factor` further batches, so the waits for these
-        batches are always short. The function does not count these batches if the loader has enough other batches.
+        the workers have already prefetched `num_workers * prefetch_factor` further batches. The waits for these batches
+        are short, so the function does not count them if the loader has enough other batches.
 
         The function restores the states of the global random generators and of the loader's own generators. Persistent
         workers stay alive after the call.
 
         Args:
             dataloader: a loader, or any iterable of batches.
-            num_batches: number of waits to measure. A loader with fewer batches leads to fewer waits.
-            epochs: how often the function may iterate over a loader that has fewer batches than the measurement needs.
+            num_batches: number of waits to measure. If the loader has fewer batches, the function measures fewer waits.
+            epochs: how often the function may iterate over the loader, if an epoch has too few batches.
 
         Returns:
-            A dictionary with these keys. `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`,
+            A dictionary with ten keys. `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`,
             `p99_batch_time` and `total_time` are statistics of the waits, in seconds. `samples_per_second` is the rate
-            over these waits. `num_batches` is the number of measured waits. `first_batch_time` is the time from
+            during these waits. `num_batches` is the number of measured waits. `first_batch_time` is the time from
             creating an iterator to its first batch, in seconds. `head_start_batches` is the number of measured batches
-            that the workers had prefetched before; these batches make workers look faster than they are.
-            `start_up_included` is True if the waits contain the start of workers, because each epoch has a single batch
-            and starts new workers.
+            that the workers had prefetched. The more such batches, the more the rate is too high. `start_up_included`
+            is True if each wait includes the start of workers, because an epoch has only one batch.
 
         Raises:
             ValueError: the loader is empty, or `num_batches` or `epochs` is below 1.
         """
 
-        def at_end() -> None:  # called at the end of a loader pass, while its workers are alive
+        def at_end() -> None:  # the workers are still alive at this time
             self._record_usage(self.memory_status(), self.gpu_status())
 
         times, seconds = measure_batch_waits(dataloader, num_batches, epochs=epochs, at_end=at_end)
@@ -155,8 +153,8 @@ class DataLoaderPerformanceMonitor:
         """Read memory and GPU utilisation in a thread while the `with` block runs.
 
         The method also reads at the start and at the end of the block. After a slow reading, the thread waits longer
-        than `interval_s`, so that it uses at most about 5 % of a CPU core. At the end of the block the readings are
-        also added to `metrics`.
+        than `interval_s`, so that it uses at most about 5 % of a CPU core. At the end of the block, the method adds the
+        readings to `metrics`.
 
         Args:
             interval_s: seconds between two readings.
@@ -195,23 +193,24 @@ class DataLoaderPerformanceMonitor:
     ) -> dict[str, dict[str, Any]]:
         """Compare loader configurations on the same samples of a dataset, without shuffling.
 
-        Every round measures each configuration once. Every second round uses the reverse order, so that a machine whose
-        speed drifts affects all configurations alike. Each measurement builds a new loader, and ends its workers.
+        Every round measures each configuration once. If the speed of the machine drifts, all configurations must be
+        affected alike, so every second round uses the reverse order. Each measurement builds a new loader, and ends its
+        workers.
 
         Args:
             dataset: a map-style dataset.
             batch_size: number of samples in a batch, for all configurations.
             configs: keyword arguments of `DataLoader` for each configuration. None: the configurations of the
-                best-practice guide that have at most as many workers as this process has CPUs, and a loader of
-                `OptimalDataLoaderFactory`.
-            num_batches: number of waits to measure in each round, as in `time_batch_loading`.
+                best-practice guide, and a loader of `OptimalDataLoaderFactory`. The guide's configurations with more
+                workers than CPUs are omitted.
+            num_batches: number of waits to measure for each configuration in a round.
             rounds: how often each configuration is measured, at least 1.
-            verbose: whether to print the tested and the omitted configurations.
+            verbose: whether to print which configurations are measured and which are omitted.
 
         Returns:
-            A dictionary with the keys `config_1`, `config_2`, …. Each value contains the arguments of a configuration,
-            the medians of the results of `time_batch_loading`, and the number of `rounds`. A configuration that fails
-            has `error` instead of the results. With `configs=None`, each value also has the key `loader`: "plain" for
+            A dictionary with the keys `config_1`, `config_2`, …. Each value is a dictionary with the arguments of a
+            configuration, the medians of the results of `time_batch_loading`, and the number of `rounds`. If a
+            configuration fails, `error` replaces the results. With `configs=None`, the key `loader` is "plain" for
             PyTorch's own loader, or "factory".
 
         Raises:
@@ -273,7 +272,7 @@ def _default_candidates(say: Any) -> list[dict[str, Any]]:
 
 
 def _medians(rounds: Sequence[Mapping[str, float | int | bool]]) -> dict[str, float | int | bool]:
-    """Return the median of each time and rate over all rounds, and the counts and flags of the first round."""
+    """Return the median of each time and rate over all rounds. Counts and flags are from the first round."""
     return {
         key: float(np.median([taken[key] for taken in rounds])) if isinstance(value, float) else value
         for key, value in rounds[0].items()

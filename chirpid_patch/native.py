@@ -1,7 +1,8 @@
-"""Functions on the rows of a batch that run C code, if the C code could be compiled on installation.
+"""Functions that run compiled C code on the rows of a batch.
 
-A function that can use the C code computes its result and returns True. Otherwise the function changes nothing and
-returns False. The caller then computes the same result with PyTorch or NumPy. All tensors are on the CPU.
+If the C code was compiled on installation, and supports the arguments, the function computes its result and returns
+True. Otherwise the function changes nothing and returns False, and the caller computes the same result with PyTorch or
+NumPy. All tensors are on the CPU.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import Tensor
 
 try:
     _native: Any = import_module("chirpid_patch._native")
-except ImportError:  # there was no compiler when this package was installed, or the package was copied into a project
+except ImportError:  # no compiler on installation, or a copy of the package in a project
     _native = None
 
 
@@ -35,8 +36,7 @@ def standardize_rows(batch: Tensor, source: Tensor, rows: Tensor, mean: float, d
     """Compute ``batch[:] = (source[rows] - mean) / deviation`` for float32 tensors and int64 ``rows``.
 
     Returns:
-        True if the C code has computed the result. False if the C code does not support these tensors; ``batch`` is
-        then unchanged.
+        True if the C code has computed the result. False if the C code does not support these tensors.
 
     Raises:
         IndexError: ``rows`` contains an index that is out of range.
@@ -51,18 +51,18 @@ def standardize_rows(batch: Tensor, source: Tensor, rows: Tensor, mean: float, d
 def add_noise(
     batch: Tensor, rows: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64], table: npt.NDArray[np.float32]
 ) -> bool:
-    """Add noise from ``table``, which has 65,536 values, to the given rows of ``batch``, and clamp the rows to [0, 1].
+    """Add noise from ``table`` to the given rows of ``batch``, and clamp these rows to [0, 1].
 
-    The key of a row determines which values of the table are added to its elements.
+    The key of a row determines which values of the table are added to the row.
 
     Args:
         batch: float32 tensor (B, …), which is changed in place.
         rows: indices of the rows that get noise.
-        keys: random key of each of these rows.
-        table: random values from which the noise is taken.
+        keys: random key of each row in ``rows``.
+        table: 65,536 values of noise.
 
     Returns:
-        True if the C code has added the noise. False if the C code does not support ``batch``, which is then unchanged.
+        True if the C code has added the noise. False if the C code does not support ``batch``.
     """
     if _native is None or not _is_plain(batch):
         return False
@@ -79,10 +79,10 @@ def add_noise_slices(
         batch: float32 tensor (B, …), which is changed in place.
         rows: indices of the rows that get noise.
         pool: random values.
-        starts: for each of these rows, the position in ``pool`` at which its slice starts.
+        starts: for each row in ``rows``, the position in ``pool`` at which its slice starts.
 
     Returns:
-        True if the C code has added the noise. False if the C code does not support ``batch``, which is then unchanged.
+        True if the C code has added the noise. False if the C code does not support ``batch``.
     """
     if _native is None or not _is_plain(batch):
         return False

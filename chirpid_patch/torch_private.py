@@ -1,7 +1,7 @@
-"""All undocumented names of PyTorch that this package uses, and what the package does if PyTorch lacks a name.
+"""All undocumented names of PyTorch that this package uses.
 
-The names exist in torch 2.13. ``tests/chirpid_patch/test_torch_private.py`` has a test for each name, which fails if
-PyTorch changes the name.
+The names exist in torch 2.13. ``tests/chirpid_patch/test_torch_private.py`` has a test for each name. The last column
+of this table is the effect if PyTorch lacks the name.
 
 | name | used for | without it |
 |---|---|---|
@@ -14,10 +14,10 @@ PyTorch changes the name.
 | ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | loaders are PyTorch's own, as with ``optimize=False`` |
 | ``UntypedStorage._new_shared`` | a worker gathers its batch directly in shared memory | the worker copies the batch once more |
 | ``_utils.collate.default_collate_fn_map`` | detecting that other code changed how tensors, numbers or tuples are collated | samples are read one by one |
-| ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | collating samples of several dtypes in this process as in a worker | such samples are collated as without workers |
+| ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | collating samples of several dtypes in this process as in a worker | samples of several dtypes are collated as without workers |
 | ``Tensor._version`` | detecting that a tensor was changed in place | threads load nothing ahead |
 | ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | detecting hooks that run for every module | declared transforms are called for each sample |
-| ``torch._C._len_torch_dispatch_stack``, ``_len_torch_function_stack``, ``_get_function_stack_at``, ``torch.utils._device.DeviceContext`` | detecting modes (``TorchDispatchMode``) that see or change operations of PyTorch | batched reading continues under such modes |
+| ``torch._C._len_torch_dispatch_stack``, ``_len_torch_function_stack``, ``_get_function_stack_at``, ``torch.utils._device.DeviceContext`` | detecting modes (``TorchDispatchMode``) that record or change operations of PyTorch | batched reading continues under such modes |
 | ``torch.autograd._profiler_enabled`` | opening profiler ranges only while a profiler runs | profiler ranges are always opened |
 """  # noqa: E501
 
@@ -37,7 +37,7 @@ from torch.utils.data import _utils, dataloader, default_collate
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader as DataLoader
 else:
-    # Debugging code may have replaced the class in PyTorch's modules before it imports this package.
+    # Debugging code may have replaced the class in PyTorch's modules before the import of this package.
     _own = (
         kind
         for kind in Generic.__subclasses__()
@@ -45,8 +45,8 @@ else:
     )
     DataLoader = next(_own, dataloader.DataLoader)
 
-#: Methods and attributes of PyTorch's two iterators and of its loader that this package uses.
-# (The package also sets ``_workers_num_tasks``, which torch 2.6 lacks. The package never reads the attribute.)
+#: Maps PyTorch's loader and iterators to the methods and attributes that this package uses. (The package also sets
+#: ``_workers_num_tasks``, but never reads it. Torch 2.6 lacks this attribute.)
 MEMBERS = {
     "_MultiProcessingDataLoaderIter": (
         "_base_seed", "_in_order", "_index_queues", "_index_sampler", "_next_data", "_next_index", "_num_workers",
@@ -62,7 +62,7 @@ MEMBERS = {
 def has_all_members() -> bool:
     """Return whether PyTorch's classes have all members in ``MEMBERS``.
 
-    A member is defined in the class, or assigned in ``__init__`` or ``_reset``.
+    The source code of a class must define a member, or assign it in ``__init__`` or ``_reset``.
     """
     for name, members in MEMBERS.items():
         kind = DataLoader if name == "DataLoader" else getattr(dataloader, name, object)
@@ -88,7 +88,7 @@ except AttributeError:
 
 SingleProcessIterator: Any = getattr(dataloader, "_SingleProcessDataLoaderIter", object)
 MultiProcessingIterator: Any = getattr(dataloader, "_MultiProcessingDataLoaderIter", object)
-#: The places where PyTorch looks up the classes that read batches: modules, and names in these modules.
+#: The modules in which PyTorch looks up the classes that read batches, each with the name of the class.
 READER_PLACES: tuple[tuple[Any, str], ...] = (
     (dataloader, "_SingleProcessDataLoaderIter"),
     (dataloader, "_MultiProcessingDataLoaderIter"),
@@ -98,8 +98,8 @@ READER_PLACES: tuple[tuple[Any, str], ...] = (
 #: Returns whether a profiler of PyTorch runs.
 profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
 
-#: Functions that return the number of active modes of each kind, and the mode at a position. ``_DeviceMode`` is the
-#: type of the mode of ``torch.device``.
+#: Functions that return the number of active modes, and the mode at a position. ``torch.device`` creates modes of the
+#: type ``_DeviceMode``.
 _dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
 _function_mode_at: Callable[[int], object] = getattr(torch._C, "_get_function_stack_at", lambda position: None)
@@ -110,9 +110,9 @@ except ImportError:
 
 
 def has_active_torch_modes() -> bool:
-    """Return whether a mode of this thread sees the operations of PyTorch, and may record them or change their results.
+    """Return whether a mode of this thread may record operations of PyTorch, or change their results.
 
-    ``torch.set_default_device`` and ``with torch.device(...)`` do not count: they affect only new tensors.
+    ``torch.set_default_device`` and ``with torch.device(...)`` do not count, because they affect only new tensors.
     """
     count = _function_modes()
     return _dispatch_modes() > 0 or (
@@ -133,11 +133,11 @@ def empty_shared_tensor(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     return flat.view(tuple(shape))
 
 
-#: This package relies on PyTorch's original code for the collation of values of these types.
+#: Types that PyTorch's original code must collate, so that batched reading yields the same batches.
 _COLLATED = (Tensor, np.ndarray, np.generic, tuple, list, dict, int, float, str, bytes)
 
 
-#: Copy of the last checked ``default_collate_fn_map``, and whether that table was PyTorch's original.
+#: Copy of the last checked ``default_collate_fn_map``, and whether this copy is equal to PyTorch's original.
 _seen_table: tuple[dict[Any, Any], bool] = ({}, False)
 
 
@@ -162,14 +162,14 @@ def _is_as_published(table: Mapping[Any, Any]) -> bool:
 
 
 def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], copy_text: Callable[[Any], Any]) -> Any:
-    """Collate samples as ``default_collate`` does, with two functions replaced.
+    """Collate samples as ``default_collate`` does, but with other functions for tensors and text.
 
     If other code has changed how tensors are collated, the function only calls ``default_collate``.
 
     Args:
         samples: the samples of a batch.
-        stack: function that builds the batch of a list of strided tensors.
-        copy_text: function that returns the batch of a list of strings or bytes.
+        stack: function that builds a batch from a list of strided tensors.
+        copy_text: function that builds a batch from a list of strings or bytes.
     """
     collation = _utils.collate
     table = getattr(collation, "default_collate_fn_map", {})
@@ -191,9 +191,9 @@ def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], 
 
 
 def tensor_version(tensor: Tensor) -> object:
-    """Return a value that differs after each in-place operation of PyTorch on ``tensor``.
+    """Return a value that changes with each in-place operation of PyTorch on ``tensor``.
 
-    Inference tensors have no version counter, so every call returns a different value for them.
+    Inference tensors have no version counter. For an inference tensor, every call returns a different value.
     """
     if tensor.is_inference():
         return object()
@@ -211,9 +211,9 @@ def end_workers(loader: DataLoader[Any]) -> None:
 
 
 def has_global_hooks() -> bool:
-    """Return whether any code has registered a forward hook for all modules.
+    """Return whether code has registered a forward hook for all modules.
 
-    The result is True if this version of PyTorch does not show the hooks.
+    If this version of PyTorch does not show such hooks, the result is True.
     """
     names = ("_global_forward_hooks", "_global_forward_pre_hooks")
     return any(getattr(nn.modules.module, name, True) for name in names)
