@@ -98,12 +98,13 @@ objects.
 
 Worker processes that are not forked get a pickled copy of the dataset, the collate function and `worker_init_fn`. The
 rules CHP006, CHP007, CHP012 and CHP018 report each object in this copy that pickle refuses. The analysis follows
-objects through constructors, containers, helper functions and files. It reports nothing for loaders that cannot have
-workers. The rules may also rewrite a lambda or local function that no worker gets. Such a rewrite has no other effect.
+objects through constructors, containers, helper functions and files. The analysis reports nothing for loaders that
+cannot have workers. The rules may also rewrite a lambda or local function that no worker gets. This rewrite does not
+change the results.
 
 The benchmark tests each kind of object in each place where a dataset or loader can contain the object. For each
-combination, it writes a program with random names and structure, and pickles the objects that the loader sends to its
-workers. Stand-ins replace h5py, lmdb, netCDF4 and torchvision."""
+combination, the benchmark writes a program with random names and structure, and pickles the objects that the loader
+sends to its workers. Stand-ins replace h5py, lmdb, netCDF4 and torchvision."""
 
 _CELLS = """\
 In the table, each row is a place, and each column is a group of objects. Each cell has two numbers: programs in which a
