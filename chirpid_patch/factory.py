@@ -140,14 +140,14 @@ def create_loader(
             ``sampler`` and ``drop_last``.
         num_workers: number of worker processes. For samples in memory, the loader starts no workers, because batched
             reading is faster. With ``tune``, the loader may also start fewer workers.
-        collate_fn: function that builds a batch from a list of samples; None: PyTorch's ``default_collate``.
+        collate_fn: function that builds a batch from a list of samples; None means PyTorch's ``default_collate``.
         pin_memory: whether batches are in pinned memory. None: only batches that the loader allocates are pinned.
         drop_last: whether to omit an incomplete last batch.
         timeout: seconds to wait for a batch from a worker; 0 waits without limit.
         worker_init_fn: function that each worker process calls with its worker number (0, 1, …) when it starts.
         multiprocessing_context: start method of the worker processes, such as ``"spawn"``, or a context of
-            ``multiprocessing``; None: Python's default.
-        generator: random generator for the order and the workers' seeds; None: PyTorch's global generator.
+            ``multiprocessing``; None means Python's default.
+        generator: random generator for the order and the workers' seeds; None means PyTorch's global generator.
         prefetch_factor: number of batches that each worker loads in advance; None: the default of ``DataLoader``.
         persistent_workers: whether the workers stay alive from epoch to epoch.
         pin_memory_device: as for ``DataLoader``.
@@ -156,10 +156,10 @@ def create_loader(
             that neither uses a global random generator. Threads then replace the worker processes.
         prefetch_threads: number of threads that load batches in advance if there are no worker processes. None: the
             loader measures during the training whether threads help.
-        tune: whether to measure which number of workers loads fastest, up to ``num_workers`` or, if it is 0, up to a
-            default. The loader saves the result for this dataset and machine in a file, and reuses it. A path names the
-            file. With True, the environment variable ``CHIRPID_PROFILE`` names the file; without this variable, the
-            file is in the user's cache folder.
+        tune: whether to measure which number of workers loads fastest. The largest number to try is ``num_workers``; if
+            ``num_workers`` is 0, it is a default. The loader saves the result for this dataset and machine in a file,
+            and reuses it. A path names the file. With True, the environment variable ``CHIRPID_PROFILE`` names the
+            file; without this variable, the file is in the user's cache folder.
         tune_seconds: seconds that the measurement takes. With 0, the loader uses a saved result, and never measures.
         tune_step: function that imitates a training step. The measurement calls it with each batch. None: the
             measurement only loads batches.

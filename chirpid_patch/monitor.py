@@ -128,8 +128,8 @@ class DataLoaderPerformanceMonitor:
             `p99_batch_time` and `total_time` are statistics of the waits, in seconds. `samples_per_second` is the rate
             during these waits. `num_batches` is the number of measured waits. `first_batch_time` is the time from
             creating an iterator to its first batch, in seconds. `head_start_batches` is the number of measured batches
-            that the workers had prefetched. The more such batches, the more the rate is too high. `start_up_included`
-            is True if each wait includes the start of workers, because an epoch has only one batch.
+            that the workers had prefetched. With these batches, the measured rate is too high. `start_up_included` is
+            True if each wait includes the start of workers, because an epoch has only one batch.
 
         Raises:
             ValueError: the loader is empty, or `num_batches` or `epochs` is below 1.

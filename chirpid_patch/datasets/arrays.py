@@ -22,7 +22,7 @@ from chirpid_patch.transforms.off_cpu import as_operand, send_to_device
 class _MappedFile:
     """The file and position of a memory-mapped array.
 
-    A pickled dataset contains them instead of the contents of the array.
+    A pickled dataset contains this object instead of the contents of the array.
     """
 
     path: str

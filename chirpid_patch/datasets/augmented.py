@@ -80,8 +80,8 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
             ``spec_augment_params`` and ``gaussian_noise_params``: its values are the parameters of the two transforms.
             A missing key, or the value None, omits the transform. None: ``SpecAugment`` with its defaults.
         training: whether to augment samples; see ``set_training``.
-        use_spec_augment: whether to apply ``SpecAugment``; None: ``augment_params`` determines this.
-        use_gaussian_noise: whether to apply ``GaussianNoise``; None: ``augment_params`` determines this.
+        use_spec_augment: whether to apply ``SpecAugment``; None means that ``augment_params`` determines this.
+        use_gaussian_noise: whether to apply ``GaussianNoise``; None means that ``augment_params`` determines this.
         transforms: list of transforms, which the dataset applies in this order. Each transform is a function from
             tensor to tensor; the dataset skips None. This argument replaces ``augment_params``, ``use_spec_augment``
             and ``use_gaussian_noise``.

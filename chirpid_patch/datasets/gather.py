@@ -121,7 +121,8 @@ class GatherNode:
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
         """Return the samples of the inner datasets from which the samples (x, y) at ``indices`` are computed.
 
-        Both have the same labels y. If a label may differ, the result is None.
+        The inner samples have the same labels y as the samples at ``indices``. If a label may differ, the result is
+        None.
         """
         return None
 

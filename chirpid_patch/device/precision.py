@@ -40,7 +40,7 @@ def autocast_for(device: str | torch.device, dtype: torch.dtype | None = None) -
 
     Args:
         device: the device of the training.
-        dtype: dtype of autocast; None: ``amp_dtype_for(device)``. If the dtype is ``torch.float32``, or
+        dtype: dtype of autocast; None means ``amp_dtype_for(device)``. If the dtype is ``torch.float32``, or
             ``amp_dtype_for`` returns None, the context does nothing. On a CPU, pass ``torch.bfloat16`` to use autocast.
     """
     chosen = torch.device(device)

@@ -265,7 +265,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         """Return how many batches of this epoch the loop has received, including batches that raised an error.
 
         Raises:
-            ValueError: batches may arrive in any order (``in_order=False``).
+            ValueError: the number is unknown, because batches may arrive in any order (``in_order=False``).
         """
         if not self._in_order:
             raise ValueError("batches may arrive in any order (in_order=False)")

@@ -133,7 +133,7 @@ def calculate_optimal_batch_size(
         device: device of the training; None: the device of the model.
         criterion: loss function, called with the model's output and a tensor of class numbers, which are all 0. None:
             the loss is the mean of the output.
-        optimizer: the optimiser of the training; None: ``AdamW``, which stores two values for each parameter.
+        optimizer: the optimiser of the training; None means ``AdamW``, which stores two values for each parameter.
         amp_dtype: dtype of mixed precision, such as ``setup_mixed_precision().dtype``. None: no mixed precision.
         max_batch_size: as for ``largest_batch_size``.
         memory_limit: as for ``largest_batch_size``, in bytes.

@@ -22,7 +22,7 @@ _HYSTERESIS = 0.1
 
 
 class MemoryPressure(IntEnum):
-    """The highest limit that the memory in use exceeds: NONE, SOFT or HARD."""
+    """The highest limit that the memory in use exceeds, one of NONE, SOFT and HARD."""
 
     NONE = 0
     SOFT = 1

@@ -97,14 +97,14 @@ class WrappedDataLoader:
             again. None: all samples.
         iterations_per_epoch: number of batches in an epoch. The loader draws random samples for these batches. None: an
             epoch contains all samples.
-        rng: generator with which samples are drawn; None: PyTorch's global generator.
+        rng: generator with which samples are drawn; None means PyTorch's global generator.
         device: the device to which a ``DevicePrefetcher`` moves batches; None: the accelerator if there is one, else
             the CPU.
         pin_memory: whether batches are in pinned memory. None: batches are pinned if pinned memory makes copies to
             ``device`` faster. Without an accelerator, no batch is pinned.
         persistent_workers: whether the workers stay alive from epoch to epoch; None counts as True.
         prefetch_factor: number of batches that each worker loads in advance; None: 2.
-        collate_fn: function that builds a batch from a list of samples; None: PyTorch's ``default_collate``.
+        collate_fn: function that builds a batch from a list of samples; None means PyTorch's ``default_collate``.
             Alternatively, a subclass may define a method ``collate_fn``. The loader is then pickled for the workers,
             which call this method.
         further: further arguments, which ``create_loader`` documents.

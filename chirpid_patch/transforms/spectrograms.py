@@ -107,7 +107,7 @@ class SpecAugment(BatchTransform):
         num_freq_masks: number of frequency masks.
         mask_value: the new value of masked elements.
         p: probability that a sample is masked. Otherwise the sample stays unchanged.
-        mask_short_axes: whether to mask an axis whose length is at most its parameter.
+        mask_short_axes: whether to mask an axis that is not longer than the largest width of its masks.
     """
 
     def __init__(
