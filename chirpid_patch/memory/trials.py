@@ -195,8 +195,8 @@ def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     """Predict the largest memory in bytes during a step with ``size`` samples.
 
     The predicted memory grows at least in proportion to the batch size. If memory grew faster over the last three
-    clearly different batch sizes, the prediction grows as fast. Memory grows faster than the batch size if the loss
-    compares all pairs of samples, for example.
+    clearly different batch sizes, the prediction continues this growth. Memory grows faster than the batch size if the
+    loss compares all pairs of samples, for example.
 
     Args:
         peaks: maps batch sizes to the largest memory during a step, in bytes. The dictionary must contain the batch

@@ -1,7 +1,8 @@
 """Normal noise that is computed on a device. The 64-bit key of a sample determines its noise completely.
 
-In the modes ``table`` and ``pooled``, the noise is equal, to the last bit, to the noise of ``transforms.noise``. The
-reason: SplitMix64 uses only 64-bit integers, and PyTorch's int64 overflows in the same way as NumPy's uint64.
+In the modes ``table`` and ``pooled``, the noise is equal, to the last bit, to the noise of ``transforms.noise``. This
+is possible because SplitMix64 uses only 64-bit integers, and PyTorch's int64 overflows in the same way as NumPy's
+uint64.
 
 In the mode ``exact``, the noise has other values than in ``transforms.noise``, because no device can repeat the values
 of PyTorch's CPU generator. Here, this mode applies the Box-Muller transform to the bits of SplitMix64. The values are
