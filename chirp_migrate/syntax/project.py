@@ -133,11 +133,12 @@ class Project:
         self._name = name
         self._modules: dict[str, Module | None] = {}  # recently used modules, the latest at the end
         self._in_work = ""
-        self._answers: dict[object, Any] = {}  # answers about the project, until any text changes
+        self._first_answers: dict[object, Any] = {}  # answers about the project with its first texts
+        self._answers = self._first_answers  # answers about the project with its current texts
         self._facts: dict[str, dict[object, Any]] = defaultdict(dict)  # facts about each file, until its text changes
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_answers": {}}
+        return {**self.__dict__, "_answers": {}, "_first_answers": {}}
 
     @cached_property
     def _paths(self) -> dict[str, str]:
@@ -217,14 +218,13 @@ class Project:
 
     def update(self, path: str, text: str) -> None:
         """Replace the text of one file. Later analyses of other modules use the new text."""
-        before = self._texts[path]
+        words, before = self._words, self._texts[path]
         if before == text:
             return
         self._texts[path] = text
-        self._words.changed(path, before)
         self._drop_module(path)
         self._facts.pop(path, None)
-        self._answers.clear()
+        self._answers = {} if words.changed(path, before) else self._first_answers
 
     def _drop_module(self, path: str) -> None:
         module = self._modules.pop(path, None)

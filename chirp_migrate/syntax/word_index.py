@@ -30,10 +30,15 @@ class WordIndex:
                     places = self._places[word] = array("I")
                 places.append(number)
 
-    def changed(self, path: str, before: str) -> None:
-        """Update the index after a change of the text at ``path``; ``before`` is the text before the change."""
+    def changed(self, path: str, before: str) -> bool:
+        """Update the index after a change of the text at ``path``; ``before`` is the text before the change.
+
+        Returns:
+            Whether any text differs from the text before its first change.
+        """
         if self._first.setdefault(path, before) == self._texts[path]:
             del self._first[path]
+        return bool(self._first)
 
     def paths_containing(self, *words: str) -> Iterator[str]:
         """Return the paths of the files that contain one of ``words``, in the order of ``texts``.
