@@ -35,6 +35,9 @@ from chirp_migrate.verify.verdict import Judge, combine_timings
 from chirp_migrate.verify.verify_report import VerifyReport
 from chirp_migrate.verify.watching import record_runs
 
+_RESERVED = 1 / 12
+"""Share of the time budget after the rounds: for an epoch that still runs, for ending the processes and the report."""
+
 
 def verify_versions(
     root: Path,
@@ -141,7 +144,8 @@ def _time_versions(
     repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
     # An entry point that iterates over a training loader only once has no epochs, so the whole call is timed.
     whole = [label for label, one in before.items() if sum(trace.role == "train" for trace in one.traces) < 2]
-    found.rounds = _run_rounds(children, found, settings, progress, deadline, repeats, whole)
+    timed_until = deadline - _RESERVED * settings.budget_s
+    found.rounds = _run_rounds(children, found, settings, progress, timed_until, repeats, whole)
     if all(children.repeated.values()) or not repeats:
         again = {
             side: {
