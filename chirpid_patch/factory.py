@@ -32,10 +32,10 @@ from chirpid_patch.loader_speed.profiles import (
 )
 from chirpid_patch.loader_speed.search import LoaderChoice, choose_loading_mode
 from chirpid_patch.loading.batch_timer import TimedBatches, log_or_print, log_waits
-from chirpid_patch.loading.changed_loader import find_replaced_loader, is_loader_class_patched
 from chirpid_patch.loading.limits import describe_loading_mode
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.overridable import Overridable
+from chirpid_patch.loading.patched_loader import find_replaced_loader, is_loader_class_patched
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine import cpus

@@ -140,7 +140,7 @@ Examples:
     is_setting=True, help="Compare with a git revision or a folder.  [default: before apply]",
 )  # fmt: skip
 @_decided(
-    "--max-rounds", "rounds", type=WholeNumber(MIN_ROUNDS), default=_DEFAULTS.rounds, metavar="N",
+    "--max-rounds", type=WholeNumber(MIN_ROUNDS), default=_DEFAULTS.max_rounds, metavar="N",
     help="Maximum number of rounds: each round times a new pair of processes.",
 )  # fmt: skip
 @_decided(

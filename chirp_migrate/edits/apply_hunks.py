@@ -9,7 +9,7 @@ from chirp_migrate.edits.deadcode import remove_newly_unused_names
 from chirp_migrate.edits.imports import import_edits, name_bound_by_import
 from chirp_migrate.plans.plan import Hunk
 from chirp_migrate.source.text import apply_edits
-from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.module import Module
 
 _WORD = re.compile(r"\w+")

@@ -17,7 +17,7 @@ from itertools import accumulate, takewhile
 
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import SOURCE_LINE, apply_edits, apply_edits_in_span
-from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.outline import Outline
 
 #: Names of called functions without side effects. Only the spelling counts, because this module cannot look names up in

@@ -15,7 +15,7 @@ import libcst as cst
 from chirp_migrate.edits.statements import start_of_comments_above
 from chirp_migrate.plans.plan import Edit, Import
 from chirp_migrate.source.text import apply_edits_in_span
-from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted_source, is_docstring, is_name

@@ -29,7 +29,7 @@ from chirp_migrate.rules import Rule
 from chirp_migrate.source.notebook import NotebookSource, has_stored_outputs, remove_stored_outputs
 from chirp_migrate.source.text import SourceFile, UnreadableSource
 from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.project import Project
 
 Source = SourceFile | NotebookSource

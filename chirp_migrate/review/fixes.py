@@ -10,7 +10,7 @@ from chirp_migrate.plans.plan_document import ReplacementEntry
 from chirp_migrate.review.blocks import SourceLines
 from chirp_migrate.source.diff import whole_line_edits
 from chirp_migrate.source.text import SourceFile
-from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.module import Module
 
 

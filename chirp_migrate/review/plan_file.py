@@ -35,7 +35,7 @@ from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.review.selection import WHOLE_FILE, Choices, HunkChoice, HunkId
 from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import UnreadableSource
-from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.module import Module, UnparsableModule
 from chirp_migrate.transaction.journal_schema import check_relative_path
 

@@ -11,7 +11,7 @@ from chirp_migrate.engine.plan_tree import decode_source
 from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import Edit, FilePlan, FindingStatus, Hunk, Plan
 from chirp_migrate.source.text import UnreadableSource
-from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.module import Module, UnparsableModule
 
 #: Identifies a hunk in a plan: (path of the file, number of the hunk in this file).

@@ -16,7 +16,7 @@ import libcst as cst
 
 from chirp_migrate.syntax.class_headers import IN_BRACKETS, words_of_bases
 from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.import_table import ImportTable, absolute_name, qualified_member_name
 from chirp_migrate.syntax.module import Module, UnparsableModule, module_name, package_name, syntax_tree
 from chirp_migrate.syntax.outline import Outline

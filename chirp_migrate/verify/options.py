@@ -43,7 +43,7 @@ class VerifyOptions:
         entry: the user's workload function, script or command that runs the training; None if ``verify`` finds the
             entry points automatically.
         model: ``module:ClassName`` of the model; None for the model that ``verify`` finds automatically.
-        rounds: largest number of rounds. A round times one process for each version.
+        max_rounds: largest number of rounds. A round times one process for each version.
         budget_s: seconds for the whole verification, from the start of the command.
         threshold_percent: percent of the training time that the migration must save for the verdict "faster".
         margin_percent: how much longer an entry point must take to count as slower, in percent of its earlier time.
@@ -61,7 +61,7 @@ class VerifyOptions:
     sizes: WorkloadSizes = _SIZES
     entry: EntryPoint | None = None
     model: str | None = None
-    rounds: int = 10
+    max_rounds: int = 10
     budget_s: float = 180.0
     threshold_percent: float = 20.0
     threads: int = 0

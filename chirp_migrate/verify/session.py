@@ -188,7 +188,7 @@ def _run_rounds(
         still = judge.run_interim_analysis(*combine_timings(rounds), looks)
         return still | {label for label in every_one if not any(label in each.labels for each in rounds)}
 
-    rounds = run_rounds(make, still_open, settings.rounds, deadline, lambda: children.own_epochs)
+    rounds = run_rounds(make, still_open, settings.max_rounds, deadline, lambda: children.own_epochs)
     if rounds.ended_with == StopReason.BUDGET:
         progress(
             f"stopped after {pluralize(len(rounds.made), 'round')}: the budget of {settings.budget_s:.0f} s is used up"

@@ -21,11 +21,11 @@ from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import EpochRequests, SharedRequestSettings
 from chirpid_patch.loading.batch_timer import TimedBatches, log_waits
 from chirpid_patch.loading.by_value import make_parts_sendable
-from chirpid_patch.loading.changed_loader import is_loader_iteration_patched
 from chirpid_patch.loading.in_process import BeginEpoch, EpochReaders, InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
 from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attributes
 from chirpid_patch.loading.overridable import Overridable
+from chirpid_patch.loading.patched_loader import is_loader_iteration_patched
 from chirpid_patch.loading.pinning import pin_dense_tensors
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.prefetch_threads import ReusedThreads

@@ -24,7 +24,7 @@ from chirp_migrate.plans.plan import Plan
 from chirp_migrate.report.formats.sarif import doctor_sarif, sarif
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.text import SourceFile
-from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.module import Module
 
 HERE = Path(__file__).parent

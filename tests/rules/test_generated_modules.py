@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from chirp_migrate.edits.apply_hunks import text_with_hunks
 from chirp_migrate.engine.rewrite_file import rewrite_in_hunks, rewrite_text
 from chirp_migrate.plans.plan import FindingStatus
-from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 

@@ -24,7 +24,7 @@ from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import whole_line_edits
 from chirp_migrate.source.piece_table import FOLLOWS, PieceTable
 from chirp_migrate.source.text import apply_edits
-from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 

@@ -32,7 +32,7 @@ ROUNDS = 3
 
 
 def settings(timeout_s: float = 120.0, rounds: int = ROUNDS) -> VerifyOptions:
-    return VerifyOptions(SIZES, rounds=rounds, budget_s=600.0, threads=1, timeout_s=timeout_s)
+    return VerifyOptions(SIZES, max_rounds=rounds, budget_s=600.0, threads=1, timeout_s=timeout_s)
 
 
 def verified(before: Path, after: Path, progress: Progress = ignore_progress, **options: Any) -> VerifyReport:

@@ -25,7 +25,7 @@ SINGLE = "training_utils.single_fold_training_with_predefined_split"
 STEP_MS = 3.0
 
 
-SETTINGS = VerifyOptions(SIZES, rounds=3, threads=1, simulate_step_ms=STEP_MS)
+SETTINGS = VerifyOptions(SIZES, max_rounds=3, threads=1, simulate_step_ms=STEP_MS)
 
 
 @pytest.mark.exhaustive

@@ -21,7 +21,9 @@ from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound
 from chirp_migrate.verify.verify_report import DetectableDifference, OwnRunTimes, TrainingDifference, VerifyReport
 from chirp_migrate.verify.watching import RecordedRuns
 
-SETTINGS = VerifyOptions(WorkloadSizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
+SETTINGS = VerifyOptions(
+    WorkloadSizes(), max_rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0
+)
 
 
 def measured(

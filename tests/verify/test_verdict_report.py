@@ -40,7 +40,7 @@ def rounds(*loads: float | None) -> Rounds:
 
 def report(of: Rounds) -> VerifyReport:
     settings = VerifyOptions(
-        WorkloadSizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0
+        WorkloadSizes(), max_rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0
     )
     discovery = DiscoveredEntryPoints(tuple(EntryPoint("", label) for label in AFTER))
     return build_report(

@@ -49,7 +49,7 @@ def test_options_go_before_settings_and_settings_before_defaults(tmp_path: Path)
     assert (sizes.samples, sizes.epochs, sizes.shape, sizes.classes) == (50, 7, (3, 8, 9), 5)
     assert (sizes.batch_size, sizes.folds) == (4, 3)
     assert (options.model, options.threshold_percent, options.budget_s) == ("nets.big:Net", 10.0, 12.5)
-    assert (options.timeout_s, options.threads, options.rounds) == (9.0, 1, 4)
+    assert (options.timeout_s, options.threads, options.max_rounds) == (9.0, 1, 4)
 
 
 def test_a_command_as_text_or_list_and_a_workload_in_its_place(tmp_path: Path) -> None:

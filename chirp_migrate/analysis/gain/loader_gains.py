@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 
 import libcst as cst
 
-from chirp_migrate.analysis.gain.reading import (
+from chirp_migrate.analysis.gain.sample_reading import (
     DatasetReading,
     SampleReadingMode,
     dataset_reading_of_instance,

@@ -22,7 +22,7 @@ from chirp_migrate.plans.plan_document import ReplacementEntry
 from chirp_migrate.review.fixes import line_replacements_by_hunk
 from chirp_migrate.review.places import FileRegion, FindingPlaces, base_of_report_paths
 from chirp_migrate.rules import Rule
-from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.import_sorting import ImportStyle
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _BASE = "%SRCROOT%"

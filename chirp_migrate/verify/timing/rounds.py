@@ -22,6 +22,15 @@ from chirp_migrate.training.process.background_load import why_load_not_measurab
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import EntryPointTiming
 
+_USUAL_ROUNDS = 5
+"""Usual number of rounds, which share the time budget equally."""
+
+_SHARE_OF_MANY = 0.6
+"""If more than the usual number of rounds run, they may use at most this share of the time after the first round."""
+
+_WORTH_BEGINNING = 0.5
+"""A round begins if at least this share of the last round's duration remains, because a part of a round is useful."""
+
 SIDES = ("before", "after", "cached")
 """Names of timings: the version before the migration, the migrated version, and the migrated version with zero-cost
 loading."""
@@ -232,13 +241,3 @@ def run_rounds(
             return Rounds.of(made, looks, StopReason.SETTLED)
         if all_made or out_of_time:
             return Rounds.of(made, looks, StopReason.ROUNDS if all_made else StopReason.BUDGET)
-
-
-_USUAL_ROUNDS = 5
-"""Usual number of rounds, which share the time budget equally."""
-
-_SHARE_OF_MANY = 0.6
-"""If more than the usual number of rounds run, they may use at most this share of the time after the first round."""
-
-_WORTH_BEGINNING = 0.5
-"""A round begins if at least this share of the last round's duration remains, because a part of a round is useful."""
