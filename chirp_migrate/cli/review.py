@@ -75,7 +75,7 @@ _SHOWN_LINES = 40
     ),
 )
 @planning_options
-@plan_file_option("The plan to review, and where decisions are kept; created if missing.", default=DEFAULT_FILE)
+@plan_file_option("The plan file to review, which also stores the decisions; created if missing.", default=DEFAULT_FILE)
 @option("--allow-dirty", is_flag=True, help="Allow uncommitted changes in the work tree.")
 @ignore_pins_option
 @output_options(

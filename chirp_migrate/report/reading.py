@@ -55,7 +55,7 @@ def read_report_contents(path: Path) -> ReportContents:
         if unverified:
             notices.append(f"Run {unverified[0].number} was applied after the last verification: verify again.")
     if doctor is not None and unwatched:
-        notices.append(f"Run {unwatched[0].number} was applied after the last run of doctor: run doctor again.")
+        notices.append(f"Run {unwatched[0].number} was applied after doctor last ran: start doctor again.")
     return ReportContents(root.name, details, verdict, tuple(notices), doctor)
 
 

@@ -54,7 +54,7 @@ class WorkerSafeDatasetClass(Rule):
       switch transforms on are attributes of ``self``, too.
     - `plain-switches`: each condition in the code tests a flag, as in `if self.training`, or tests whether a transform
       is not None.
-    - `nothing-else`: the sample or a condition uses the value of every expression in these methods. No call occurs
+    - `nothing-else`: every value that these methods compute is used for the sample or in a condition. No call occurs
       twice.
     - `clear-names`: the methods use only the names None, True, False and ``torch`` from outside the class. The name
       ``torch`` provably refers to PyTorch.

@@ -60,8 +60,8 @@ class DatasetWrapper(Rule):
     - `straight-line`: each function that the lambdas call is a plain function, defined once next to the lambdas. Such a
       function consists of assignments to names, ``if`` and ``return``. No name in such a function hides a name from
       outside.
-    - `nothing-else`: the sample or a condition uses the value of every expression. The code reads every sample once,
-      and no call occurs twice.
+    - `nothing-else`: every value that the code computes is used for the sample or in a condition. The code reads every
+      sample once, and no call occurs twice.
     - `own-names-only`: the dataset, the transforms and the flag are variables of the enclosing functions.
     - `bound-once`: the dataset, the transforms and the flag provably have their values before the call of ``type``.
       Their values are the same whenever code reads a sample.

@@ -91,9 +91,9 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def __post_init__(self) -> None:
         check_relative_path(self.path)
         if (self.sha256_before is None) != (self.mode is None):  # a created file has neither
-            raise ValueError(f"the earlier content or the earlier mode of {self.path} is missing")
+            raise ValueError(f"the earlier content or the earlier file permissions of {self.path} are missing")
         if self.sha256_found is not None and self.mode_found is None:
-            raise ValueError(f"the earlier mode of {self.path} is missing")
+            raise ValueError(f"the earlier file permissions of {self.path} are missing")
 
     @property
     def before(self) -> FileVersion | None:

@@ -168,7 +168,7 @@ class MultiScaleStep:
             self._warn("the model uses batch norm, which needs whole batches: use group norm, or freeze it with eval()")
             return whole
         if not self._loss.divisible:
-            self._warn("the criterion may not be a mean or sum over samples: pass the argument reduction")
+            self._warn("the criterion may be neither a mean nor a sum over samples: pass the argument reduction")
             return whole
         need = self._bytes_per_sample(scale, images)
         if need > self.memory_budget:

@@ -221,7 +221,7 @@ def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: P
     assert contents.doctor == found and contents.notices == ()
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], 4)\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
-    assert read_report_contents(root).notices == ("Run 2 was applied after the last run of doctor: run doctor again.",)
+    assert read_report_contents(root).notices == ("Run 2 was applied after doctor last ran: start doctor again.",)
     shown = " ".join(run("report", root).stdout.split())
     assert (
         "train.py:7: Validation samples are also" in shown

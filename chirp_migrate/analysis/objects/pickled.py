@@ -225,7 +225,7 @@ class UnpicklableObjects:
         another such definition. A file is about loading in two cases:
 
         * The file contains a word for loading.
-        * The file imports from a file about loading, and contains the name of a definition about loading.
+        * The file imports from a file about loading, and names a class or function for loading.
         """
         paths: list[str] = []
         direct: set[str] = set()

@@ -29,7 +29,7 @@ def check(recording: Recording) -> Iterator[Problem]:
                     "shared-handle",
                     f"{path} was opened before the workers were forked, so each worker moves the position at which the "
                     "other workers read.",
-                    f"While {workers} workers of {loader} read, the position of {path} in the training process moved "
-                    f"to {len(set(positions))} different positions.",
+                    f"While {workers} workers of {loader} read, the file offset of {path} in the training process "
+                    f"changed to {len(set(positions))} different values.",
                     "Open the file in the worker: on first use in __getitem__, not in __init__.",
                 )

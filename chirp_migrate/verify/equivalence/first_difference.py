@@ -199,7 +199,7 @@ def _loss_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) ->
 
 
 def _samples_missing_in(a: LoaderPassTrace, b: LoaderPassTrace) -> Counter[int]:
-    """Return the indices of samples that pass ``a`` has and pass ``b`` lacks.
+    """Return the indices of the samples that are in loader pass ``a`` but not in loader pass ``b``.
 
     The result is empty if the indices of a pass are not known, or if the datasets differ.
     """
