@@ -89,11 +89,18 @@ METRICS: tuple[Metric, ...] = (
         "which is start-up",
         "R-000-3.1",
     ),
-    Metric("wait_p95_ms", "ms", "wait for a batch, 95th percentile", "of the waits of `wait_p50_ms`", "R-000-3.1"),
-    Metric("wait_p99_ms", "ms", "wait for a batch, 99th percentile", "of the waits of `wait_p50_ms`", "R-000-3.1"),
+    Metric(
+        "wait_p95_ms", "ms", "wait for a batch, 95th percentile",
+        "95 % of the waits for training batches are shorter; same waits as for `wait_p50_ms`", "R-000-3.1",
+    ),
+    Metric(
+        "wait_p99_ms", "ms", "wait for a batch, 99th percentile",
+        "99 % of the waits for training batches are shorter; same waits as for `wait_p50_ms`", "R-000-3.1",
+    ),
     Metric(
         "wait_variation", "", "variation of the waits",
-        "standard deviation of the waits of `wait_p50_ms`, divided by their mean", "R-000-5.2",
+        "standard deviation of the waits for training batches, divided by their mean; same waits as for `wait_p50_ms`",
+        "R-000-5.2",
     ),
     Metric(
         "first_batch_ms", "ms", "time to the first batch",
@@ -143,6 +150,8 @@ def metrics_of_timed_rounds(
     found: dict[str, float | None] = {one.name: None for one in METRICS}
     found["training_s"] = own_runs_s
     found["memory_mib"] = _largest_mib(visit.memory_bytes for visit, _ in timings)
+    if any(visit.memory_bytes is not None or visit.lost_workers for visit, _ in timings):  # there were loaders
+        found["lost_workers"] = float(sum(visit.lost_workers for visit, _ in timings))
     timed = [(visit, after) for visit, after in timings if visit.epochs_s]
     if not timed:
         return found

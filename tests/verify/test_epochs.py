@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from chirp_migrate.training.watch.epoch_detector import SeenEnough
 from chirp_migrate.training.workload.entry_points import OwnRun
@@ -405,6 +405,29 @@ def test_memory_is_read_with_the_processes_that_were_started() -> None:
     over.set()
     process.join()
     assert (during.memory_bytes or 0) - visit.memory_bytes > 64 * 2**20
+
+
+def test_a_training_does_not_fail_because_its_batches_cannot_be_counted() -> None:
+    class Batches:
+        counted = 0
+
+        def __iter__(self) -> Iterator[list[int]]:
+            return iter([[0, 1], [2, 3]])
+
+        def __len__(self) -> int:
+            type(self).counted += 1
+            raise RuntimeError("call set_epoch first")
+
+    loader = DataLoader(TensorDataset(torch.zeros(4, 2, requires_grad=True)), batch_sampler=Batches())
+
+    def training() -> None:
+        for _ in range(9):
+            for (x,) in loader:
+                x.sum().backward()
+
+    visit = _memory_of(training)
+    assert visit.epochs_s and visit.memory_bytes is None
+    assert Batches.counted <= 2, "once for each pass of the first epoch, not for each batch"
 
 
 def test_reading_memory_takes_no_time_of_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:

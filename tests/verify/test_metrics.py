@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support import ROOT
 
 from chirp_migrate.verify.metrics import (
     MET,
@@ -40,6 +41,7 @@ def test_every_metric_is_defined_once_and_every_definition_has_a_value() -> None
     assert set(names) == metrics_of_timed_rounds(1.0, [(BEFORE, AFTER)]).keys()
     assert all(metric.title and metric.method and metric.requirement.startswith("R-") for metric in METRICS)
     assert all(f"| `{name}` |" in metrics_table() for name in names)
+    assert metrics_table() in (ROOT / "docs" / "verify-measures.md").read_text(encoding="utf-8")
 
 
 def test_values_are_what_their_definitions_say() -> None:
@@ -92,3 +94,10 @@ def test_targets_are_met_or_not_or_not_measurable_with_the_reason() -> None:
     assert {target.verdict for target in nothing} == {NOT_MEASURABLE}
     assert nothing[0].why == "no GPU: NVML finds no GPU"
     assert "reports no utilisation (Model 0)" in judge_targets({}, "Model 0", simulated=False)[0].why
+
+
+def test_lost_workers_count_without_a_second_epoch() -> None:
+    visit = EntryPointTiming(start_s=3.0, lost_workers=2, memory_bytes=MIB)
+    assert metrics_of_timed_rounds(3.0, [(visit, visit)])["lost_workers"] == 2.0
+    without_loaders = EntryPointTiming(start_s=3.0)
+    assert metrics_of_timed_rounds(3.0, [(without_loaders, without_loaders)])["lost_workers"] is None

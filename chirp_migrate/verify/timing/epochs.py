@@ -179,6 +179,7 @@ class EpochTimer(Interception):
             return start()
         if self._pacing.begins_epoch(loader) or self._over:
             self._end_epoch()
+        last = self._number_of_batches(loader) if self._reads_memory and not self._pacing.later else None
         trains, batches, begun = torch.is_grad_enabled(), 0, time.perf_counter()
 
         def around(advance: Callable[[], Any]) -> Any:
@@ -197,7 +198,7 @@ class EpochTimer(Interception):
             epoch.samples += count_batch_samples(batch)
             epoch.batches += 1
             batches += 1
-            if self._reads_memory and not self._pacing.later and batches == _number_of_batches(loader):
+            if batches == last:
                 self._read_memory()
             return batch
 
@@ -251,6 +252,18 @@ class EpochTimer(Interception):
         making_s = self._cached.making_s if self._cached is not None else 0.0
         return time.perf_counter() - self._began - self._stopped_s - making_s
 
+    def _number_of_batches(self, loader: Any) -> int | None:
+        """Return the number of batches in a pass over ``loader``; None if it is not known. The clock is stopped."""
+        if isinstance(getattr(loader, "dataset", None), IterableDataset):
+            return None  # PyTorch would compare the number with the batches that the dataset yields
+        began = time.perf_counter()
+        try:
+            return len(loader)
+        except Exception:  # the training may never call the user's `__len__`, which may raise any error
+            return None
+        finally:
+            self._stopped_s += time.perf_counter() - began
+
     def _read_memory(self) -> None:
         """Read the memory while the workers of a loader are alive, but have no more batches to load."""
         _finish_device()  # the GPU must not continue while the clock is stopped
@@ -274,16 +287,6 @@ class EpochTimer(Interception):
         if getattr(loader, "lost_workers", False) and loader not in self._lost:
             self._lost.add(loader)
             self._visit.lost_workers += 1
-
-
-def _number_of_batches(loader: Any) -> int | None:
-    """Return the number of batches in a pass over ``loader``; None if it is not known."""
-    if isinstance(loader.dataset, IterableDataset):
-        return None  # PyTorch would compare the number with the batches that the dataset yields
-    try:
-        return len(loader)
-    except (TypeError, NotImplementedError):
-        return None
 
 
 def _finish_device() -> None:
