@@ -69,6 +69,9 @@ def read_document(data: bytes, document_type: type[_Document]) -> _Document:
         ValueError: the bytes are not a document of this type; the message gives the reason.
     """
     found = read_json(data)
+    fields = {field.name for field in msgspec.structs.fields(document_type)}
+    if missing := [name for name in ("schema", "kind") if name in fields and name not in found]:
+        raise ValueError(f"`{missing[0]}` is missing")
     schema = found.get("schema")
     known = next(field.default for field in msgspec.structs.fields(document_type) if field.name == "schema")
     if type(schema) is int and schema > known:

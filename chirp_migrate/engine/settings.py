@@ -112,6 +112,8 @@ class Settings:
             UsageProblem: a selector matches no rule, no rule remains, or a pattern is invalid.
         """
         for glob in exclude:
+            if glob.startswith("!"):
+                raise UsageProblem(f"--exclude: {glob!r} begins with !, which only settings permit.")
             if problem := _check_glob(glob):
                 raise UsageProblem(f"--exclude: {problem}.")
         for option, selectors in (("--select", select), ("--ignore", ignore)):

@@ -346,7 +346,7 @@ def test_nothing_is_asked_for_that_nothing_imports(backend: Path, vendor: bool) 
         (["plan", "-j", "x"], "'x' is not a valid whole number"),
         (["plan", "--select", ""], "it is empty"),
         (["plan", "--exclude", "a["], "--exclude: 'a[' is not a valid pattern of .gitignore"),
-        (["plan", "--exclude", "!"], "--exclude: '!' is not a valid pattern of .gitignore"),
+        (["plan", "--exclude", "!a.py"], "--exclude: '!a.py' begins with !, which only settings permit"),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence(backend: Path, arguments: list[str], said: str) -> None:

@@ -191,6 +191,14 @@ def test_a_plan_of_a_newer_version_is_told_apart(tree: Path) -> None:
         read(document, tree)
 
 
+@pytest.mark.parametrize("field", ["schema", "kind"])
+def test_a_plan_without_its_kind_or_schema_is_refused(tree: Path, field: str) -> None:
+    document = to_json_values(plan_document(plan_migration(tree)))
+    del document[field]
+    with pytest.raises(UsageProblem, match=f"`{field}` is missing"):
+        read(document, tree)
+
+
 def test_hunks_that_cannot_be_had_alone_are_refused_in_one_sentence(tree: Path) -> None:
     plan = plan_migration(tree)
     broken = plan.files[0].hunks[0].edits[0]
