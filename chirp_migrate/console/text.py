@@ -73,15 +73,15 @@ def pluralize(number: int, noun: str) -> str:
     return f"{number} {noun}"
 
 
-def shorten_list(names: Iterable[str], max_shown: int | None = _NAMED) -> str:
+def shorten_list(names: Iterable[str], max_shown: int | None = _NAMED, joint: str = " and ") -> str:
     """Return the first ``max_shown`` names and the number of further names as text, such as ``a, b and 7 more``.
 
-    If ``max_shown`` is None, the text has all names.
+    If ``max_shown`` is None, the text has all names. ``joint`` is the text before the number of further names.
     """
     listed = list(names)
     shown = listed[:max_shown]
     more = len(listed) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    return ", ".join(shown) + (f"{joint}{more} more" if more else "")
 
 
 def suggest_name(wrong: str, names: Iterable[str], list_intro: str) -> str:

@@ -73,5 +73,8 @@ def _wrap_dataset(module: Module, project: Project, name: str, wrapper: cst.Para
             continue
         dataset, given = call.args[0], ", ".join(f"{flag}={value}" for flag, value in flags.items())
         edit = Edit(*module.span(dataset), f"{name}({module.source(dataset.value)}, {given})")
-        message = f"no code reads the flags `spec_augment` and `gaussian_noise`; the dataset is wrapped in `{name}`"
+        message = (
+            "no code reads the augmentation flags; "
+            f"`{name}` wraps the dataset, and reads the flags `spec_augment` and `gaussian_noise`"
+        )
         yield RuleMatch(module.span(call)[0], message, (edit,))

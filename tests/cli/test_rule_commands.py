@@ -57,7 +57,7 @@ def test_a_run_ends_with_an_account_and_folds_what_is_alike(tmp_path: Path) -> N
     sites = json.loads(target.read_text())["ledger"]["sites"]
     assert [sites[name] for name in ("found", "migrated", "suppressed", "listed")] == [6, 3, 1, 2]
     # Lines of the new file, which has one import more.
-    assert " 3, 4 and 1 more\n" in shown and "CHP001 decided at run time" in shown
+    assert " 3, 4, 1 more\n" in shown and "CHP001 decided at run time" in shown
     assert "a.py:6, 7: " in shown and "a.py:8" not in shown
     assert max(map(len, shown.replace(str(root), "").splitlines())) <= 80
 

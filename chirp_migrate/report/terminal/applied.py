@@ -345,5 +345,6 @@ def _rule_or_gain(same: Sequence[Finding]) -> str:
 
 
 def _list_places(findings: Sequence[Finding], most: int) -> str:
-    """Return the line numbers of findings, such as ``3, 9``, or ``3, 9 and 7 more`` for more than ``most`` findings."""
-    return shorten_list(dict.fromkeys(finding.place for finding in findings), most)
+    """Return the line numbers of findings, such as ``3, 9``, or ``3, 9, 7 more`` for more than ``most`` findings."""
+    # A shorter joint, so that the table fits 80 columns.
+    return shorten_list(dict.fromkeys(finding.place for finding in findings), most, joint=", ")
