@@ -88,9 +88,10 @@ def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecut
     methods = multiprocessing.get_all_start_methods()
     forks = "fork" in methods and methods[0] != "spawn"
     if forks:
-        # Loading the styles takes a tenth of a second: do it once, not in every process.
+        # Load the styles, and find the names that files patch, once and not in every process.
         project.code_style.load()
         project.import_style.load()
+        project.is_replaced("data", "DataLoader")
     context = multiprocessing.get_context("fork" if forks else "spawn")
     return ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=(project, settings))
 
