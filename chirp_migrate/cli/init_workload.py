@@ -44,7 +44,7 @@ def init_workload(path: Path, output: Output) -> None:
     discover_files(path)  # raises an error for a folder without code, which is probably the wrong folder
     file, table = read_command_table(root, "verify")
     if not table.keys().isdisjoint(("workload", "command")):
-        raise UsageProblem(f"{file} already defines a training for verify, so nothing was written.")
+        raise UsageProblem(f"{file} defines a training in [tool.chirp-migrate.verify] already: nothing was written.")
     template = files("chirp_migrate.additions.scaffold") / "templates" / DEFAULT_WORKLOAD
     try:
         write_new_file(root / DEFAULT_WORKLOAD, template.read_bytes())

@@ -70,7 +70,7 @@ def test_what_is_written_works_once_it_is_filled_in(tmp_path: Path, monkeypatch:
         (
             "pyproject.toml",
             b"[tool.chirp-migrate.verify]\nworkload = 'a:b'\n",
-            "defines in .tool.chirp-migrate.verify.",
+            "defines a training in .tool.chirp-migrate.verify.",
         ),
         ("pyproject.toml", b"[tool.chirp-migrate\n", "is not valid TOML"),
     ],
