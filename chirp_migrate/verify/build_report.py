@@ -34,6 +34,8 @@ from chirp_migrate.verify.watching import RecordedRuns
 from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.machine.nvml import gpu_status
 
+_NO_LOADER = "No loader was seen, so only the results that the training returns were compared."
+
 
 @dataclass
 class VerificationResults:
@@ -116,14 +118,14 @@ def build_report(
             no_room=not_timed,
             source=discovery.source.value,
             hook=discovery.entry_points[0].hook or None,
-            command=list(discovery.entry_points[0].command or discovery.entry_points[0].script) or None,
+            command=list(discovery.entry_points[0].script) or None,
         ),
         machine=on,
         described=RunDescription(
             rounds=describe_rounds(timed) if timed.made else "",
             workload=discovery.describe(settings.sizes),
             machine=machine.machine_summary(on),
-            compared=discovery.describe_comparison(saw_loaders=any(traces["before"].values())) or "",
+            compared="" if any(traces["before"].values()) else _NO_LOADER,
             unseen=_describe_uncompared_objects(traces),
         ),
         **_provenance(),
@@ -223,9 +225,6 @@ def _metric_values(timed: Rounds, side: str) -> dict[str, float | None]:
 def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptions, timed: Rounds) -> SimulatedDevice:
     """Describe the simulated device steps, and compute the share of the time in which the device was busy."""
     step_ms = settings.simulate_step_ms
-    if discovery.source is TrainingSource.COMMAND:
-        text = f"SIMULATED device steps of {step_ms:g} ms were requested, but a command cannot simulate them: none ran."
-        return SimulatedDevice(step_ms=step_ms, what=text)
     first = timed.made[0].visits if timed.made else {}
     steps = {
         side: {label: visit.steps for label, visit in visits.items() if visit.steps is not None}

@@ -119,8 +119,6 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
         watch.record_more_samples()
         one = EntryResult(leaf_fingerprints(value), watch.take())
         del value
-        if entry.source is TrainingSource.COMMAND:
-            return one
         if spec.twice:
             _run_training_call(spec, entry, data, sizes, watch)
             one.again = watch.take()
@@ -192,8 +190,8 @@ def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[s
 
 def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
     """Run an entry point once for a short time, so that no timing includes imports and compilation."""
-    if entry.source in (TrainingSource.COMMAND, TrainingSource.SCRIPT) or entry.label in spec.repeats:
-        return  # a script has no shorter run, and a command is a separate program
+    if entry.source is TrainingSource.SCRIPT or entry.label in spec.repeats:
+        return  # a script has no shorter run
     if entry is not spec.entry_points[0] and entry.label not in spec.whole:
         return  # the first epoch of this entry point counts as start-up anyway
     with WorkerCountLimit() as around:
@@ -213,7 +211,7 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
         UserCodeError: raised again if the code of the project is not the cause.
     """
     error = raised.__cause__
-    if error is None or (isinstance(error, TaskNotPossible) and not spec.entry_points[0].command):
+    if error is None or isinstance(error, TaskNotPossible):
         raise raised from error
     printed = "".join(traceback.format_exception(error)).replace(f"{spec.tree}{os.sep}", "")
     text = describe_error(error).replace(f"{spec.tree}{os.sep}", "")

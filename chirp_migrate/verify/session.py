@@ -103,7 +103,7 @@ def run_all_processes(
     children = ChildStarter(trees, discovery, settings, progress)
     began = time.monotonic()
     # Two runs on a GPU may differ.
-    twice = torch.cuda.is_available() and discovery.source is not TrainingSource.COMMAND
+    twice = torch.cuda.is_available()
     progress("comparing what each entry point loads and computes in both versions")
     load = BackgroundLoadWatch()
     with children.adding_seconds("watching"), load.watching():

@@ -137,9 +137,9 @@ class Workload(WorkloadSizes):
         failing: dictionary, label of an entry point that fails before the migration → its error.
         no_room: labels of the entry points that were not timed, because the time budget was used up.
         source: what defines the training: ``found`` for functions in the project's source, ``hook`` for a workload
-            function, ``script`` or ``command``.
+            function, or ``script``.
         hook: reference to the workload function; None without a workload function.
-        command: words of the command line of the script or command; None if no command line runs the training.
+        command: words of the command line of the script; None if no command line runs the training.
     """
 
     model: str = ""
@@ -147,7 +147,7 @@ class Workload(WorkloadSizes):
     left_out: list[str] = field(default_factory=list)
     failing: dict[str, str] = field(default_factory=dict)
     no_room: list[str] = field(default_factory=list)
-    source: Literal["found", "hook", "script", "command"] = "found"
+    source: Literal["found", "hook", "script"] = "found"
     hook: str | None = None
     command: list[str] | None = None
 

@@ -67,14 +67,3 @@ def test_a_workload_gives_the_same_history_to_the_last_bit(root: Path, tmp_path:
     assert history["result"] == "list of 2" and history["result[1]['loss']"].startswith("0x")
     assert found["after"]["train"].fingerprint == history
     assert found["after"]["train"].traces
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive  # the other tests of hooks leave metrics, too
-def test_a_command_leaves_its_metrics_in_the_copy(root: Path, tmp_path: Path) -> None:
-    words = "{python} train.py --epochs {epochs} --samples {samples} --size 16 --workers 0"
-    given = {"command": tuple(words.split()), "result": "metrics.json", "samples": 40, "epochs": 1}
-    found = watched(root, tmp_path, given)
-    metrics = found["after"]["command"].fingerprint
-    assert metrics["result['exit code']"] == "0" and metrics["result['result'][0]['epoch']"] == "0"
-    assert not (root / "metrics.json").exists()

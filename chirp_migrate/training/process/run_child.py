@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,6 @@ from chirp_migrate.training.process.descendants import (
     run_on_one_cpu,
     suspend_with_descendants,
 )
-from chirp_migrate.training.process.exit_status import describe_exit
 from chirp_migrate.training.process.guard import guard_processes
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, advice_on_missing_module
 from chirp_migrate.training.process.protocol import (
@@ -247,7 +247,7 @@ class Child(Generic[_T]):
                     side = f"in the version {self.role.side} the migration, " if self.role.side else ""
                     raise UsageProblem(f"{side}{sentence}" + ("" if sentence.endswith((".", "?")) else "."))
                 self._end_with_error(as_sentence(f"{self.role.failed}{sentence}"))
-        self._end_lost_child(f"ended with {describe_exit(self._process.returncode)} and returned no result")
+        self._end_lost_child(f"ended with {_describe_exit(self._process.returncode)} and returned no result")
 
     def _send(self, data: bytes) -> None:
         with suppress(OSError):  # the child has ended; the next wait for a message detects the end
@@ -360,6 +360,18 @@ def workload_failure(problem: str, output: str, version: str = "") -> WorkloadFa
     """Return an error with the sentence ``problem``. If a module is missing, the error has advice on the module."""
     missing = advice_on_missing_module(output)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", output, version)
+
+
+def _describe_exit(status: int) -> str:
+    """Describe an exit status: an exit code, or the negative number of the signal that ended the process."""
+    if status >= 0:
+        return f"exit code {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:  # a real-time signal
+        name = str(-status)
+    killed = name == "SIGKILL"
+    return f"signal {name}{' (the system sends it when memory runs out)' if killed else ''}"
 
 
 def _inheritance_options(end: int) -> dict[str, Any]:
