@@ -106,7 +106,7 @@ def build_report(
         differences=equivalence.found,
         notes=equivalence.notes,
         smallest_adjusted_p=equivalence.smallest_p,
-        noticed=equivalence.noticed,
+        detectable_changes=equivalence.detectable_changes,
         unrepeatable=sorted(equivalence.unrepeatable),
         passes=traces,
         workload=Workload(

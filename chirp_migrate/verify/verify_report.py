@@ -83,21 +83,6 @@ class LoadingProblem(msgspec.Struct, frozen=True):
     entry_points: list[str]
 
 
-class DetectableDifference(msgspec.Struct, frozen=True):
-    """The smallest difference of a statistic that its test would have found in 9 of 10 verifications.
-
-    Attributes:
-        share: smallest share of the samples, 0 to 1, whose change the test would have found.
-        shift: smallest change of the statistic that the test would have found, if the change is equal in all augmented
-            samples; None if the test would have found no change.
-        samples: number of samples before and after the migration.
-    """
-
-    share: float
-    shift: float | None
-    samples: tuple[int, int]
-
-
 class ReportedMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """Metrics of both versions, with the definitions of the metrics.
 
@@ -188,8 +173,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         notes: sentences on values that could not be compared, and on problems that both versions have.
         smallest_adjusted_p: dictionary, augmented entry point → smallest adjusted p-value of the tests of its
             distribution.
-        noticed: dictionary, entry point → statistic → the smallest difference that the test of the statistic would have
-            found.
+        detectable_changes: dictionary, entry point → smallest change of a probability, 0 to 1, that every test of the
+            distribution would have found in 9 of 10 verifications.
         unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
         passes: dictionary, version → entry point → loader passes of the recorded run, which is not timed.
         problems: loading problems that the loader passes of the migrated version prove.
@@ -219,7 +204,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     differences: list[TrainingDifference] = []
     notes: list[str] = []
     smallest_adjusted_p: dict[str, float] = {}
-    noticed: dict[str, dict[str, DetectableDifference]] = {}
+    detectable_changes: dict[str, float] = {}
     unrepeatable: list[str] = []
     passes: dict[str, dict[str, list[LoaderPassTrace]]] = {}
     problems: list[LoadingProblem] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from chirp_migrate.stats.ratios import detectable_difference, detectable_shift, holm_adjusted, ks_p_value
+from chirp_migrate.stats.ratios import detectable_difference, holm_adjusted, ks_p_value
 from chirp_migrate.verify.equivalence.api import Api, api_break_sentences
 from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, RELATIONS, STATISTICS, fisher_p_value
 from chirp_migrate.verify.equivalence.first_difference import (
@@ -20,7 +20,7 @@ from chirp_migrate.verify.equivalence.first_difference import (
     first_pass_differences,
 )
 from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
-from chirp_migrate.verify.verify_report import DetectableDifference, TrainingDifference
+from chirp_migrate.verify.verify_report import TrainingDifference
 
 ALPHA = 0.001
 _VALUES = {"losses-differ", "values-differ", "statistics-differ", "samples-differ"}
@@ -34,15 +34,14 @@ class Equivalence:
         found: the differences; an empty list if ``verify`` finds no difference between the trainings of both versions.
         notes: sentences on values that could not be compared, and on problems that both versions have.
         smallest_p: dictionary, entry point with augmentation → smallest adjusted p-value of its tests.
-        noticed: dictionary, entry point → statistic → the smallest difference that the test of the statistic would have
-            found.
+        detectable_changes: dictionary, entry point → smallest change of a probability that each two-sample test finds.
         unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
     """
 
     found: list[TrainingDifference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     smallest_p: dict[str, float] = field(default_factory=dict)
-    noticed: dict[str, dict[str, DetectableDifference]] = field(default_factory=dict)
+    detectable_changes: dict[str, float] = field(default_factory=dict)
     unrepeatable: set[str] = field(default_factory=set)
 
     @property
@@ -56,26 +55,27 @@ class Equivalence:
 
     def combined_with(self, other: Equivalence) -> Equivalence:
         """Return one comparison with the results of this comparison and of ``other``."""
-        smallest = {**self.smallest_p, **other.smallest_p}
-        noticed = {**self.noticed, **other.noticed}
-        unrepeatable = self.unrepeatable | other.unrepeatable
-        return Equivalence(self.found + other.found, self.notes + other.notes, smallest, noticed, unrepeatable)
+        return Equivalence(
+            self.found + other.found,
+            self.notes + other.notes,
+            self.smallest_p | other.smallest_p,
+            self.detectable_changes | other.detectable_changes,
+            self.unrepeatable | other.unrepeatable,
+        )
 
 
 @dataclass(frozen=True)
 class _StatisticalTest:
     """One statistical test: its p-value, and the difference that is reported if the p-value is small.
 
-    A two-sample test also has the name of its statistic, and the values of the statistic in both versions.
+    A two-sample test also has the numbers of values in both versions.
     """
 
     entry_point: str
     name: str
     text: str
     p: float
-    statistic: str = ""
-    before: Sequence[float] = ()
-    after: Sequence[float] = ()
+    samples: tuple[int, int] | None = None
 
 
 def compare_traces(
@@ -139,12 +139,11 @@ def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None
             named.add((test.entry_point, test.name))  # report only the clearest difference of each kind
             result.add_difference(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})")
     for test in tests:
-        if test.statistic:
-            samples = len(test.before), len(test.after)
+        if test.samples:
             # Holm's correction has the strictest threshold for the smallest p-value.
-            share = detectable_difference(*samples, ALPHA / len(tests))
-            noticed = DetectableDifference(share, detectable_shift(test.before, share), samples)
-            result.noticed.setdefault(test.entry_point, {})[test.statistic] = noticed
+            change = detectable_difference(*test.samples, ALPHA / len(tests))
+            known = result.detectable_changes.get(test.entry_point, 0.0)
+            result.detectable_changes[test.entry_point] = max(known, change)
 
 
 def compare_api(before: Api, after: Api) -> Equivalence:
@@ -217,7 +216,7 @@ def _distribution_tests(
         for name, a, b in zip(names, *columns, strict=False):
             means = f"mean {sum(a) / len(a):.4g} before, {sum(b) / len(b):.4g} after"
             text = f"augmented samples differ in their {name} ({means})"
-            tests.append(_StatisticalTest(label, "augmentation-distribution", text, ks_p_value(a, b), name, a, b))
+            tests.append(_StatisticalTest(label, "augmentation-distribution", text, ks_p_value(a, b), (len(a), len(b))))
     return tests + _equal_randomness_tests(label, old, new)
 
 
@@ -253,7 +252,7 @@ def _value_tests(
         for name, what, (old, new) in found:
             if old and new:
                 text = f"{what} have another distribution after the migration"
-                tests.append(_StatisticalTest(label, name, text, ks_p_value(old, new), what, old, new))
+                tests.append(_StatisticalTest(label, name, text, ks_p_value(old, new), (len(old), len(new))))
     return tests
 
 
