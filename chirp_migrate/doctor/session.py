@@ -30,8 +30,6 @@ from chirp_migrate.verify.options import VerifyOptions, entry_points_from_option
 _ROLE = ChildLabels("The training process", "", "use a longer --time-budget")
 _GRACE_S = 20.0
 """An entry point counts as hung this many seconds after its time has ended."""
-_LAST_WORDS_S = 0.3
-"""Seconds to wait for the last lines that a script prints."""
 
 
 def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> DoctorReport:
@@ -132,7 +130,6 @@ class _TrainingRecorder:
                 continue
             recording = msgspec.convert(part.value, Recording, str_keys=True)
             if recording.error and not recording.printed:
-                time.sleep(_LAST_WORDS_S)
                 recording.printed = child.printed
             self._recordings.append(recording)
             self._left.pop(0)
