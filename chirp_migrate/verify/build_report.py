@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
@@ -37,34 +37,20 @@ from chirpid_patch.machine.nvml import gpu_status
 _NO_LOADER = "No loader was seen, so only the results that the training returns were compared."
 
 
-@dataclass
-class VerificationResults:
-    """The results that a verification has collected so far.
-
-    Attributes:
-        watched: the recorded small runs of both versions.
-        equivalence: the differences between the trainings of both versions.
-        rounds: the timed rounds; empty if the trainings differ, because then nothing is timed.
-        spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
-    """
-
-    watched: RecordedRuns
-    equivalence: Equivalence
-    rounds: Rounds = field(default_factory=lambda: Rounds.of((), ()))
-    spent_s: dict[str, float] = field(default_factory=dict)
-
-
 def build_report(
-    discovery: DiscoveredEntryPoints, settings: VerifyOptions, results: VerificationResults, **conditions: Any
+    discovery: DiscoveredEntryPoints,
+    settings: VerifyOptions,
+    watched: RecordedRuns,
+    equivalence: Equivalence,
+    timed: Rounds,
+    spent_s: Mapping[str, float],
+    **conditions: Any,
 ) -> VerifyReport:
     """Build the report from all measurements, with the seconds of every round and with every loader pass.
 
-    Args:
-        results: the results to report.
-        conditions: values for the report fields ``before``, ``copies`` and ``files``, which are not measured.
+    The ``conditions`` are the report fields ``before``, ``copies`` and ``files``, which are not measured.
     """
-    labels = [entry.label for entry in discovery.entry_points if entry.label not in results.watched.failing]
-    equivalence, timed = results.equivalence, results.rounds
+    labels = [entry.label for entry in discovery.entry_points if entry.label not in watched.failing]
     judge = judge_rounds(timed, settings.threshold, settings.margin, settings.strict)
     reached = {label for each in timed.made for label in each.labels}
     not_timed = [] if equivalence.differences else [label for label in labels if label not in reached]
@@ -72,8 +58,7 @@ def build_report(
     total = judge.total
     on = machine.describe_machine(settings.threads)
     traces = {
-        side: {label: one.traces for label, one in of.items() if not one.error}
-        for side, of in results.watched.sides.items()
+        side: {label: one.traces for label, one in of.items() if not one.error} for side, of in watched.sides.items()
     }
     metrics = {side: _metric_values(timed, side) for side in ("before", "after")} if timed.made else {}
     targets = judge_targets(metrics["after"], str(gpu_status()), settings.simulates) if metrics else []
@@ -84,7 +69,7 @@ def build_report(
         reason = f"interrupted after {pluralize(len(timed.made), 'round')}; the result so far: {reason}"
     if not_timed:
         note = f"not timed, because the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
-        equivalence = equivalence.combined_with(Equivalence(notes=[note]))
+        equivalence += Equivalence(notes=[note])
     return VerifyReport(
         verdict=decision.verdict.text,
         exit_code=ExitCode.INTERRUPTED if interrupted else decision.verdict.exit_code,
@@ -99,7 +84,7 @@ def build_report(
         },
         zero_cost_ratio=None if total is None else total.zero_cost_ratio,
         own_runs=_own_run_times(discovery, timed),
-        spent_s={name: round(seconds, 3) for name, seconds in results.spent_s.items()},
+        spent_s={name: round(seconds, 3) for name, seconds in spent_s.items()},
         measures=ReportedMetrics(definitions=list(METRICS), figures=metrics),
         targets=targets,
         simulated=_describe_simulation(discovery, settings, timed) if settings.simulates else None,
@@ -114,7 +99,7 @@ def build_report(
             model=discovery.model,
             entry_points=labels,
             left_out=list(discovery.left_out),
-            failing=dict(results.watched.failing),
+            failing=dict(watched.failing),
             no_room=not_timed,
             source=discovery.source.value,
             hook=discovery.entry_points[0].hook or None,

@@ -13,7 +13,7 @@ from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
-from chirp_migrate.verify.build_report import VerificationResults, build_report
+from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
@@ -62,7 +62,7 @@ def reported(
     seen = {label: EntryResult({}, [LoaderPassTrace(0, "train", unseen=held.get(label, []))]) for label in labels}
     watched = RecordedRuns({"before": seen, "after": seen}, failing=dict(failing or {}))
     discovery = DiscoveredEntryPoints(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
-    return build_report(discovery, SETTINGS, VerificationResults(watched, equivalence, rounds))
+    return build_report(discovery, SETTINGS, watched, equivalence, rounds, {})
 
 
 def said(report: VerifyReport, verbose: bool = False, width: int = 100) -> str:

@@ -53,7 +53,7 @@ class Equivalence:
         """Add a difference. The method puts the entry point in front of ``text``."""
         self.found.append(TrainingDifference(name, entry_point, f"{entry_point}: {text}" if entry_point else text))
 
-    def combined_with(self, other: Equivalence) -> Equivalence:
+    def __add__(self, other: Equivalence) -> Equivalence:
         """Return one comparison with the results of this comparison and of ``other``."""
         return Equivalence(
             self.found + other.found,
@@ -156,14 +156,14 @@ def compare_api(before: Api, after: Api) -> Equivalence:
 
 def compare_results(
     before: Mapping[str, EntryResult],
-    before_again: Mapping[str, EntryResult],
     after: Mapping[str, EntryResult],
-    after_again: Mapping[str, EntryResult],
+    repeated: Mapping[str, Mapping[str, Mapping[str, str]]],
     unrepeatable: Collection[str] = (),
 ) -> Equivalence:
     """Compare the return values of the entry points.
 
-    A second run of each version shows which values are equal in every run.
+    A second run of each version (``repeated``: version → entry point → fingerprint) shows which values are equal in
+    every run. An entry point without a second run counts as equal in every run.
 
     Values that differ between two runs of the version before the migration, such as times, become notes and are not
     compared. An entry point with augmentation uses other random numbers after the migration, so the function compares
@@ -172,8 +172,8 @@ def compare_results(
     """
     result = Equivalence()
     for label, old in before.items():
-        a, a_again = old.fingerprint, before_again[label].fingerprint
-        b, b_again = after[label].fingerprint, after_again[label].fingerprint
+        a, b = old.fingerprint, after[label].fingerprint
+        a_again, b_again = (repeated[side].get(label, one) for side, one in (("before", a), ("after", b)))
         varying = _differing_paths(a, a_again)
         if varying:
             result.notes.append(
