@@ -47,10 +47,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 @contextmanager
 def _wrap_user_errors(entry: EntryPoint, stage: str) -> Iterator[None]:
-    """Return a context that converts errors of the project's code to :class:`UserCodeError`.
-
-    The message of the new error names the entry point.
-    """
+    """Return a context that converts errors of the project's code to errors that name the entry point."""
     try:
         yield
     except NoSuchObject:
@@ -64,12 +61,7 @@ def _wrap_user_errors(entry: EntryPoint, stage: str) -> Iterator[None]:
 
 
 def run(spec: RunSpec, parent: Parent) -> RunResult:
-    """Perform the task that ``spec`` describes, and return its result.
-
-    Raises:
-        UserCodeError: the code of the project raised an error outside of a training.
-        NoSuchObject: an object that the user named does not exist.
-    """
+    """Perform the task that ``spec`` describes, and return its result."""
     result = RunResult()
     if spec.job is JobKind.NAMES:
         (entry,) = spec.entry_points
@@ -92,10 +84,7 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
 
 
 def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> None:
-    """Record a small run of each entry point with two seeds, and send the results to the parent process.
-
-    Before each entry point, this process waits until the parent process allows the run (``parent.wait_for_turn``).
-    """
+    """Record a small run of each entry point with two seeds, and send the results to the parent process."""
     torch.set_num_threads(spec.watching_threads)
     sizes = spec.sizes.for_watched_run()
     for number, entry in enumerate(spec.entry_points):
@@ -107,7 +96,8 @@ def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> No
             one = EntryResult({}, [])
             one.error, one.printed = _describe_error(spec, raised)
         else:
-            _check_origin(spec, entry)
+            with _wrap_user_errors(entry, "import"):
+                check_imports(Path(spec.tree), spec.discovery.origin)
         parent.send(PartialResult(entry.label, one))
         gc.freeze()
 
@@ -131,10 +121,7 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
 
 
 def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData) -> None:
-    """Repeat the recorded small runs, and then time each entry point from its call to its last epoch.
-
-    This process and the process of the other version take turns. Before each step, this process waits for its turn.
-    """
+    """Repeat the recorded small runs, and then time each entry point, in turns with the other version's process."""
     parent.wait_for_turn()
     parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
     data = data_for_entry_points(spec.entry_points, spec.sizes)
@@ -144,8 +131,6 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData) -> No
     steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
     own_epochs = max(1, sum(entry.own.all_epochs for entry in spec.entry_points))
     epochs = EpochTimer(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached)
-    if cached is not None:
-        cached.is_active = False
     # Waits for batches do not include simulated steps, because steps come last.
     interceptions: list[Interception] = [one for one in (cached, epochs, steps) if one is not None]
     with ExitStack() as stack:
@@ -153,7 +138,9 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData) -> No
             stack.enter_context(interception)
         for entry in spec.entry_points:
             parent.wait_for_turn()
-            sizes = spec.sizes if entry.label in spec.whole else _with_endless_epochs(spec.sizes)
+            # With more epochs than are timed, the code after the last epoch never runs.
+            more = 0 if entry.label in spec.whole else LONGEST_VISIT + 2
+            sizes = replace(spec.sizes, epochs=spec.sizes.epochs + more)
             try:
                 _warm_up(spec, entry, few)
                 _ = steps.take() if steps is not None else None
@@ -199,17 +186,8 @@ def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
     gc.freeze()
 
 
-def _with_endless_epochs(sizes: WorkloadSizes) -> WorkloadSizes:
-    """Return sizes with more epochs than are timed, so that the code after the last epoch never runs."""
-    return replace(sizes, epochs=sizes.epochs + LONGEST_VISIT + 2)
-
-
 def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
-    """Return the error of the project's code in one line, and the last lines of its traceback.
-
-    Raises:
-        UserCodeError: raised again if the code of the project is not the cause.
-    """
+    """Return an error in one line, and the last lines of its traceback; raise it if the project is not the cause."""
     error = raised.__cause__
     if error is None or isinstance(error, TaskNotPossible):
         raise raised from error
@@ -217,11 +195,6 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
     text = describe_error(error).replace(f"{spec.tree}{os.sep}", "")
     tail = "\n".join(printed.splitlines()[-_TAIL_LINES:])
     return _ADDRESS.sub("0x…", text), tail
-
-
-def _check_origin(spec: RunSpec, entry: EntryPoint) -> None:
-    with _wrap_user_errors(entry, "import"):
-        check_imports(Path(spec.tree), spec.discovery.origin)
 
 
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
@@ -236,10 +209,7 @@ def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: W
 def _run_training_call(
     spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes, around: Interception
 ) -> Any:
-    """Prepare and run a training call; return its result.
-
-    During the call, ``around`` intercepts all iterations over loaders.
-    """
+    """Run a training call, in which ``around`` intercepts all iterations over loaders; return its result."""
     call = _prepare_call(spec, entry, data, sizes)
     around.cover_new_classes()
     _wait_for_workers_to_end()
