@@ -1,7 +1,6 @@
 """Define each metric of a verification (name, unit, method), compute its value, and judge the required values.
 
-The timed rounds yield all values, in :class:`~chirp_migrate.verify.spec.EntryPointTiming`. The command ``python -m
-chirp_migrate.verify.metrics`` prints the definitions as a table.
+The command ``python -m chirp_migrate.verify.metrics`` prints the definitions as a table.
 """
 
 from __future__ import annotations
@@ -185,22 +184,21 @@ def judge_targets(after: Mapping[str, float | None], gpu: str, simulated: bool) 
         simulated: whether device steps were simulated, so that the GPU utilisation is not measurable.
     """
     percent, lost = after.get("gpu_percent"), after.get("lost_workers")
-    target = f"GPU utilisation above {_GPU_PERCENT:.0f} %"
     if percent is None:
         why = gpu if gpu.startswith("no GPU") else f"the GPU reports no utilisation ({gpu})"
     elif simulated:
-        why = "the device's steps were simulated: verify without --simulate-step-ms"
+        percent, why = None, "the device's steps were simulated: verify without --simulate-step-ms"
     else:
         why = f"{percent:.0f} % on average at the ends of epochs"
-    if percent is None or simulated:
-        busy = TargetVerdict("R-000-5.2", target, NOT_MEASURABLE, None, why)
-    else:
-        busy = TargetVerdict("R-000-5.2", target, MET if percent > _GPU_PERCENT else NOT_MET, percent, why)
-    target = "no lost workers"
-    if lost is None:
-        return [busy, TargetVerdict("R-000-5.2", target, NOT_MEASURABLE, None, "no loaders were timed")]
-    why = f"{lost:.0f} loaders lost workers in the timed rounds"
-    return [busy, TargetVerdict("R-000-5.2", target, NOT_MET if lost else MET, lost, why)]
+    all_whole = "no loaders were timed" if lost is None else f"{lost:.0f} loaders lost workers in the timed rounds"
+    judged = [
+        (f"GPU utilisation above {_GPU_PERCENT:.0f} %", percent, (percent or 0) > _GPU_PERCENT, why),
+        ("no lost workers", lost, not lost, all_whole),
+    ]
+    return [
+        TargetVerdict("R-000-5.2", target, NOT_MEASURABLE if value is None else MET if is_met else NOT_MET, value, why)
+        for target, value, is_met, why in judged
+    ]
 
 
 def metrics_table() -> str:
