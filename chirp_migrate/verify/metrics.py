@@ -59,81 +59,44 @@ class TargetVerdict:
     why: str
 
 
-METRICS: tuple[Metric, ...] = (
-    Metric(
-        "training_s", "s", "training time",
-        "seconds of the user's own runs, computed from start-up time and epoch time", "R-000-5.2",
-    ),
-    Metric(
-        "samples_per_s", "samples/s", "samples per second",
-        "samples that training and validation took from their loaders in the timed epochs, divided by the "
-        "time of these epochs",
-        "R-000-3.1",
-    ),
-    Metric(
-        "batches_per_s", "batches/s", "batches per second",
-        "batches that training and validation took from their loaders in the timed epochs, divided by the time of "
-        "these epochs",
-        "R-004",
-    ),
-    Metric(
-        "goodput_percent", "%", "goodput",
-        "time of an epoch with zero-cost loading, in percent of the time of an epoch: the share that is not loading",
-        "R-000-5.2",
-    ),
-    Metric("epoch_s", "s", "epoch", "median seconds of the timed epochs, with their validation", "R-000-5.2"),
-    Metric(
-        "wait_p50_ms", "ms", "wait for a batch, median",
-        "milliseconds from the request of a training batch to its arrival; without the first batch of each pass, "
-        "which is start-up",
-        "R-000-3.1",
-    ),
-    Metric(
-        "wait_p95_ms", "ms", "wait for a batch, 95th percentile",
-        "95 % of the waits for training batches are shorter; same waits as for `wait_p50_ms`", "R-000-3.1",
-    ),
-    Metric(
-        "wait_p99_ms", "ms", "wait for a batch, 99th percentile",
-        "99 % of the waits for training batches are shorter; same waits as for `wait_p50_ms`", "R-000-3.1",
-    ),
-    Metric(
-        "wait_variation", "", "variation of the waits",
-        "standard deviation of the waits for training batches, divided by their mean; same waits as for `wait_p50_ms`",
-        "R-000-5.2",
-    ),
-    Metric(
-        "first_batch_ms", "ms", "time to the first batch",
-        "milliseconds from creating an iterator of a training loader to its first batch, with the start of workers; "
-        "median over the passes of the timed epochs",
-        "R-000-3.1",
-    ),
-    Metric(
-        "waiting_percent", "%", "share of time waiting",
-        "all waits of training and validation for batches (first batches too), in percent of the time of the timed "
-        "epochs",
-        "R-004",
-    ),
-    Metric(
-        "gpu_percent", "%", "GPU utilisation",
-        "mean utilisation of the visible GPUs, which NVML reports at the end of each timed epoch", "R-000-5.2",
-    ),
-    Metric(
-        "gpu_memory_mib", "MiB", "GPU memory",
-        "largest memory that PyTorch reserved on all visible GPUs together", "R-000-3.1",
-    ),
-    Metric(
-        "memory_mib", "MiB", "memory",
-        "largest proportional set size (PSS: shared pages count once) of the training process with its workers, read "
-        "at the last batch of each pass in the first epoch; on a system without PSS, `memory_kind` names the kind",
-        "R-000-3.1",
-    ),
-    Metric(
-        "lost_workers", "loaders", "loaders that lost workers",
-        "loaders of all rounds with a worker that died and was replaced, or that could not start; before the "
-        "migration, the death of a worker ends the training",
-        "R-000-5.2",
-    ),
-)  # fmt: skip
+METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, title, requirement, method in (
+    ("training_s", "s", "training time", "R-000-5.2",
+     "seconds of the user's own runs, computed from start-up time and epoch time"),
+    ("samples_per_s", "samples/s", "samples per second", "R-000-3.1",
+     "samples that training and validation took from their loaders in the timed epochs, divided by the time of these "
+     "epochs"),
+    ("batches_per_s", "batches/s", "batches per second", "R-004",
+     "batches that training and validation took from their loaders in the timed epochs, divided by the time of these "
+     "epochs"),
+    ("goodput_percent", "%", "goodput", "R-000-5.2",
+     "time of an epoch with zero-cost loading, in percent of the time of an epoch: the share that is not loading"),
+    ("epoch_s", "s", "epoch", "R-000-5.2", "median seconds of the timed epochs, with their validation"),
+    ("wait_p50_ms", "ms", "wait for a batch, median", "R-000-3.1",
+     "milliseconds from the request of a training batch to its arrival; without the first batch of each pass, which "
+     "is start-up"),
+    ("wait_p95_ms", "ms", "wait for a batch, 95th percentile", "R-000-3.1",
+     "95 % of the waits for training batches are shorter; same waits as for `wait_p50_ms`"),
+    ("wait_p99_ms", "ms", "wait for a batch, 99th percentile", "R-000-3.1",
+     "99 % of the waits for training batches are shorter; same waits as for `wait_p50_ms`"),
+    ("wait_variation", "", "variation of the waits", "R-000-5.2",
+     "standard deviation of the waits for training batches, divided by their mean; same waits as for `wait_p50_ms`"),
+    ("first_batch_ms", "ms", "time to the first batch", "R-000-3.1",
+     "milliseconds from creating an iterator of a training loader to its first batch, with the start of workers; "
+     "median over the passes of the timed epochs"),
+    ("waiting_percent", "%", "share of time waiting", "R-004",
+     "all waits of training and validation for batches (first batches too), in percent of the time of the timed "
+     "epochs"),
+    ("gpu_percent", "%", "GPU utilisation", "R-000-5.2",
+     "mean utilisation of the visible GPUs, which NVML reports at the end of each timed epoch"),
+    ("gpu_memory_mib", "MiB", "GPU memory", "R-000-3.1",
+     "largest memory that PyTorch reserved on all visible GPUs together"),
+    ("memory_mib", "MiB", "memory", "R-000-3.1",
+     "largest proportional set size (PSS: shared pages count once) of the training process with its workers, read at "
+     "the last batch of each pass in the first epoch; on a system without PSS, `memory_kind` names the kind"),
+    ("lost_workers", "loaders", "loaders that lost workers", "R-000-5.2",
+     "loaders of all rounds with a worker that died and was replaced, or that could not start; before the migration, "
+     "the death of a worker ends the training"),
+))  # fmt: skip
 
 
 def metrics_of_timed_rounds(
