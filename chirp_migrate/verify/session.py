@@ -1,9 +1,7 @@
 """Run a whole verification, from the options to the report.
 
-First, small runs of every entry point (a training function or script) are recorded in both versions, and compared. Then
-both versions are timed in rounds. Each round starts one new process for each version, and the two processes take turns
-epoch by epoch. The module :mod:`chirp_migrate.verify.watching` records the small runs, ``timing.rounds`` decides the
-number of rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
+The module :mod:`chirp_migrate.verify.watching` records small runs, ``timing.rounds`` decides the number of timed
+rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
 """
 
 from __future__ import annotations
@@ -49,13 +47,8 @@ def verify_versions(
 ) -> VerifyReport:
     """Compare and time both versions of a project, and return the report with the verdict.
 
-    Args:
-        root: folder of the migrated project.
-        before: the version before the migration.
-        files: dictionary, path → SHA-256 of each verified file, for the report.
-        options: the options of the verification.
-        progress: called with the present and the finished steps.
-        began: start of the time budget, on the clock of ``time.monotonic``; None for the present time.
+    The report lists ``files``, a dictionary: path → SHA-256 of each verified file. The time budget starts at ``began``,
+    on the clock of ``time.monotonic``; None for the present time.
 
     Raises:
         WorkloadFailed: the project's code failed in one of the versions.
@@ -87,18 +80,9 @@ def run_all_processes(
     deadline: float,
     **conditions: Any,
 ) -> VerifyReport:
-    """Run all processes of a verification, and return the report.
+    """Run all processes of a verification, and return the report; see :func:`verify_versions`.
 
-    Args:
-        trees: dictionary, version (``before`` or ``after``) → folder with its copy.
-        discovery: entry points of the version before the migration.
-        settings: the options of the verification.
-        progress: called with the present and the finished steps.
-        deadline: end of the time budget, on the clock of ``time.monotonic``.
-        conditions: values for report fields that are not measured; see :func:`.build_report`.
-
-    Raises:
-        WorkloadFailed: the project's code crashed or hung in one of the versions.
+    ``trees`` is a dictionary: version (``before`` or ``after``) → folder with its copy.
     """
     children = ChildStarter(trees, discovery, settings, progress)
     began = time.monotonic()

@@ -50,9 +50,7 @@ def find_entry_points_before(
     """Find the entry points in the version before the migration; a workload function runs in a child process.
 
     Raises:
-        UsageProblem: no entry point is selected, or the workload function does not exist.
-        NoTrainingFound: no entry point is found, or the file of the workload function does not exist.
-        WorkloadFailed: the workload function failed.
+        ChirpMigrateError: no entry point is found or selected, or the workload function failed.
     """
     try:
         found = entry_points_from_options(tree, root, options)
