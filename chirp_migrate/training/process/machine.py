@@ -24,11 +24,7 @@ _VARIABLES = (
 
 
 def describe_machine(threads: int) -> dict[str, Any]:
-    """Return a description of the machine: processor, CPUs, GPU, system, and versions of PyTorch and Python.
-
-    Args:
-        threads: number of compute threads of PyTorch.
-    """
+    """Return a description of the machine: processor, CPUs, compute threads, GPU, system, PyTorch and Python."""
     import torch
 
     from chirpid_patch.machine.cpus import usable_cpus

@@ -25,11 +25,7 @@ def seed_everything(seed: int) -> None:
 
 
 def load_model(reference: str) -> Any:
-    """Import the model class ``module:ClassName``; return None for an empty reference.
-
-    Raises:
-        NoSuchObject: there is no such class.
-    """
+    """Import the model class ``module:ClassName``; return None for an empty reference."""
     return import_object(reference, "class") if reference else None
 
 
@@ -49,9 +45,6 @@ def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Workl
 
     The training standardises samples. Early stopping is switched off, so that both versions train equally long. The
     user's workload function builds its training calls itself, with its own data.
-
-    Raises:
-        TaskNotPossible: the workload function returns no call of this name.
     """
     if entry.source is TrainingSource.SCRIPT:
         return prepare_script(entry.script)

@@ -231,10 +231,7 @@ def has_entry_point_modules(root: Path) -> bool:
 def find_entry_points(root: Path, model: str | None = None, command: str = "verify") -> DiscoveredEntryPoints:
     """Find the training functions and the model of a project.
 
-    Args:
-        root: folder of the project.
-        model: ``module:ClassName`` of the model to train; None for the model in ``utils/models.py``.
-        command: name of the command that runs the training, for error messages.
+    ``model`` is ``module:ClassName``; None for the model in ``utils/models.py``. Errors name the ``command``.
 
     Raises:
         NoTrainingFound: the project has no folder ``utils/``, no entry point, or no model class with ``num_classes``.
@@ -294,13 +291,7 @@ def _parse(path: Path) -> ast.Module | None:
 
 
 def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
-    """Yield the entry points of a module. For a function that only looks like training, yield the reason.
-
-    Args:
-        utils: folder ``utils/`` of the project.
-        name: name of the module.
-        usual: epochs and folds that other modules of the project set.
-    """
+    """Yield the entry points of a module. For a function that only looks like training, yield the reason."""
     path, module = utils / f"{name}.py", f"utils.{name}"
     tree = _parse(path)
     if tree is None:
