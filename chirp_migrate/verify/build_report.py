@@ -14,11 +14,11 @@ from chirp_migrate.console.text import format_percent, pluralize, shorten_list
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
-from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, TrainingSource
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, OwnRun, TrainingSource
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.metrics import METRICS, judge_targets, metrics_of_timed_rounds
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryPointTiming, LoaderPassTrace
+from chirp_migrate.verify.spec import LoaderPassTrace
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason
 from chirp_migrate.verify.verdict import Verdict, judge_rounds
 from chirp_migrate.verify.verify_report import (
@@ -61,9 +61,9 @@ def build_report(
         side: {label: one.traces for label, one in of.items() if not one.error} for side, of in watched.sides.items()
     }
     metrics = {side: _metric_values(timed, side) for side in ("before", "after")} if timed.made else {}
-    targets = judge_targets(metrics["after"], str(gpu_status()), settings.simulates) if metrics else []
+    targets = judge_targets(metrics["after"], str(gpu_status()), settings.simulate_step_ms > 0) if metrics else []
     reason, interrupted = decision.reason, timed.ended_with == StopReason.INTERRUPTED
-    if settings.simulates:
+    if settings.simulate_step_ms:
         reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
     if interrupted:
         reason = f"interrupted after {pluralize(len(timed.made), 'round')}; the result so far: {reason}"
@@ -87,7 +87,7 @@ def build_report(
         spent_s={name: round(seconds, 3) for name, seconds in spent_s.items()},
         measures=ReportedMetrics(definitions=list(METRICS), figures=metrics),
         targets=targets,
-        simulated=_describe_simulation(discovery, settings, timed) if settings.simulates else None,
+        simulated=_describe_simulation(discovery, settings, timed) if settings.simulate_step_ms else None,
         differences=equivalence.found,
         notes=equivalence.notes,
         smallest_adjusted_p=equivalence.smallest_p,
@@ -135,14 +135,8 @@ def _own_run_times(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str,
             side: max(0.0, statistics.median(visit.start_s for visit in of) - epoch_s.get(side, 0.0))
             for side, of in sides.items()
         }
-        own = entry.own if has_epochs else None
-        found[entry.label] = OwnRunTimes(
-            epochs=own.epochs if own else 0,
-            folds=own.folds if own else 1,
-            assumed=own.assumed if own else False,
-            epoch_s=epoch_s,
-            start_s=start_s,
-        )
+        own = entry.own if has_epochs else OwnRun(0, 1, False)
+        found[entry.label] = OwnRunTimes(**asdict(own), epoch_s=epoch_s, start_s=start_s)
     return found
 
 
@@ -226,7 +220,8 @@ def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptio
     )
     busy = {}
     for side, of in steps.items():
-        taken = sum(_timed_seconds(first[side][label]) for label in of)
+        visits = [first[side][label] for label in of]
+        taken = sum(math.fsum([one.start_s, *one.epochs_s, *one.cached_s, one.rest_s]) for one in visits)
         if taken:
             busy[side] = sum(one.steps for one in of.values()) * step_ms / 1e3 / taken
     if busy:
@@ -237,7 +232,3 @@ def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptio
         all_steps = sum(one.steps for one in counts)
         text += f"; in {late} of {all_steps} steps the training's own work took longer than the step"
     return SimulatedDevice(step_ms=step_ms, what=f"{text}.", device_busy=busy, steps=steps)
-
-
-def _timed_seconds(visit: EntryPointTiming) -> float:
-    return math.fsum([visit.start_s, *visit.epochs_s, *visit.cached_s, visit.rest_s])

@@ -93,11 +93,6 @@ class VerifyOptions:
         """Return how much longer an entry point must take to count as slower, as a share of its earlier time."""
         return self.margin_percent / 100
 
-    @property
-    def simulates(self) -> bool:
-        """Return whether device steps are simulated."""
-        return self.simulate_step_ms > 0
-
 
 def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     """Return the options for a verification of the project ``root``.

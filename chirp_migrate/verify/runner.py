@@ -128,7 +128,7 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData) -> No
     few = data_for_entry_points(spec.entry_points, spec.sizes.for_warm_up())
     options = spec.options
     cached = RepeatedBatchLoading() if spec.cached else None
-    steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
+    steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulate_step_ms else None
     own_epochs = max(1, sum(entry.own.all_epochs for entry in spec.entry_points))
     epochs = EpochTimer(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached)
     # Waits for batches do not include simulated steps, because steps come last.
@@ -202,7 +202,7 @@ def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: W
         restore_files_between_runs(Path(spec.tree))
     seed_everything(sizes.seed)  # the user's workload function may create its model here
     with _wrap_user_errors(entry, "import"):
-        model = StandInModel if spec.options.simulates else load_model(spec.discovery.model)
+        model = StandInModel if spec.options.simulate_step_ms else load_model(spec.discovery.model)
         return prepare_call(entry, model, data, sizes)
 
 

@@ -114,7 +114,7 @@ def record_runs(
         WorkloadFailed: an entry point fails only after the migration, or all entry points fail before it.
     """
     watched = RecordedRuns()
-    for together in children.group_concurrent_versions(("before", "after")):
+    for together in children.concurrent_versions:
         with ExitStack() as stack:
 
             def start(side: str, left: Sequence[EntryPoint], stack: ExitStack = stack) -> Child[RunResult]:

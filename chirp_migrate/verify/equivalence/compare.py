@@ -1,9 +1,6 @@
 """Compare the trainings of both versions. Each difference is one sentence that names its first occurrence.
 
-Without augmentation, batches, losses and results must be equal to the last bit. Values that differ between two runs of
-the original version are not compared exactly. With augmentation, both versions must train on the same samples, and the
-augmentation must have the same distribution. Two-sample tests compare the distributions of sample statistics. The
-significance level of these tests is 0.001 after Holm's correction over all tests of a verification.
+docs/verify.md describes what must be equal, and how distributions are compared.
 """
 
 from __future__ import annotations
@@ -105,11 +102,8 @@ def compare_traces(
             tests += _value_tests(label, old.traces, new.traces, values)
             result.unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
-            note = (
-                f"{label}: {what} also differ between two runs of the version before the migration, so their "
-                "distributions are compared"
-            )
-            result.notes.append(note)
+            differ = "also differ between two runs of the version before the migration"
+            result.notes.append(f"{label}: {what} {differ}, so their distributions are compared")
         else:
             differences = first_pass_differences(old.traces, new.traces)
             if again is not None and [one.losses for one in old.traces] != [one.losses for one in again[label].traces]:
@@ -148,10 +142,7 @@ def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None
 
 def compare_api(before: Api, after: Api) -> Equivalence:
     """Compare the public names and signatures of both versions."""
-    result = Equivalence()
-    for text in api_break_sentences(before, after):
-        result.add_difference("api-changed", "", text)
-    return result
+    return Equivalence([TrainingDifference("api-changed", "", text) for text in api_break_sentences(before, after)])
 
 
 def compare_results(
@@ -206,9 +197,8 @@ def _distribution_tests(
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
         return []
-    kinds: list[tuple[tuple[str, ...], str]] = [(STATISTICS, "statistics")]
-    if all(a.plain_contents and a.plain_contents == b.plain_contents for a, b in zip(old, new, strict=True)):
-        kinds.append((PAIRED, "paired"))
+    has_pairs = all(a.plain_contents and a.plain_contents == b.plain_contents for a, b in zip(old, new, strict=True))
+    kinds = [(STATISTICS, "statistics"), *([(PAIRED, "paired")] if has_pairs else [])]
     tests = []
     for names, attribute in kinds:
         rows = [[row for record in side for row in getattr(record, attribute)] for side in (old, new)]
@@ -278,17 +268,14 @@ def _compare_picklability(
 
     If all loaders of the original version can be pickled, the report is a difference. If not, the report is a note.
     """
-    for number, record in enumerate(after, start=1):
-        if record.unpicklable:
-            could = not any(old.unpicklable for old in before)
-            sides = "after the migration only" if could else "before and after the migration"
-            what = f"spawned workers cannot receive the {record.role} loader of pass {number}"
-            text = f"{what}, {sides}: {record.unpicklable}"
-            if could:
-                result.add_difference("not-picklable", label, text)
-            else:
-                result.notes.append(f"{label}: {text}")
-            return
+    number, record = next(((n, one) for n, one in enumerate(after, start=1) if one.unpicklable), (0, None))
+    if record is None:
+        return
+    what = f"spawned workers cannot receive the {record.role} loader of pass {number}"
+    if any(old.unpicklable for old in before):
+        result.notes.append(f"{label}: {what}, before and after the migration: {record.unpicklable}")
+    else:
+        result.add_difference("not-picklable", label, f"{what}, after the migration only: {record.unpicklable}")
 
 
 def _describe_dropped_validation(after: Sequence[LoaderPassTrace]) -> list[str]:

@@ -115,9 +115,10 @@ class ChildStarter:
             return self._settings.timeout_s
         return min(self._settings.timeout_s, max(_LEAST_WATCH_S, _WATCH_SHARE * self._settings.budget_s))
 
-    def group_concurrent_versions(self, sides: Sequence[str]) -> list[tuple[str, ...]]:
+    @property
+    def concurrent_versions(self) -> list[tuple[str, ...]]:
         """Return groups of versions that may train at the same time: both, if the data is synthetic without a GPU."""
-        return [tuple(sides)] if self._together else [(side,) for side in sides]
+        return [_SIDES] if self._together else [(side,) for side in _SIDES]
 
     def time_round(
         self,
@@ -159,7 +160,7 @@ class ChildStarter:
                 for child in pair.values():
                     child.wait_until_ready()
             with self.adding_seconds("warming up"):
-                for together in self.group_concurrent_versions(_SIDES):
+                for together in self.concurrent_versions:
                     self._run_turns([pair[side] for side in together], self._settings.timeout_s)
             for side, child in pair.items():
                 for part in child.found:
