@@ -20,10 +20,7 @@ _FETCHES = 6
 _FETCHED_SAMPLES = 3
 
 Hash = xxhash.xxh3_128
-"""Hash function for samples and return values.
-
-A cryptographic hash is not necessary, because nobody constructs collisions.
-"""
+"""Hash function for samples and return values. Nobody constructs collisions, so it need not be cryptographic."""
 
 
 def tensor_hash(tensor: torch.Tensor) -> str:

@@ -20,10 +20,7 @@ from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.randomness.random_states import restore_generators_after
 
 DRAWS = 500
-"""Number of augmented samples to compare for each entry point.
-
-This number is enough to notice that the probability of augmentation falls from 0.8 to 0.6.
-"""
+"""Number of augmented samples to compare for each entry point: enough to notice a probability of 0.6 instead of 0.8."""
 
 _DRAWING_S = 10.0
 
@@ -69,8 +66,7 @@ class LoaderRecorder(Interception):
         """Iterate over the loaders again after the training, until ``draws`` augmented samples are recorded.
 
         The records get only the statistics of the additional samples. The method stops early after ten seconds, or if
-        no loader can be iterated over again. With fewer samples, the tests find only larger differences. The report
-        shows the smallest difference that a test would find.
+        no loader can be iterated over again.
         """
         walks = list(self._walks)
         augmented = {walk.record.loader: walk for walk in walks if walk.record.random and walk.record.samples}
@@ -110,10 +106,7 @@ class LoaderRecorder(Interception):
 
     @contextmanager
     def loading(self, walk: PassRecorder) -> Iterator[None]:
-        """Return a context in which the indices from the loader's sampler are recorded for the pass ``walk``.
-
-        The loader's own code runs in this context.
-        """
+        """Return a context for the code of the loader, in which the indices of its sampler belong to ``walk``."""
         outer, self._loading = self._loading, walk
         try:
             with self.inside(walk.loader):

@@ -69,8 +69,7 @@ class ChildStarter:
 
     Attributes:
         progress: called with the present step.
-        spent_s: dictionary, name of an activity → seconds of all processes; two processes that run at the same time
-            count once.
+        spent_s: dictionary, name of an activity → seconds; two processes that run at the same time count once.
         failing: dictionary, label of an entry point that failed before the migration, during the timing → its error.
         repeated: dictionary, version → label of the entry point → fingerprint of the result of its repeated run.
         threads: number of compute threads that the next processes of each version use. If other processes use CPUs,
