@@ -10,10 +10,14 @@ from typing import Any
 
 import torch
 from torch.nn.modules.loss import _Loss
-from torch.utils.data import Sampler
 
 from chirp_migrate.training.watch.epoch_detector import call_before_backward
-from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper, limit_workers
+from chirp_migrate.training.watch.interception import (
+    Interception,
+    LoaderIteratorWrapper,
+    SamplerRecorder,
+    limit_workers,
+)
 from chirp_migrate.verify.equivalence.pass_recorder import PassRecorder
 from chirp_migrate.verify.spec import LoaderPassTrace
 from chirpid_patch.loading.limits import worker_processes
@@ -40,13 +44,12 @@ class LoaderRecorder(Interception):
     def __init__(self) -> None:
         super().__init__(self._watch)
         self.few_workers = False
-        self._samplers = Interception(self._record_sampler, base=Sampler)
+        self._samplers = SamplerRecorder()
         self._backward = call_before_backward(self._count_backward)
         self._walks: list[PassRecorder] = []
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._names: dict[int, str] = {}
         self._current: PassRecorder | None = None
-        self._loading: PassRecorder | None = None
 
     def __enter__(self) -> LoaderRecorder:
         super().__enter__()
@@ -107,12 +110,12 @@ class LoaderRecorder(Interception):
     @contextmanager
     def loading(self, walk: PassRecorder) -> Iterator[None]:
         """Return a context for the code of the loader, in which the indices of its sampler belong to ``walk``."""
-        outer, self._loading = self._loading, walk
+        outer, self._samplers.into = self._samplers.into, (walk.loader, walk.drawn)
         try:
             with self.inside(walk.loader):
                 yield
         finally:
-            self._loading = outer
+            self._samplers.into = outer
 
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._samplers.cover_new_classes()
@@ -135,20 +138,6 @@ class LoaderRecorder(Interception):
 
         with self.loading(walk), _limit_workers(loader) if self.few_workers else nullcontext():
             return LoaderIteratorWrapper(self, loader, start(), around)
-
-    def _record_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        walk = self._loading
-        if walk is None or sampler is not _index_sampler(walk.loader):
-            return start()
-        drawn: list[Any] = []
-        walk.drawn.append(drawn)
-
-        def around(advance: Callable[[], Any]) -> Any:
-            given = advance()
-            drawn.append(list(given) if isinstance(given, (list, tuple)) else given)
-            return given
-
-        return LoaderIteratorWrapper(self._samplers, sampler, start(), around)
 
     def _count_backward(self) -> None:
         if self._current is not None:
@@ -190,8 +179,3 @@ def _limit_workers(loader: Any) -> AbstractContextManager[None]:
     # A loader with persistent workers requests a new seed less often, so validation keeps one worker.
     keeps = loader.persistent_workers or getattr(loader, "keep_workers", False)
     return limit_workers(loader, int(keeps or loader.timeout > 0 or loader.worker_init_fn is not None))
-
-
-def _index_sampler(loader: Any) -> Any:
-    """Return the sampler over which PyTorch's loader iterates: ``sampler`` if there is no ``batch_sampler``."""
-    return loader.sampler if loader.batch_sampler is None else loader.batch_sampler
