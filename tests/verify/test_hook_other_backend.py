@@ -62,7 +62,6 @@ def watched(root: Path, scratch: Path, given: dict[str, object]) -> dict[str, di
 def test_a_workload_gives_the_same_history_to_the_last_bit(root: Path, tmp_path: Path) -> None:
     found = watched(root, tmp_path, {"samples": 40, "epochs": 2, "shape": (3, 16, 16)})
     assert found["before"].keys() == found["after"].keys() == {"train"}
-    assert found["before"]["train"].seconds > 0
     history = found["before"]["train"].fingerprint
     assert history["result"] == "list of 2" and history["result[1]['loss']"].startswith("0x")
     assert found["after"]["train"].fingerprint == history
