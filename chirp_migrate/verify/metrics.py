@@ -1,7 +1,4 @@
-"""Define each metric of a verification (name, unit, method), compute its value, and judge the required values.
-
-The command ``python -m chirp_migrate.verify.metrics`` prints the definitions as a table.
-"""
+"""Define each metric of a verification (name, unit, method), compute its value, and judge the required values."""
 
 from __future__ import annotations
 
@@ -158,14 +155,6 @@ def judge_targets(after: Mapping[str, float | None], gpu: str, simulated: bool) 
     ]
 
 
-def metrics_table() -> str:
-    """Return the definitions of all metrics as a Markdown table."""
-    rows = [f"| `{one.name}` | {one.unit or '1'} | {one.title}: {one.method} | {one.requirement} |" for one in METRICS]
-    return "\n".join(
-        ["| measure | unit | what it is and how it is measured | requirement |", "|---|---|---|---|", *rows]
-    )
-
-
 def _percentile_ms(seconds: Sequence[float], share: float) -> float | None:
     return 1e3 * float(np.percentile(seconds, share)) if seconds else None
 
@@ -174,7 +163,3 @@ def _largest_mib(values: Iterable[int | None]) -> float | None:
     """Return the largest number of bytes, converted to MiB; None if all values are None."""
     most = max((value for value in values if value is not None), default=None)
     return None if most is None else most / MIB
-
-
-if __name__ == "__main__":
-    print(metrics_table())

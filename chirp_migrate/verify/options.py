@@ -101,8 +101,7 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     (such as ``file.py:function``) or ``script`` defines the field ``entry``.
 
     Raises:
-        UsageProblem: two options contradict each other, an option would be ignored, or ``data`` does not exist.
-        InvalidData: the arrays of ``data`` cannot be used.
+        UsageProblem: two options contradict each other, an option would be ignored, or ``data`` cannot be used.
     """
     if "script" in given and {"workload", "data", "model"} & given.keys():
         raise UsageProblem("a command after -- defines all of the training: omit --workload, --data and --model.")
