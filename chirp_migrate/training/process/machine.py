@@ -51,11 +51,7 @@ def _accelerator() -> str | None:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return the version of Python, installed packages, and environment variables that may change a measurement.
-
-    The result has the variables of the user, and not the variables that ``verify`` sets in its child processes, such as
-    the number of threads and the hash seed.
-    """
+    """Return the version of Python, installed packages, and the user's variables that may change a measurement."""
     packages = {}
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):

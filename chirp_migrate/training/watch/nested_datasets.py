@@ -20,10 +20,8 @@ _DEEPEST = 12
 class NestedDataset:
     """The dataset of a loader, or a dataset that this dataset wraps.
 
-    Attributes:
-        dataset: the dataset.
-        maps: index lists, such as ``Subset.indices``, that convert an index of the loader to an index of ``dataset``;
-            the list of the outermost dataset comes first.
+    The index lists in ``maps``, such as ``Subset.indices``, convert an index of the loader to an index of ``dataset``;
+    the list of the outermost dataset comes first.
     """
 
     dataset: Any

@@ -30,11 +30,7 @@ def load_model(reference: str) -> Any:
 
 
 def data_for_entry_points(entry_points: tuple[EntryPoint, ...], sizes: WorkloadSizes) -> TrainingData:
-    """Return the training data for entry points.
-
-    Entry points that were found in the project's source get data of these sizes. Other entry points have their own
-    data, and get a few samples that they do not use.
-    """
+    """Return data of these sizes for entry points from the project's source. Others get a few samples, and use none."""
     if all(entry.source is TrainingSource.FOUND for entry in entry_points):
         return make_training_data(sizes)
     return make_training_data(WorkloadSizes(samples=24, shape=(1, 8, 8), classes=2))

@@ -98,12 +98,9 @@ class WorkloadSizes:
 
 @dataclass(frozen=True)
 class OwnRun:
-    """The length of the user's own training: epochs and folds, from the defaults in the source of an entry point.
+    """The length of the user's own training: epochs in each fold and folds, from the source of an entry point.
 
-    Attributes:
-        epochs: number of epochs in each fold.
-        folds: number of folds, which train one after the other.
-        assumed: whether ``epochs`` is a guess, because the source does not contain it.
+    ``assumed`` says whether the number of epochs is a guess, because the source does not contain it.
     """
 
     epochs: int = 100

@@ -21,10 +21,9 @@ from chirp_migrate.verify.timing.children import make_child
 def copy_both_versions(
     root: Path, before: OriginalVersion, options: VerifyOptions, scratch: Path
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Copy both versions to ``scratch``. If the old version lacks the file of the workload function, add the file.
+    """Copy both versions to ``scratch``; return their folders, and a sentence for each file that is missing or added.
 
-    Returns:
-        The folders of ``before`` and ``after``, and one sentence for each file that is missing or was added.
+    If the old version lacks the file of the workload function, the function adds the file.
     """
     # Both paths have the same length, because the length of a path changes where other data is in memory.
     trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}

@@ -51,7 +51,7 @@ class _OutOfTime(Exception):
 
 
 def make_child(spec: RunSpec, version: str, progress: Progress = ignore_progress) -> Child[RunResult]:
-    """Return a child process that is not yet started; ``version`` (``before`` or ``after``) is for messages."""
+    """Return a child process that is not yet started."""
     restore_original_files(Path(spec.tree))
     role = ChildLabels(
         f"The version {version} the migration",
