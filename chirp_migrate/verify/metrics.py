@@ -101,7 +101,10 @@ def metrics_of_timed_rounds(
 ) -> dict[str, float | None]:
     """Return the metrics of one version; a metric without a measurement is None.
 
-    Each timing comes with the timing of the migrated version in the same round, which includes zero-cost loading.
+    Args:
+        own_runs_s: seconds of the user's own, full trainings of all entry points together.
+        timings: timings of this version, each with the timing of the migrated version in the same round. The timing of
+            the migrated version includes epochs with zero-cost loading.
     """
     found: dict[str, float | None] = {one.name: None for one in METRICS}
     found["training_s"] = own_runs_s
@@ -135,7 +138,10 @@ def metrics_of_timed_rounds(
 def judge_targets(after: Mapping[str, float | None], gpu: str, simulated: bool) -> list[TargetVerdict]:
     """Judge the required values of the migrated version. Values that were not measured get a reason.
 
-    ``gpu`` describes the visible GPUs, or is "no GPU" with the reason.
+    Args:
+        after: dictionary, name of a metric → value for the migrated version.
+        gpu: description of the visible GPUs, or "no GPU" with the reason.
+        simulated: whether device steps were simulated, so that the GPU utilisation is not measurable.
     """
     percent, lost = after.get("gpu_percent"), after.get("lost_workers")
     if percent is None:

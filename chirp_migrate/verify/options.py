@@ -95,10 +95,13 @@ class VerifyOptions:
 
 
 def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
-    """Return the options for a verification of the project ``root``.
+    """Return the options for a verification of ``root``.
 
-    The values in ``given`` replace defaults of :class:`VerifyOptions` and of its ``sizes``. The option ``workload``
-    (such as ``file.py:function``) or ``script`` defines the field ``entry``.
+    Args:
+        root: folder of the project.
+        given: dictionary, name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The
+            option ``workload`` (such as ``file.py:function``) or ``script`` defines the field ``entry``. Missing
+            options have their defaults.
 
     Raises:
         UsageProblem: two options contradict each other, an option would be ignored, or ``data`` cannot be used.
@@ -111,7 +114,7 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
             "model applies to entry points that are found automatically, and here a workload defines the training: "
             "omit model."
         )
-    own = _fields_of(VerifyOptions, given)
+    own = {one.name: given[one.name] for one in fields(VerifyOptions) if one.name in given}
     if entry is not None and own.get("own_epochs"):
         entry = replace(entry, own=replace(entry.own, epochs=own["own_epochs"], assumed=False))
     return VerifyOptions(_sizes_of_options(given, entry), entry, **own, may_halve="samples" not in given)
@@ -120,10 +123,15 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
 def entry_points_from_options(
     tree: Path, root: Path, options: VerifyOptions, command: str = "verify"
 ) -> DiscoveredEntryPoints:
-    """Return the entry points of a project ``root``, found in ``tree``: the project or a copy of it.
+    """Return the entry points of a project.
 
-    A workload function counts as one entry point, because this function does not call the workload function. Messages
-    name the ``command`` that runs the training.
+    A workload function counts as one entry point, because this function does not call the workload function.
+
+    Args:
+        tree: folder in which to find the training: ``root`` or a copy of it.
+        root: folder of the user's project.
+        options: the options of the verification.
+        command: name of the command that runs the training, for messages.
 
     Raises:
         NoTrainingFound: no entry point is found, or the file of the workload function does not exist.
@@ -141,10 +149,6 @@ def entry_points_from_options(
             f"or in [tool.chirp-migrate.verify], or run `chirp-migrate init-workload {root}`."
         )
     return DiscoveredEntryPoints((options.entry,), origin=str(root))
-
-
-def _fields_of(kind: type[VerifyOptions | WorkloadSizes], given: Mapping[str, Any]) -> dict[str, Any]:
-    return {one.name: given[one.name] for one in fields(kind) if one.name in given}
 
 
 def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
@@ -165,7 +169,11 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
 
 
 def _path_relative_to(root: Path, script: str) -> str:
-    """Return the path of a script relative to ``root``, so that the path also refers to the script in a copy."""
+    """Return the path of a script relative to ``root``, so that the path also refers to the script in a copy.
+
+    Raises:
+        UsageProblem: ``root`` does not contain the script.
+    """
     path = Path(os.path.normpath(root / script))
     if not path.is_relative_to(root):
         path = path.resolve()
@@ -176,7 +184,9 @@ def _path_relative_to(root: Path, script: str) -> str:
 
 
 def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> WorkloadSizes:
-    sizes = WorkloadSizes(**(_fields_of(WorkloadSizes, said) | {"data": None}))
+    sizes = WorkloadSizes(
+        **{one.name: said[one.name] for one in fields(WorkloadSizes) if one.name in said.keys() - {"data"}}
+    )
     data = said.get("data")
     if data is not None:
         data = data.absolute()

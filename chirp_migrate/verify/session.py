@@ -1,7 +1,9 @@
 """Run a whole verification, from the options to the report.
 
-The module :mod:`chirp_migrate.verify.watching` records small runs, ``timing.rounds`` decides the number of timed
-rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
+First, small runs of every entry point (a training function or script) are recorded in both versions, and compared. Then
+both versions are timed in rounds. Each round starts one new process for each version, and the two processes take turns
+epoch by epoch. The module :mod:`chirp_migrate.verify.watching` records the small runs, ``timing.rounds`` decides the
+number of rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
 """
 
 from __future__ import annotations
@@ -47,8 +49,13 @@ def verify_versions(
 ) -> VerifyReport:
     """Compare and time both versions of a project, and return the report with the verdict.
 
-    The report lists ``files``, a dictionary: path → SHA-256 of each verified file. The time budget starts at ``began``,
-    on the clock of ``time.monotonic``; None for the present time.
+    Args:
+        root: folder of the migrated project.
+        before: the version before the migration.
+        files: dictionary, path → SHA-256 of each verified file, for the report.
+        options: the options of the verification.
+        progress: called with the present and the finished steps.
+        began: start of the time budget, on the clock of ``time.monotonic``; None for the present time.
 
     Raises:
         WorkloadFailed: the project's code failed in one of the versions.
@@ -80,9 +87,18 @@ def run_all_processes(
     deadline: float,
     **conditions: Any,
 ) -> VerifyReport:
-    """Run all processes of a verification, and return the report; see :func:`verify_versions`.
+    """Run all processes of a verification, and return the report.
 
-    ``trees`` is a dictionary: version (``before`` or ``after``) → folder with its copy.
+    Args:
+        trees: dictionary, version (``before`` or ``after``) → folder with its copy.
+        discovery: entry points of the version before the migration.
+        settings: the options of the verification.
+        progress: called with the present and the finished steps.
+        deadline: end of the time budget, on the clock of ``time.monotonic``.
+        conditions: values for report fields that are not measured; see :func:`.build_report`.
+
+    Raises:
+        WorkloadFailed: the project's code crashed or hung in one of the versions.
     """
     children = ChildStarter(trees, discovery, settings, progress)
     began = time.monotonic()

@@ -10,11 +10,18 @@ from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.options import VerifyOptions
 
 REPEATED = "results of runs that were watched twice"
-"""Name of the message with a dictionary: label of a repeated entry point → fingerprint of its result."""
+"""Name of the message with the results of repeated runs.
+
+The message contains a dictionary: label of the entry point → fingerprint of its result (see :class:`EntryResult`).
+"""
 
 
 class JobKind(str, Enum):
-    """The task of a child: list the calls of a workload function, record small runs, or time epochs in turns."""
+    """The task of a child process.
+
+    NAMES lists the training calls of a workload function. WATCH trains every entry point on a few samples and records
+    its batches. TIME trains and times epoch by epoch, in turns with the process of the other version.
+    """
 
     NAMES = "names"
     WATCH = "watch"
@@ -32,9 +39,11 @@ class RunSpec:
         job: the task.
         api_names: dictionary, module → public names whose signatures the child reads; empty to read none.
         twice: whether the child records each entry point twice, because two runs on a GPU may differ.
-        repeats: for TIME: labels of the entry points whose recorded small run the child repeats before the timing.
+        repeats: for the job TIME: labels of the entry points whose recorded small run the child repeats before the
+            timing.
         whole: for TIME: labels of the entry points without epochs, whose whole call the child times.
-        cached: for TIME: whether the child also times an epoch of each entry point with zero-cost loading.
+        cached: for TIME: whether the child also times an epoch of each entry point with zero-cost loading, which
+            repeats one batch from memory.
         memory_of: for TIME: labels of the entry points for which the child reads its memory.
         hash_seed: value of ``PYTHONHASHSEED`` in the child.
         threads: number of compute threads for timed training, equal for both versions.

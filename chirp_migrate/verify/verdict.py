@@ -100,9 +100,10 @@ class Judge:
     def run_interim_analysis(
         self, total: CombinedTiming | None, entries: Mapping[str, CombinedTiming], looks: Sequence[InterimAnalysis]
     ) -> frozenset[str]:
-        """Run the last interim analysis of ``looks``, on the result of :func:`combine_timings`.
+        """Run the interim analysis that is the last element of ``looks``, on the result of :func:`combine_timings`.
 
-        The result has the labels of the entry points for which more rounds could lead to a conclusion.
+        Returns:
+            The labels of the entry points for which more rounds could lead to a conclusion.
         """
         seen: dict[str | None, CombinedTiming] = {} if total is None else {None: total}
         seen.update(entries)

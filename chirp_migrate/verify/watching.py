@@ -1,7 +1,9 @@
 """Record small runs of every entry point in both versions, before anything is timed.
 
-If an entry point hangs or ends its process, a new process runs the remaining entry points. An entry point that fails
-before the migration must fail with the same error after the migration.
+One process for each version trains each entry point on a few samples, one entry point after the other. If an entry
+point hangs or ends its process, a new process runs the remaining entry points. An entry point that fails before the
+migration must fail with the same error after the migration. The report lists the entry points that fail before the
+migration.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ class BackgroundLoadWatch:
     def watching(self, used_s: Callable[[], float] = cpu_seconds_of_this_process) -> Iterator[None]:
         """Return a context during which the CPU use of other processes is measured.
 
-        ``used_s`` returns the CPU seconds that this process and its children have used so far.
+        Args:
+            used_s: function that returns the CPU seconds that this process and its children have used so far.
         """
         began, busy_before, own_before = time.perf_counter(), _busy_s(self._cpus), used_s()
         yield
@@ -80,7 +81,9 @@ def why_load_not_measurable() -> str | None:
 
 def _own_cpus() -> frozenset[int]:
     """Return the CPUs on which this process and its children may run."""
-    return frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
 
 
 def _busy_s(cpus: frozenset[int]) -> float | None:

@@ -23,8 +23,13 @@ _ROUNDS = 50
 def kill_processes(mark: str, child: int | None = None, *, include_living: bool = False) -> None:
     """Kill the processes with ``mark`` in their environment, their descendants, and the process group of ``child``.
 
-    The function also kills processes that start while it runs. ``include_living`` says whether ``child`` is still the
-    number of the child: the system can reuse the number after this process has waited for the end of the child.
+    The function also kills processes that start while it runs.
+
+    Args:
+        mark: value of :data:`MARKER` in the environment of the processes.
+        child: number of a child process, which is also the number of its process group; None without a child.
+        include_living: whether ``child`` is still the number of the child. The system can reuse the number after this
+            process has waited for the end of the child.
     """
     for _ in range(_ROUNDS):
         left = {one.pid: one for one in psutil.process_iter() if _is_running_with_mark(one, mark)}

@@ -35,10 +35,14 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def guard_processes(mark: str, folder: Path) -> Iterator[None]:
-    """Return a context in which a guard process ends processes and removes ``folder`` if this process is killed.
+    """Return a context in which a guard process ends processes and removes a folder if this process is killed.
 
-    ``mark`` is the value of ``MARKER`` of the processes, or empty. If this process is not killed, the guard does
-    nothing: the caller must end the processes inside the context, and remove the folder after it.
+    If this process is not killed, the guard does nothing. The caller must end the processes inside the context, and
+    remove the folder after the context.
+
+    Args:
+        mark: value of the environment variable ``MARKER`` of the processes; an empty string without processes.
+        folder: folder to remove.
     """
     guard = subprocess.Popen(
         [sys.executable, "-m", __name__, mark, str(folder)],

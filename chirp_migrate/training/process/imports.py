@@ -39,8 +39,11 @@ _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
 def check_imports(tree: Path, origin: str) -> None:
     """Check that Python imported the modules of a project from its copy, and not from the user's folder.
 
-    Python imports a package that is installed in development mode (``pip install -e``) from the user's folder
-    ``origin``. If ``origin`` is empty, nothing is checked.
+    Python imports a package that is installed in development mode (``pip install -e``) from the user's folder.
+
+    Args:
+        tree: the copy of the project.
+        origin: the user's folder; an empty string skips the check.
 
     Raises:
         TaskNotPossible: a module was imported from ``origin``.
@@ -65,7 +68,12 @@ def import_object(reference: str, what: str, fits: Callable[[Any], bool] = calla
     """Return the object of ``package.module:name`` or ``folder/file.py:name``, relative to the working directory.
 
     The module of a file has the name of the file. The function adds the folder of the file to ``sys.path``, so that
-    worker processes can import the module. Messages name the kind of the object, ``what``.
+    worker processes can import the module.
+
+    Args:
+        reference: reference to the object.
+        what: kind of the object for messages, such as ``class``.
+        fits: function that returns whether an object is of this kind.
 
     Raises:
         NoSuchObject: there is no such module, file or name, or the name refers to another kind of object.
@@ -144,7 +152,11 @@ def _import_module(place: str) -> Any:
 
 
 def advice_on_missing_module(log: str) -> str | None:
-    """Return advice on the missing module in the traceback ``log`` of a program; None if no module is missing."""
+    """Return advice on the missing module that made a program fail; None if no module is missing.
+
+    Args:
+        log: the last lines that the program printed, with the traceback.
+    """
     missing = list(_MISSING.finditer(log))
     if not missing:
         return None
@@ -158,7 +170,8 @@ def advice_on_missing_module(log: str) -> str | None:
     return (
         f"The module {name} is missing{where}: install it where chirp-migrate runs "
         f"({sys.executable} -m pip install {_DISTRIBUTIONS.get(top, top)}), or, if the module is your own, "
-        "pass as PATH the folder that contains it"
+        "pass as PATH "
+        "the folder that contains it"
     )
 
 

@@ -32,7 +32,7 @@ class Parent:
     """The connection of a child process to its parent, through a pipe.
 
     The pipe has no name, so no other process can open it. Processes that the user's code starts do not inherit the
-    pipe. If the parent has ended, all methods raise SystemExit.
+    pipe.
     """
 
     def __init__(self, end: int) -> None:
@@ -50,6 +50,9 @@ class Parent:
         Two children start and import at the same time, and then train in turns, so that each child can use all CPUs.
         The speed of a machine drifts within seconds, so the parent compares epochs that run directly one after the
         other.
+
+        Raises:
+            SystemExit: the parent has ended.
         """
         self.send(ReadyMessage(cpu_seconds_of_this_process(), time.time()))
         self._read_bytes()
@@ -59,7 +62,7 @@ class Parent:
         self.send(what if isinstance(what, ProgressStep) else ProgressLine(what))
 
     def send(self, message: Message) -> None:
-        """Send a message to the parent."""
+        """Send a message to the parent; raise SystemExit if the parent has ended."""
         try:
             self._connection.send_bytes(to_json_bytes(message, indent=None))
         except OSError:
@@ -78,8 +81,13 @@ _GONE = "the parent process has ended"
 def serve(task_type: type[_R], perform: Callable[[_R, Parent], Any]) -> int:
     """Run a child process: receive a task from the parent, perform the task, and send the result.
 
-    ``perform`` returns a dataclass, and may raise ``TaskNotPossible`` or ``UserCodeError``. The result of this function
-    is the exit code of the process.
+    Args:
+        task_type: type of the task: a dataclass with the attribute ``tree``, the working directory of the child.
+        perform: function that performs the task and returns a dataclass as the result. The function may raise
+            ``TaskNotPossible`` or ``UserCodeError``.
+
+    Returns:
+        The exit code of the process: 0, or 1 after a failure.
     """
     parent = Parent(int(sys.argv[1]))
     request = parent.request(task_type)

@@ -24,7 +24,11 @@ _VARIABLES = (
 
 
 def describe_machine(threads: int) -> dict[str, Any]:
-    """Return a description of the machine: processor, CPUs, compute threads, GPU, system, PyTorch and Python."""
+    """Return a description of the machine: processor, CPUs, GPU, system, and versions of PyTorch and Python.
+
+    Args:
+        threads: number of compute threads of PyTorch.
+    """
     import torch
 
     from chirpid_patch.machine.cpus import usable_cpus
@@ -51,7 +55,11 @@ def _accelerator() -> str | None:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return the version of Python, installed packages, and the user's variables that may change a measurement."""
+    """Return the version of Python, installed packages, and environment variables that may change a measurement.
+
+    The result has the variables of the user, and not the variables that ``verify`` sets in its child processes, such as
+    the number of threads and the hash seed.
+    """
     packages = {}
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):

@@ -80,8 +80,7 @@ class Child(Generic[_T]):
     Use the object as a context manager. The end of the context ends the child and all processes that it started. If
     this process is killed, a small guard process ends these processes (:mod:`.guard`).
 
-    A child may work in turns. Before each turn, the child waits until this process calls :meth:`give_turn`. All methods
-    raise WorkloadFailed if the child fails, ends without a result, or takes longer than its time limit.
+    A child may work in turns. Before each turn, the child waits until this process calls :meth:`give_turn`.
 
     Attributes:
         module: module that the child runs; it calls :func:`~.inside_child.serve`.
@@ -173,12 +172,20 @@ class Child(Generic[_T]):
             self._printed = output.read().decode("utf-8", errors="replace")
 
     def wait_until_ready(self) -> None:
-        """Wait until the child is ready for its next turn, or has ended."""
+        """Wait until the child is ready for its next turn, or has ended.
+
+        Raises:
+            WorkloadFailed: the child took longer than its time limit.
+        """
         while self.is_busy:
             self._process_message(self._next_message())
 
     def receive_message(self, within_s: float = _LOOK_S) -> None:
-        """Process the next message of a busy child, if a message arrives within ``within_s`` seconds."""
+        """Process the next message of a busy child, if a message arrives within ``within_s`` seconds.
+
+        Raises:
+            WorkloadFailed: the child took longer than its time limit.
+        """
         if self.is_busy and self._has_message_or_ended(within_s):
             self._process_message(self._next_message())
 
@@ -199,17 +206,21 @@ class Child(Generic[_T]):
                 self.cpu_s = 0.0
 
     def give_turn(self, within_s: float | None = None, cpu: int | None = None) -> None:
-        """Let the child run its next turn, which starts on the CPU with the number ``cpu``; None for any CPU.
+        """Let the child run its next turn.
 
-        ``within_s`` is a new time limit for all remaining work; None keeps the present limit.
+        Args:
+            within_s: new time limit for all remaining work, in seconds; None to keep the present limit.
+            cpu: number of the CPU on which the turn starts; None for any CPU.
+
+        Raises:
+            WorkloadFailed: the child has already failed.
         """
         if self._ended:
             self.result()
         if within_s is not None:
             self._left_s = self._limit_s = within_s
         with run_on_one_cpu(self._process.pid, cpu):
-            resume_processes(self._suspended)
-            self._suspended = []
+            self._resume()
             self._began, self._waits = time.time(), False
             self._send(b"go")
 
@@ -218,11 +229,16 @@ class Child(Generic[_T]):
         if self._waits and not self._suspended:
             self._suspended = suspend_with_descendants(self._process.pid)
 
+    def _resume(self) -> None:
+        resume_processes(self._suspended)
+        self._suspended = []
+
     def result(self) -> _T:
         """Let the child run its remaining turns, end all its processes, and return its result.
 
         Raises:
             UsageProblem: the task cannot be run.
+            WorkloadFailed: the user's code raised an error, crashed the interpreter, or took too long.
         """
         self.wait_until_ready()
         while not self._ended:
@@ -291,7 +307,9 @@ class Child(Generic[_T]):
         return self._left_s - (time.time() - self._began)
 
     def _end_hung_child(self) -> NoReturn:
-        self._end_lost_child(f"did not end within {self._limit_s:.0f} s", f": {self.role.less}", hung=True)
+        within = f"did not end within {self._limit_s:.0f} s"
+        more = f": {self.role.less}"
+        self._end_lost_child(within, more, hung=True)
 
     def _end_lost_child(self, how: str, more: str = "", hung: bool = False) -> NoReturn:
         """End a process that did not report its failure, and raise an error."""

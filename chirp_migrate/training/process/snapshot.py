@@ -1,7 +1,9 @@
 """Copy a project to a separate folder, so that a training writes no files into the user's folder.
 
-A copy omits large files (datasets, checkpoints), version control, virtual environments and caches. Before each run,
-``verify`` removes the files that the previous run wrote, so that a training cannot continue from a checkpoint.
+A copy omits files larger than 32 MiB, such as datasets and checkpoints, because ``verify`` trains on synthetic data. A
+copy also omits version control, virtual environments and caches. ``verify`` prints the names of the omitted files,
+because a module may need one of these files. Before each run, ``verify`` removes the files that the previous run wrote,
+so that a training cannot continue from a checkpoint.
 """
 
 from __future__ import annotations

@@ -77,7 +77,12 @@ class Interception:
 class LoaderIteratorWrapper(Iterator[Any]):
     """A wrapper of a loader's real iterator that calls ``around`` for each batch.
 
-    The wrapper also has all attributes of the real iterator. For ``around``, see :data:`Around`.
+    Args:
+        interception: the interception that created this iterator.
+        loader: the loader.
+        iterator: the real iterator of the loader. The wrapper also has all attributes of this iterator.
+        around: function that is called for each batch, with a function that advances the real iterator; returns the
+            batch.
     """
 
     def __init__(self, interception: Interception, loader: Any, iterator: Iterator[Any], around: Around) -> None:

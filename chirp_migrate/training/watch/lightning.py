@@ -9,10 +9,13 @@ _LOOPS = ("lightning.pytorch.loops", "pytorch_lightning.loops")
 
 
 def limit_lightning_validation(batches: int) -> bool:
-    """Let Lightning validate after this number of batches of the present epoch; return False without Lightning.
+    """Let Lightning validate after this number of batches of the present epoch.
 
     Lightning validates after a fixed number of batches. If a loader ends earlier, Lightning skips the validation, and
     callbacks that need its metrics raise errors.
+
+    Returns:
+        Whether Lightning runs the training, and validates after a number of batches.
     """
     frame = sys._getframe(1)
     while frame.f_back is not None:

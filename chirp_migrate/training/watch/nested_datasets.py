@@ -20,8 +20,10 @@ _DEEPEST = 12
 class NestedDataset:
     """The dataset of a loader, or a dataset that this dataset wraps.
 
-    The index lists in ``maps``, such as ``Subset.indices``, convert an index of the loader to an index of ``dataset``;
-    the list of the outermost dataset comes first.
+    Attributes:
+        dataset: the dataset.
+        maps: index lists, such as ``Subset.indices``, that convert an index of the loader to an index of ``dataset``;
+            the list of the outermost dataset comes first.
     """
 
     dataset: Any

@@ -20,7 +20,10 @@ _FETCHES = 6
 _FETCHED_SAMPLES = 3
 
 Hash = xxhash.xxh3_128
-"""Hash function for samples and return values. Nobody constructs collisions, so it need not be cryptographic."""
+"""Hash function for samples and return values.
+
+A cryptographic hash is not necessary, because nobody constructs collisions.
+"""
 
 
 def tensor_hash(tensor: torch.Tensor) -> str:

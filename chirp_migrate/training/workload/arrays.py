@@ -43,7 +43,10 @@ class UserArrays:
 
 
 def read_arrays(path: Path) -> UserArrays:
-    """Read the arrays of an ``.npz`` file, or of a folder of ``.npy`` files; docs/settings.md lists their names.
+    """Read the arrays ``features``, ``labels`` and (if present) ``authors``; docs/settings.md lists other names.
+
+    Args:
+        path: an ``.npz`` file, or a folder of ``.npy`` files.
 
     Raises:
         UsageProblem: an array is missing or cannot be read without unpickling, or the shapes do not fit together.
@@ -77,6 +80,9 @@ def sizes_from_data_file(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
     """Return ``sizes`` with the sample shape, the number of classes and the number of samples in the file ``path``.
 
     ``sizes.samples`` limits the number of samples.
+
+    Raises:
+        InvalidData: the file cannot be used; see :func:`read_arrays`.
     """
     stored = read_arrays(path)
     classes = len(np.unique(stored.labels))

@@ -25,12 +25,20 @@ def seed_everything(seed: int) -> None:
 
 
 def load_model(reference: str) -> Any:
-    """Import the model class ``module:ClassName``; return None for an empty reference."""
+    """Import the model class ``module:ClassName``; return None for an empty reference.
+
+    Raises:
+        NoSuchObject: there is no such class.
+    """
     return import_object(reference, "class") if reference else None
 
 
 def data_for_entry_points(entry_points: tuple[EntryPoint, ...], sizes: WorkloadSizes) -> TrainingData:
-    """Return data of these sizes for entry points from the project's source. Others get a few samples, and use none."""
+    """Return the training data for entry points.
+
+    Entry points that were found in the project's source get data of these sizes. Other entry points have their own
+    data, and get a few samples that they do not use.
+    """
     if all(entry.source is TrainingSource.FOUND for entry in entry_points):
         return make_training_data(sizes)
     return make_training_data(WorkloadSizes(samples=24, shape=(1, 8, 8), classes=2))
@@ -41,6 +49,9 @@ def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Workl
 
     The training standardises samples. Early stopping is switched off, so that both versions train equally long. The
     user's workload function builds its training calls itself, with its own data.
+
+    Raises:
+        TaskNotPossible: the workload function returns no call of this name.
     """
     if entry.source is TrainingSource.SCRIPT:
         return prepare_script(entry.script)

@@ -52,7 +52,11 @@ def _matches_expression(node: ast.expr, name: str) -> bool:
 
 
 def select_entry_points(discovery: DiscoveredEntryPoints, expression: str | None) -> DiscoveredEntryPoints:
-    """Return the entry points whose labels match the expression (all if it is None), or raise UsageProblem."""
+    """Return the entry points whose labels match the expression; all entry points if ``expression`` is None.
+
+    Raises:
+        UsageProblem: no label matches.
+    """
     if expression is None:
         return discovery
     fits = parse_expression(expression)

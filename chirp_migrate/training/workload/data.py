@@ -47,6 +47,9 @@ def make_training_data(sizes: WorkloadSizes) -> TrainingData:
 
     Synthetic spectrograms have a loud frequency band for each class, so that a model can learn. Two calls with equal
     ``sizes`` return equal data. The function does not change the state of global random generators.
+
+    Raises:
+        InvalidData: the user's arrays cannot be read.
     """
     return _synthetic(sizes) if sizes.data is None else _load_samples(sizes, Path(sizes.data))
 

@@ -98,9 +98,12 @@ class WorkloadSizes:
 
 @dataclass(frozen=True)
 class OwnRun:
-    """The length of the user's own training: epochs in each fold and folds, from the source of an entry point.
+    """The length of the user's own training: epochs and folds, from the defaults in the source of an entry point.
 
-    ``assumed`` says whether the number of epochs is a guess, because the source does not contain it.
+    Attributes:
+        epochs: number of epochs in each fold.
+        folds: number of folds, which train one after the other.
+        assumed: whether ``epochs`` is a guess, because the source does not contain it.
     """
 
     epochs: int = 100
@@ -228,7 +231,10 @@ def has_entry_point_modules(root: Path) -> bool:
 def find_entry_points(root: Path, model: str | None = None, command: str = "verify") -> DiscoveredEntryPoints:
     """Find the training functions and the model of a project.
 
-    ``model`` is ``module:ClassName``; None for the model in ``utils/models.py``. Errors name the ``command``.
+    Args:
+        root: folder of the project.
+        model: ``module:ClassName`` of the model to train; None for the model in ``utils/models.py``.
+        command: name of the command that runs the training, for error messages.
 
     Raises:
         NoTrainingFound: the project has no folder ``utils/``, no entry point, or no model class with ``num_classes``.
@@ -288,7 +294,13 @@ def _parse(path: Path) -> ast.Module | None:
 
 
 def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
-    """Yield the entry points of a module. For a function that only looks like training, yield the reason."""
+    """Yield the entry points of a module. For a function that only looks like training, yield the reason.
+
+    Args:
+        utils: folder ``utils/`` of the project.
+        name: name of the module.
+        usual: epochs and folds that other modules of the project set.
+    """
     path, module = utils / f"{name}.py", f"utils.{name}"
     tree = _parse(path)
     if tree is None:

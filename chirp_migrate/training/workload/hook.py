@@ -41,12 +41,22 @@ def workload_file_candidates(reference: str) -> tuple[str, ...]:
 
 
 def training_call_names(reference: str, sizes: WorkloadSizes) -> list[str]:
-    """Return the names of the training calls that a workload function returns, in the order in which they run."""
+    """Return the names of the training calls that a workload function returns, in the order in which they run.
+
+    Raises:
+        NoSuchObject: the workload function does not exist.
+        TaskNotPossible: the workload function does not return a dictionary of named calls.
+    """
     return [name[:] for name in _calls_of_hook(reference, sizes)]  # convert subclasses of str to str
 
 
 def make_training_call(reference: str, name: str, sizes: WorkloadSizes) -> Callable[[], Any]:
-    """Call the workload function, and return its training call ``name``; raise TaskNotPossible if there is none."""
+    """Call the workload function, and return its training call ``name``.
+
+    Raises:
+        NoSuchObject: the workload function does not exist.
+        TaskNotPossible: the workload function does not return a call of this name.
+    """
     calls = _calls_of_hook(reference, sizes)
     if name not in calls:
         raise TaskNotPossible(f"{reference} must return a call named {name!r}, but it returned only {', '.join(calls)}")

@@ -22,7 +22,13 @@ _FLAGS = frozenset({"-u", "-B", "-O", "-OO", "-s", "-E", "-I", "-q", "-v"})
 
 
 class Script(NamedTuple):
-    """A script file, or a module to run with ``python -m`` (the other is empty), and its arguments."""
+    """A script file, or a module to run with ``python -m``, and its arguments.
+
+    Attributes:
+        file: path of the script; an empty string for a module.
+        module: import name of the module; an empty string for a file.
+        arguments: the arguments of the script: ``sys.argv`` without its first element.
+    """
 
     file: str
     module: str
@@ -49,7 +55,10 @@ def script_of_command(command: Sequence[str]) -> Script:
 
 
 def prepare_script(command: Sequence[str]) -> Callable[[], Any]:
-    """Return a function that runs the script of a command line as the main program."""
+    """Return a function that runs the script of a command line as the main program.
+
+    The function raises :class:`~chirp_migrate.training.errors.NoSuchObject` if the module does not exist.
+    """
     script = script_of_command(command)
 
     def run() -> None:

@@ -1,7 +1,8 @@
 """Compute statistics of augmented samples, and find samples that were augmented with the same random numbers.
 
-The first group of statistics (:data:`STATISTICS`) needs only the augmented sample. The second group (:data:`PAIRED`)
-compares it with the same sample without augmentation, and so also shows noise, and masks that noise or clamping hides.
+Tests compare the statistics before and after the migration. The first group of statistics (:data:`STATISTICS`) needs
+only the augmented sample. The second group (:data:`PAIRED`) compares an augmented sample with the same sample without
+augmentation. So the second group also shows noise, and masks that noise or clamping hides.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ STATISTICS = (
     "share of constant frequency bins",
     "mean difference of neighbouring time frames",
 )
-"""Statistics of one augmented sample."""
+"""Statistics of one augmented sample.
+
+The statistics depend on the probability of augmentation, on the widths of masks, on noise and on clamping.
+"""
 
 PAIRED = (
     "share of changed values",
@@ -45,7 +49,10 @@ RELATIONS = {
 """Relative positions of two augmented samples whose random numbers must differ."""
 
 _FLAT = 0.25
-"""A time frame counts as masked if augmentation reduces its standard deviation below this share: noise may remain."""
+"""A time frame counts as masked if augmentation reduces its standard deviation below this share.
+
+The share is not 0, because noise may be added to a masked time frame.
+"""
 _SPREAD_OVER = 48
 _POINTS = 2048
 _SMALL = 0.1
@@ -170,10 +177,15 @@ def find_masks(batch: torch.Tensor) -> list[VisibleAugmentation]:
 def count_equally_augmented_pairs(
     batches: Sequence[Sequence[LoadedSample]], before: Sequence[Sequence[LoadedSample]] | None
 ) -> dict[str, tuple[int, int]]:
-    """Count comparable pairs of samples, and those that were augmented with the same random numbers.
+    """Count pairs of samples of a loader pass, and the pairs that were augmented with the same random numbers.
 
-    ``before`` has the samples of the previous pass over the same dataset; None for the first pass. The result is a
-    dictionary: key of :data:`RELATIONS` → both numbers.
+    Args:
+        batches: the augmented samples of the pass.
+        before: the augmented samples of the previous pass over the same dataset; None for the first pass.
+
+    Returns:
+        A dictionary: key of :data:`RELATIONS` → number of comparable pairs, and number of pairs with the same random
+        numbers.
     """
     found = {
         "batches": _count_equal_pairs(_pairs_at_same_position(batches[:-1], batches[1:])),

@@ -53,7 +53,11 @@ def first_pass_differences(
 def _first_difference_of_role(
     role: str, old: list[LoaderPassTrace], new: list[LoaderPassTrace], augmented: bool
 ) -> list[NamedDifference]:
-    """Return the first difference between the passes ``old`` and ``new`` of one role (``train`` or ``validation``)."""
+    """Return the first difference between the passes ``old`` and ``new`` of one role (``train`` or ``validation``).
+
+    Args:
+        augmented: whether any samples of the entry point are augmented.
+    """
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
         difference = (
             _count_difference(a, b)
@@ -244,9 +248,14 @@ def decode_sample_values(text: str) -> NDArray[np.float64]:
 
 
 def seed_dependent_aspects(passes: Sequence[LoaderPassTrace], result: Mapping[str, str]) -> dict[str, str]:
-    """Return a dictionary: aspect of a run that a seed may affect → text that is equal if two runs do not differ in it.
+    """Return the aspects of a run that a seed may affect: order, samples, batches, losses and results.
 
-    The aspects are order, samples, batches and losses of the passes, and the fingerprint of the result.
+    Args:
+        passes: the loader passes of the run.
+        result: fingerprint of the return value of the entry point.
+
+    Returns:
+        A dictionary: name of an aspect → a text. Two runs have the same text if the aspect is the same in both runs.
     """
     train = [record for record in passes if record.role == "train"]
     found = {

@@ -67,7 +67,10 @@ class PassRecorder:
     def begin(cls, loader: Any, number: int, names: dict[int, str]) -> PassRecorder:
         """Begin the record of a pass, before the loader is iterated over. The caller restores the random state.
 
-        The method adds the innermost dataset to ``names``, a dictionary: ``id`` of a dataset → text that identifies it.
+        Args:
+            number: number of the loader.
+            names: dictionary, ``id`` of an innermost dataset → text that identifies it; the method adds the dataset of
+                this pass.
         """
         sampler = getattr(loader, "sampler", None)
         dataset = loader.dataset

@@ -35,7 +35,10 @@ class OriginalVersion:
 def find_original_version(root: Path, against: str | None) -> OriginalVersion:
     """Find the version before the migration. The function writes no files and does not change the git work tree.
 
-    The version is the folder or git revision ``against``; None for the files before ``apply``, from its journal.
+    Args:
+        root: the migrated project.
+        against: a folder, or a git revision of the repository of ``root``; None for the files before ``apply``, from
+            the journal of ``apply``.
 
     Raises:
         UsageProblem: ``against`` is None, and ``apply`` has changed no files.
@@ -44,13 +47,9 @@ def find_original_version(root: Path, against: str | None) -> OriginalVersion:
     """
     if against is None:
         originals = original_files(root)
-
-        def write(target: Path) -> tuple[str, ...]:
-            too_large = copy_tree(root, target)
-            write_originals(target, originals)
-            return too_large
-
-        return OriginalVersion("the files before `apply`, from its journal", write)
+        return OriginalVersion(
+            "the files before `apply`, from its journal", lambda target: _write_version_before(root, originals, target)
+        )
     folder = Path(against)
     if folder.is_dir():
         folder = folder.resolve()
@@ -92,7 +91,15 @@ def original_files(root: Path) -> dict[str, bytes | None]:
     return originals
 
 
+def _write_version_before(root: Path, originals: dict[str, bytes | None], target: Path) -> tuple[str, ...]:
+    too_large = copy_tree(root, target)
+    write_originals(target, originals)
+    return too_large
+
+
 class _RevisionFile(NamedTuple):
+    """A file or symbolic link in a git revision."""
+
     name: str
     mode: str
     object: str

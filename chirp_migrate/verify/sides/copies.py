@@ -21,9 +21,10 @@ from chirp_migrate.verify.timing.children import make_child
 def copy_both_versions(
     root: Path, before: OriginalVersion, options: VerifyOptions, scratch: Path
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Copy both versions to ``scratch``; return their folders, and a sentence for each file that is missing or added.
+    """Copy both versions to ``scratch``. If the old version lacks the file of the workload function, add the file.
 
-    If the old version lacks the file of the workload function, the function adds the file.
+    Returns:
+        The folders of ``before`` and ``after``, and one sentence for each file that is missing or was added.
     """
     # Both paths have the same length, because the length of a path changes where other data is in memory.
     trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
@@ -49,7 +50,9 @@ def find_entry_points_before(
     """Find the entry points in the version before the migration; a workload function runs in a child process.
 
     Raises:
-        ChirpMigrateError: no entry point is found or selected, or the workload function failed.
+        UsageProblem: no entry point is selected, or the workload function does not exist.
+        NoTrainingFound: no entry point is found, or the file of the workload function does not exist.
+        WorkloadFailed: the workload function failed.
     """
     try:
         found = entry_points_from_options(tree, root, options)

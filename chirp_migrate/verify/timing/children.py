@@ -51,7 +51,7 @@ class _OutOfTime(Exception):
 
 
 def make_child(spec: RunSpec, version: str, progress: Progress = ignore_progress) -> Child[RunResult]:
-    """Return a child process that is not yet started."""
+    """Return a child process that is not yet started; ``version`` (``before`` or ``after``) is for messages."""
     restore_original_files(Path(spec.tree))
     role = ChildLabels(
         f"The version {version} the migration",
@@ -69,7 +69,8 @@ class ChildStarter:
 
     Attributes:
         progress: called with the present step.
-        spent_s: dictionary, name of an activity → seconds; two processes that run at the same time count once.
+        spent_s: dictionary, name of an activity → seconds of all processes; two processes that run at the same time
+            count once.
         failing: dictionary, label of an entry point that failed before the migration, during the timing → its error.
         repeated: dictionary, version → label of the entry point → fingerprint of the result of its repeated run.
         threads: number of compute threads that the next processes of each version use. If other processes use CPUs,

@@ -38,7 +38,11 @@ _OF_BATCHES = ("samples", "batches", "waits_s", "first_waits_s", "waited_s")
 """Fields of a timing to which each later epoch adds its values."""
 
 FOR_ALL_S = 5.0
-"""Seconds for the timing of all later epochs of all entry points of a process together. Long own runs get more."""
+"""Seconds for the timing of all later epochs (after the first) of all entry points of a process together.
+
+An entry point with more epochs in the user's own run (full training) gets a larger share of the time, because long own
+runs decide the total.
+"""
 
 
 class RepeatedBatchLoading(Interception):
@@ -82,7 +86,8 @@ class EpochTimer(Interception):
     before other code uses the loader. Simulated steps are an exception: waits for batches must not include these steps.
 
     Args:
-        turn: called after each epoch, for example to wait for the next turn of this process; counts for no epoch.
+        turn: function that is called after each epoch, for example to wait for the next turn of this process. The time
+            of this call counts for no epoch.
         least: smallest number of epochs to time, without the first epoch.
         cached: zero-cost loading for an additional last epoch; None for no such epoch.
         most: largest number of epochs after the first to time.
