@@ -82,7 +82,7 @@ def sizes_from_data_file(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
     ``sizes.samples`` limits the number of samples.
 
     Raises:
-        InvalidData: the file cannot be used; see :func:`read_arrays`.
+        UsageProblem: the file cannot be used; see :func:`read_arrays`.
     """
     stored = read_arrays(path)
     classes = len(np.unique(stored.labels))
