@@ -59,7 +59,7 @@ def record(rounds: int, threads: int, load: bool, folder: Path, progress: Callab
     """
     trees = write_trees(folder / "trees")
     settings = VerifyOptions(
-        SIZES, rounds=rounds, budget_s=float("inf"), threshold_percent=20.0, threads=threads, timeout_s=600
+        SIZES, max_rounds=rounds, budget_s=float("inf"), threshold_percent=20.0, threads=threads, timeout_s=600
     )
     children = ChildStarter(trees, find_entry_points(trees["before"]), settings)
     made: list[TimedRound] = []

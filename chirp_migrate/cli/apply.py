@@ -139,7 +139,7 @@ def next_commands(request: PlanRequest) -> list[str]:
     verify = f"chirp-migrate verify {place}"
     try:
         said = read_command_table(folder, "verify")[1]
-        if said.keys().isdisjoint(("workload", "command")) and not (folder / DEFAULT_WORKLOAD).is_file():
+        if "workload" not in said and not (folder / DEFAULT_WORKLOAD).is_file():
             find_entry_points(folder.resolve(), said.get("model"))
     except NoTrainingFound:
         start = f"chirp-migrate init-workload {place}"

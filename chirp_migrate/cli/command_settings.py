@@ -7,9 +7,8 @@ docs/settings.md describes all keys.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import click
@@ -87,39 +86,16 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
 def values_from_options_and_settings(ctx: click.Context) -> dict[str, Any]:
     """Return a dictionary: name of a parameter → value from an option or a setting. Options override settings.
 
-    If an option sets a workload or command, the settings for workload, command and result are ignored.
+    A script replaces the setting for the workload.
     """
     names = {one.name for one in ctx.command.params if getattr(one, "is_setting", False)}
     sources = {name: ctx.get_parameter_source(name) for name in ctx.params.keys() & names}
     by_options = {name for name, source in sources.items() if source is ParameterSource.COMMANDLINE}
     by_settings = {name for name, source in sources.items() if source is ParameterSource.DEFAULT_MAP}
-    if by_options & {"workload", "command"} or ctx.params.get("script"):
-        by_settings -= {"workload", "command", "result"}
+    if ctx.params.get("script"):
+        by_settings -= {"workload"}
     script = {"script": ctx.params["script"]} if ctx.params.get("script") else {}
     return {name: ctx.params[name] for name in by_options | by_settings} | script
-
-
-def _parse_command(value: Any) -> tuple[str, ...]:
-    words = value
-    if isinstance(value, str):
-        try:
-            words = shlex.split(value)
-        except ValueError as error:
-            raise ValueError(f"cannot be split into words ({error})") from None
-    if (
-        not isinstance(words, list)
-        or not words
-        or not all(isinstance(word, str) and "\0" not in word for word in words)
-    ):
-        raise ValueError('must be a program and its arguments, such as ["{python}", "train.py"]')
-    return tuple(words)
-
-
-def _parse_result(value: Any) -> str:
-    path = PurePosixPath(value) if isinstance(value, str) else None
-    if path is None or not value or path.is_absolute() or ".." in path.parts or "\0" in value:
-        raise ValueError("must be the path of a file that the command writes, relative to the project")
-    return str(path)
 
 
 def _parse_selection(value: Any) -> str:
@@ -152,8 +128,6 @@ REFERENCE = ParsedValue(
     "reference", text_that(is_function_reference, f"must name a function or class as {_FORMS.format('name')}")
 )
 MODEL = ParsedValue("model", text_that(_CLASS.fullmatch, 'must name a class as "package.module:ClassName"'))
-COMMAND = ParsedValue("command", _parse_command)
-RESULT = ParsedValue("result", _parse_result)
 EXPRESSION = ParsedValue("expression", _parse_selection)
 SCRIPT_ARGUMENT = click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="[-- python FILE.py …]")
 DATA = ParsedValue("path", _parse_data_path)

@@ -43,7 +43,7 @@ def init_workload(path: Path, output: Output) -> None:
     root = path.resolve()
     discover_files(path)  # raises an error for a folder without code, which is probably the wrong folder
     file, table = read_command_table(root, "verify")
-    if not table.keys().isdisjoint(("workload", "command")):
+    if "workload" in table:
         raise UsageProblem(f"{file} defines a training in [tool.chirp-migrate.verify] already: nothing was written.")
     template = files("chirp_migrate.additions.scaffold") / "templates" / DEFAULT_WORKLOAD
     try:

@@ -14,11 +14,9 @@ import click
 import msgspec
 
 from chirp_migrate.cli.command_settings import (
-    COMMAND,
     DATA,
     EXPRESSION,
     MODEL,
-    RESULT,
     SCRIPT_ARGUMENT,
     SHAPE,
     WORKLOAD,
@@ -81,7 +79,6 @@ Examples:
   chirp-migrate verify project/ --baseline main --json report.json
   chirp-migrate verify trainer/ -- python train.py --config small.yaml
   chirp-migrate verify trainer/ --workload chirp_verify.py:workload
-  chirp-migrate verify trainer/ --command "{python} train.py --epochs {epochs}" --result metrics.json
 """
 
 
@@ -95,8 +92,6 @@ Examples:
     "--workload", type=WORKLOAD, metavar="FILE:FUNCTION",
     help="Function that returns the training calls (see init-workload).",
 )  # fmt: skip
-@_trained("--command", type=COMMAND, metavar="COMMAND", help="Time this command; verify fills in {python}, {epochs}, …")
-@_trained("--result", type=RESULT, metavar="FILE", help="Result file of the command; verify compares it.")
 @_trained("--data", type=DATA, metavar="PATH", help="Train on your samples: an .npz file or .npy files.")
 @_trained(
     "--model", type=MODEL, metavar="MODULE:CLASS", help="Model to train.  [default: the one in utils/models.py]"
@@ -189,8 +184,7 @@ def verify(
     The entry points of a ChirpID-shaped backend are found automatically. They train on synthetic spectrograms or on
     --data. For other projects, pass the command that trains: `verify PATH -- python train.py`. `verify` watches the
     script, and ends it after enough epochs. Alternatively, `chirp-migrate init-workload PATH` writes a file that
-    defines the training, or --command names a program to time. Options override [tool.chirp-migrate.verify] in
-    pyproject.toml.
+    defines the training. Options override [tool.chirp-migrate.verify] in pyproject.toml.
     """
     asked = {**values_from_options_and_settings(click.get_current_context()), "simulate_step_ms": simulate_step_ms}
     if output.quiet and output.verbose:

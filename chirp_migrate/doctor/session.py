@@ -30,8 +30,6 @@ from chirp_migrate.verify.options import VerifyOptions, entry_points_from_option
 _ROLE = ChildLabels("The training process", "", "use a longer --time-budget")
 _GRACE_S = 20.0
 """An entry point counts as hung this many seconds after its time has ended."""
-_LAST_WORDS_S = 0.3
-"""Seconds to wait for the last lines that a script prints."""
 
 
 def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> DoctorReport:
@@ -43,17 +41,11 @@ def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> Doctor
         progress: called with each step.
 
     Raises:
-        UsageProblem: no entry point is selected, no entry point takes a batch from a PyTorch loader, or the settings
-            name a command, whose loaders ``doctor`` cannot watch.
+        UsageProblem: no entry point is selected, or no entry point takes a batch from a PyTorch loader.
         WorkloadFailed: the user's code failed before any entry point began. The error is also raised if an entry point
             failed, no other entry point took a batch, and no problem was found.
     """
     ends_at = time.time() + options.budget_s
-    if options.source is TrainingSource.COMMAND:
-        raise UsageProblem(
-            "the settings of `verify` name a command, and `doctor` cannot see the loaders in a command: pass a Python "
-            "script after --, as in `chirp-migrate doctor . -- python train.py`, or --workload."
-        )
     progress(ProgressStep("finding and copying the training"))
     discovery = entry_points_from_options(root, root, options, "doctor")
     if options.source is not TrainingSource.HOOK:
@@ -138,7 +130,6 @@ class _TrainingRecorder:
                 continue
             recording = msgspec.convert(part.value, Recording, str_keys=True)
             if recording.error and not recording.printed:
-                time.sleep(_LAST_WORDS_S)
                 recording.printed = child.printed
             self._recordings.append(recording)
             self._left.pop(0)

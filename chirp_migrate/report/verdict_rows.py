@@ -91,14 +91,6 @@ def measured_metrics(report: VerifyReport) -> list[tuple[Metric, float | None, f
     return [row for row in rows if row[1:] != (None, None)]
 
 
-def detectable_probability_change(report: VerifyReport, label: str) -> float | None:
-    """Return the smallest change of a probability of an augmentation that 9 of 10 verifications would find.
-
-    If the smallest change is not known, the result is None.
-    """
-    return max((one.share for one in report.noticed.get(label, {}).values()), default=None)
-
-
 def batch_waits_ms(report: VerifyReport) -> dict[str, list[float]]:
     """Return sorted waits for training batches in ms, by version, without the first batch of each loader pass."""
     found = {}

@@ -158,19 +158,3 @@ def detectable_difference(first_count: int, second_count: int, alpha: float) -> 
     both = first_count * second_count / (first_count + second_count)
     found = float(kstwo.isf(alpha, max(1, round(both)))) + float(norm.ppf(POWER)) * math.sqrt(0.25 / both)
     return min(1.0, found)
-
-
-def detectable_shift(values: ArrayLike, share: float) -> float | None:
-    """Return the smallest shift of all values that moves ``share`` of the values past some point.
-
-    The shift is the length of the shortest interval that contains ``share`` (0 to 1) of the values. The most common
-    value, such as the value of samples that are not augmented, does not move. If too few other values exist, the result
-    is None.
-    """
-    import numpy as np
-
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    unique, counts = np.unique(ordered, return_counts=True)
-    moving = ordered[ordered != unique[counts.argmax()]] if counts.max() > 1 else ordered
-    held = math.ceil(share * len(ordered))
-    return float((moving[held - 1 :] - moving[: len(moving) - held + 1]).min()) if 0 < held <= len(moving) else None

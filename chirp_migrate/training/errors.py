@@ -14,14 +14,6 @@ class NoTrainingFound(ChirpMigrateError):
     """The path is not a project in which ``verify`` finds a training (exit code 2)."""
 
 
-class InvalidData(ChirpMigrateError):
-    """The user's file of ``--data`` cannot be used (exit code 2)."""
-
-
-class NothingToCompare(ChirpMigrateError):
-    """The project has no applied migration, so there is nothing to compare (exit code 2)."""
-
-
 class TaskNotPossible(Exception):
     """Error in a child process: its task cannot be run. The message explains why, so no traceback is printed."""
 

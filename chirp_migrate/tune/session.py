@@ -9,13 +9,11 @@ from pathlib import Path
 
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.engine.discover import discover_files as python_files
-from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import sigterm_as_keyboard_interrupt
 from chirp_migrate.training.process.run_child import Child, ChildLabels
 from chirp_migrate.training.process.snapshot import copy_tree
-from chirp_migrate.training.workload.entry_points import TrainingSource
 from chirp_migrate.tune.request import TuneTask
 from chirp_migrate.tune.tune_report import TuneReport
 from chirp_migrate.verify.options import VerifyOptions, entry_points_from_options
@@ -92,11 +90,6 @@ def _entry_point_limit_s(request: TuneTask, timeout_s: float) -> float:
 def _prepare_training_task(request: TuneTask, options: VerifyOptions, tree: Path, progress: Progress) -> TuneTask:
     """Copy the project to ``tree``, and return the task with the training in this copy."""
     root = Path(request.tree)
-    if options.source is TrainingSource.COMMAND:
-        raise UsageProblem(
-            "the settings of `verify` name a command; `tune` cannot see the loaders in a command: pass --workload or "
-            "--dataset."
-        )
     progress(ProgressStep("finding and copying the training"))
     discovery = entry_points_from_options(root, root, options, "tune")
     too_large = copy_tree(root, tree)

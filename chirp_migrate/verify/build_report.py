@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
@@ -14,11 +14,11 @@ from chirp_migrate.console.text import format_percent, pluralize, shorten_list
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
-from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, TrainingSource
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, OwnRun, TrainingSource
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.metrics import METRICS, judge_targets, metrics_of_timed_rounds
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryPointTiming, LoaderPassTrace
+from chirp_migrate.verify.spec import LoaderPassTrace
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason
 from chirp_migrate.verify.verdict import Verdict, judge_rounds
 from chirp_migrate.verify.verify_report import (
@@ -34,35 +34,23 @@ from chirp_migrate.verify.watching import RecordedRuns
 from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.machine.nvml import gpu_status
 
-
-@dataclass
-class VerificationResults:
-    """The results that a verification has collected so far.
-
-    Attributes:
-        watched: the recorded small runs of both versions.
-        equivalence: the differences between the trainings of both versions.
-        rounds: the timed rounds; empty if the trainings differ, because then nothing is timed.
-        spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
-    """
-
-    watched: RecordedRuns
-    equivalence: Equivalence
-    rounds: Rounds = field(default_factory=lambda: Rounds.of((), ()))
-    spent_s: dict[str, float] = field(default_factory=dict)
+_NO_LOADER = "No loader was seen, so only the results that the training returns were compared."
 
 
 def build_report(
-    discovery: DiscoveredEntryPoints, settings: VerifyOptions, results: VerificationResults, **conditions: Any
+    discovery: DiscoveredEntryPoints,
+    settings: VerifyOptions,
+    watched: RecordedRuns,
+    equivalence: Equivalence,
+    timed: Rounds,
+    spent_s: Mapping[str, float],
+    **conditions: Any,
 ) -> VerifyReport:
     """Build the report from all measurements, with the seconds of every round and with every loader pass.
 
-    Args:
-        results: the results to report.
-        conditions: values for the report fields ``before``, ``copies`` and ``files``, which are not measured.
+    The ``conditions`` are the report fields ``before``, ``copies`` and ``files``, which are not measured.
     """
-    labels = [entry.label for entry in discovery.entry_points if entry.label not in results.watched.failing]
-    equivalence, timed = results.equivalence, results.rounds
+    labels = [entry.label for entry in discovery.entry_points if entry.label not in watched.failing]
     judge = judge_rounds(timed, settings.threshold, settings.margin, settings.strict)
     reached = {label for each in timed.made for label in each.labels}
     not_timed = [] if equivalence.differences else [label for label in labels if label not in reached]
@@ -70,19 +58,18 @@ def build_report(
     total = judge.total
     on = machine.describe_machine(settings.threads)
     traces = {
-        side: {label: one.traces for label, one in of.items() if not one.error}
-        for side, of in results.watched.sides.items()
+        side: {label: one.traces for label, one in of.items() if not one.error} for side, of in watched.sides.items()
     }
     metrics = {side: _metric_values(timed, side) for side in ("before", "after")} if timed.made else {}
-    targets = judge_targets(metrics["after"], str(gpu_status()), settings.simulates) if metrics else []
+    targets = judge_targets(metrics["after"], str(gpu_status()), settings.simulate_step_ms > 0) if metrics else []
     reason, interrupted = decision.reason, timed.ended_with == StopReason.INTERRUPTED
-    if settings.simulates:
+    if settings.simulate_step_ms:
         reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
     if interrupted:
         reason = f"interrupted after {pluralize(len(timed.made), 'round')}; the result so far: {reason}"
     if not_timed:
         note = f"not timed, because the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
-        equivalence = equivalence.combined_with(Equivalence(notes=[note]))
+        equivalence += Equivalence(notes=[note])
     return VerifyReport(
         verdict=decision.verdict.text,
         exit_code=ExitCode.INTERRUPTED if interrupted else decision.verdict.exit_code,
@@ -97,14 +84,14 @@ def build_report(
         },
         zero_cost_ratio=None if total is None else total.zero_cost_ratio,
         own_runs=_own_run_times(discovery, timed),
-        spent_s={name: round(seconds, 3) for name, seconds in results.spent_s.items()},
+        spent_s={name: round(seconds, 3) for name, seconds in spent_s.items()},
         measures=ReportedMetrics(definitions=list(METRICS), figures=metrics),
         targets=targets,
-        simulated=_describe_simulation(discovery, settings, timed) if settings.simulates else None,
+        simulated=_describe_simulation(discovery, settings, timed) if settings.simulate_step_ms else None,
         differences=equivalence.found,
         notes=equivalence.notes,
         smallest_adjusted_p=equivalence.smallest_p,
-        noticed=equivalence.noticed,
+        detectable_changes=equivalence.detectable_changes,
         unrepeatable=sorted(equivalence.unrepeatable),
         passes=traces,
         workload=Workload(
@@ -112,18 +99,18 @@ def build_report(
             model=discovery.model,
             entry_points=labels,
             left_out=list(discovery.left_out),
-            failing=dict(results.watched.failing),
+            failing=dict(watched.failing),
             no_room=not_timed,
             source=discovery.source.value,
             hook=discovery.entry_points[0].hook or None,
-            command=list(discovery.entry_points[0].command or discovery.entry_points[0].script) or None,
+            command=list(discovery.entry_points[0].script) or None,
         ),
         machine=on,
         described=RunDescription(
             rounds=describe_rounds(timed) if timed.made else "",
             workload=discovery.describe(settings.sizes),
             machine=machine.machine_summary(on),
-            compared=discovery.describe_comparison(saw_loaders=any(traces["before"].values())) or "",
+            compared="" if any(traces["before"].values()) else _NO_LOADER,
             unseen=_describe_uncompared_objects(traces),
         ),
         **_provenance(),
@@ -148,14 +135,8 @@ def _own_run_times(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str,
             side: max(0.0, statistics.median(visit.start_s for visit in of) - epoch_s.get(side, 0.0))
             for side, of in sides.items()
         }
-        own = entry.own if has_epochs else None
-        found[entry.label] = OwnRunTimes(
-            epochs=own.epochs if own else 0,
-            folds=own.folds if own else 1,
-            assumed=own.assumed if own else False,
-            epoch_s=epoch_s,
-            start_s=start_s,
-        )
+        own = entry.own if has_epochs else OwnRun(0, 1, False)
+        found[entry.label] = OwnRunTimes(**asdict(own), epoch_s=epoch_s, start_s=start_s)
     return found
 
 
@@ -223,9 +204,6 @@ def _metric_values(timed: Rounds, side: str) -> dict[str, float | None]:
 def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptions, timed: Rounds) -> SimulatedDevice:
     """Describe the simulated device steps, and compute the share of the time in which the device was busy."""
     step_ms = settings.simulate_step_ms
-    if discovery.source is TrainingSource.COMMAND:
-        text = f"SIMULATED device steps of {step_ms:g} ms were requested, but a command cannot simulate them: none ran."
-        return SimulatedDevice(step_ms=step_ms, what=text)
     first = timed.made[0].visits if timed.made else {}
     steps = {
         side: {label: visit.steps for label, visit in visits.items() if visit.steps is not None}
@@ -242,7 +220,8 @@ def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptio
     )
     busy = {}
     for side, of in steps.items():
-        taken = sum(_timed_seconds(first[side][label]) for label in of)
+        visits = [first[side][label] for label in of]
+        taken = sum(math.fsum([one.start_s, *one.epochs_s, *one.cached_s, one.rest_s]) for one in visits)
         if taken:
             busy[side] = sum(one.steps for one in of.values()) * step_ms / 1e3 / taken
     if busy:
@@ -253,7 +232,3 @@ def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptio
         all_steps = sum(one.steps for one in counts)
         text += f"; in {late} of {all_steps} steps the training's own work took longer than the step"
     return SimulatedDevice(step_ms=step_ms, what=f"{text}.", device_busy=busy, steps=steps)
-
-
-def _timed_seconds(visit: EntryPointTiming) -> float:
-    return math.fsum([visit.start_s, *visit.epochs_s, *visit.cached_s, visit.rest_s])

@@ -1,8 +1,4 @@
-"""Define each metric of a verification (name, unit, method), compute its value, and judge the required values.
-
-The timed rounds yield all values, in :class:`~chirp_migrate.verify.spec.EntryPointTiming`. The command ``python -m
-chirp_migrate.verify.metrics`` prints the definitions as a table.
-"""
+"""Define each metric of a verification (name, unit, method), compute its value, and judge the required values."""
 
 from __future__ import annotations
 
@@ -60,81 +56,44 @@ class TargetVerdict:
     why: str
 
 
-METRICS: tuple[Metric, ...] = (
-    Metric(
-        "training_s", "s", "training time",
-        "seconds of the user's own runs, computed from start-up time and epoch time", "R-000-5.2",
-    ),
-    Metric(
-        "samples_per_s", "samples/s", "samples per second",
-        "samples that training and validation took from their loaders in the timed epochs, divided by the "
-        "time of these epochs",
-        "R-000-3.1",
-    ),
-    Metric(
-        "batches_per_s", "batches/s", "batches per second",
-        "batches that training and validation took from their loaders in the timed epochs, divided by the time of "
-        "these epochs",
-        "R-004",
-    ),
-    Metric(
-        "goodput_percent", "%", "goodput",
-        "time of an epoch with zero-cost loading, in percent of the time of an epoch: the share that is not loading",
-        "R-000-5.2",
-    ),
-    Metric("epoch_s", "s", "epoch", "median seconds of the timed epochs, with their validation", "R-000-5.2"),
-    Metric(
-        "wait_p50_ms", "ms", "wait for a batch, median",
-        "milliseconds from the request of a training batch to its arrival; without the first batch of each pass, "
-        "which is start-up",
-        "R-000-3.1",
-    ),
-    Metric(
-        "wait_p95_ms", "ms", "wait for a batch, 95th percentile",
-        "95 % of the waits for training batches are shorter; same waits as for `wait_p50_ms`", "R-000-3.1",
-    ),
-    Metric(
-        "wait_p99_ms", "ms", "wait for a batch, 99th percentile",
-        "99 % of the waits for training batches are shorter; same waits as for `wait_p50_ms`", "R-000-3.1",
-    ),
-    Metric(
-        "wait_variation", "", "variation of the waits",
-        "standard deviation of the waits for training batches, divided by their mean; same waits as for `wait_p50_ms`",
-        "R-000-5.2",
-    ),
-    Metric(
-        "first_batch_ms", "ms", "time to the first batch",
-        "milliseconds from creating an iterator of a training loader to its first batch, with the start of workers; "
-        "median over the passes of the timed epochs",
-        "R-000-3.1",
-    ),
-    Metric(
-        "waiting_percent", "%", "share of time waiting",
-        "all waits of training and validation for batches (first batches too), in percent of the time of the timed "
-        "epochs",
-        "R-004",
-    ),
-    Metric(
-        "gpu_percent", "%", "GPU utilisation",
-        "mean utilisation of the visible GPUs, which NVML reports at the end of each timed epoch", "R-000-5.2",
-    ),
-    Metric(
-        "gpu_memory_mib", "MiB", "GPU memory",
-        "largest memory that PyTorch reserved on all visible GPUs together", "R-000-3.1",
-    ),
-    Metric(
-        "memory_mib", "MiB", "memory",
-        "largest proportional set size (PSS: shared pages count once) of the training process with its workers, read "
-        "at the last batch of each pass in the first epoch; on a system without PSS, `memory_kind` names the kind",
-        "R-000-3.1",
-    ),
-    Metric(
-        "lost_workers", "loaders", "loaders that lost workers",
-        "loaders of all rounds with a worker that died and was replaced, or that could not start; before the "
-        "migration, the death of a worker ends the training",
-        "R-000-5.2",
-    ),
-)  # fmt: skip
+METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, title, requirement, method in (
+    ("training_s", "s", "training time", "R-000-5.2",
+     "seconds of the user's own runs, computed from start-up time and epoch time"),
+    ("samples_per_s", "samples/s", "samples per second", "R-000-3.1",
+     "samples that training and validation took from their loaders in the timed epochs, divided by the time of these "
+     "epochs"),
+    ("batches_per_s", "batches/s", "batches per second", "R-004",
+     "batches that training and validation took from their loaders in the timed epochs, divided by the time of these "
+     "epochs"),
+    ("goodput_percent", "%", "goodput", "R-000-5.2",
+     "time of an epoch with zero-cost loading, in percent of the time of an epoch: the share that is not loading"),
+    ("epoch_s", "s", "epoch", "R-000-5.2", "median seconds of the timed epochs, with their validation"),
+    ("wait_p50_ms", "ms", "wait for a batch, median", "R-000-3.1",
+     "milliseconds from the request of a training batch to its arrival; without the first batch of each pass, which "
+     "is start-up"),
+    ("wait_p95_ms", "ms", "wait for a batch, 95th percentile", "R-000-3.1",
+     "95 % of the waits for training batches are shorter; same waits as for `wait_p50_ms`"),
+    ("wait_p99_ms", "ms", "wait for a batch, 99th percentile", "R-000-3.1",
+     "99 % of the waits for training batches are shorter; same waits as for `wait_p50_ms`"),
+    ("wait_variation", "", "variation of the waits", "R-000-5.2",
+     "standard deviation of the waits for training batches, divided by their mean; same waits as for `wait_p50_ms`"),
+    ("first_batch_ms", "ms", "time to the first batch", "R-000-3.1",
+     "milliseconds from creating an iterator of a training loader to its first batch, with the start of workers; "
+     "median over the passes of the timed epochs"),
+    ("waiting_percent", "%", "share of time waiting", "R-004",
+     "all waits of training and validation for batches (first batches too), in percent of the time of the timed "
+     "epochs"),
+    ("gpu_percent", "%", "GPU utilisation", "R-000-5.2",
+     "mean utilisation of the visible GPUs, which NVML reports at the end of each timed epoch"),
+    ("gpu_memory_mib", "MiB", "GPU memory", "R-000-3.1",
+     "largest memory that PyTorch reserved on all visible GPUs together"),
+    ("memory_mib", "MiB", "memory", "R-000-3.1",
+     "largest proportional set size (PSS: shared pages count once) of the training process with its workers, read at "
+     "the last batch of each pass in the first epoch; on a system without PSS, `memory_kind` names the kind"),
+    ("lost_workers", "loaders", "loaders that lost workers", "R-000-5.2",
+     "loaders of all rounds with a worker that died and was replaced, or that could not start; before the migration, "
+     "the death of a worker ends the training"),
+))  # fmt: skip
 
 
 def metrics_of_timed_rounds(
@@ -185,30 +144,21 @@ def judge_targets(after: Mapping[str, float | None], gpu: str, simulated: bool) 
         simulated: whether device steps were simulated, so that the GPU utilisation is not measurable.
     """
     percent, lost = after.get("gpu_percent"), after.get("lost_workers")
-    target = f"GPU utilisation above {_GPU_PERCENT:.0f} %"
     if percent is None:
         why = gpu if gpu.startswith("no GPU") else f"the GPU reports no utilisation ({gpu})"
     elif simulated:
-        why = "the device's steps were simulated: verify without --simulate-step-ms"
+        percent, why = None, "the device's steps were simulated: verify without --simulate-step-ms"
     else:
         why = f"{percent:.0f} % on average at the ends of epochs"
-    if percent is None or simulated:
-        busy = TargetVerdict("R-000-5.2", target, NOT_MEASURABLE, None, why)
-    else:
-        busy = TargetVerdict("R-000-5.2", target, MET if percent > _GPU_PERCENT else NOT_MET, percent, why)
-    target = "no lost workers"
-    if lost is None:
-        return [busy, TargetVerdict("R-000-5.2", target, NOT_MEASURABLE, None, "no loaders were timed")]
-    why = f"{lost:.0f} loaders lost workers in the timed rounds"
-    return [busy, TargetVerdict("R-000-5.2", target, NOT_MET if lost else MET, lost, why)]
-
-
-def metrics_table() -> str:
-    """Return the definitions of all metrics as a Markdown table."""
-    rows = [f"| `{one.name}` | {one.unit or '1'} | {one.title}: {one.method} | {one.requirement} |" for one in METRICS]
-    return "\n".join(
-        ["| measure | unit | what it is and how it is measured | requirement |", "|---|---|---|---|", *rows]
-    )
+    all_whole = "no loaders were timed" if lost is None else f"{lost:.0f} loaders lost workers in the timed rounds"
+    judged = [
+        (f"GPU utilisation above {_GPU_PERCENT:.0f} %", percent, (percent or 0) > _GPU_PERCENT, why),
+        ("no lost workers", lost, not lost, all_whole),
+    ]
+    return [
+        TargetVerdict("R-000-5.2", target, NOT_MEASURABLE if value is None else MET if is_met else NOT_MET, value, why)
+        for target, value, is_met, why in judged
+    ]
 
 
 def _percentile_ms(seconds: Sequence[float], share: float) -> float | None:
@@ -219,7 +169,3 @@ def _largest_mib(values: Iterable[int | None]) -> float | None:
     """Return the largest number of bytes, converted to MiB; None if all values are None."""
     most = max((value for value in values if value is not None), default=None)
     return None if most is None else most / MIB
-
-
-if __name__ == "__main__":
-    print(metrics_table())

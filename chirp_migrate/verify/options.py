@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -40,8 +39,8 @@ class VerifyOptions:
 
     Attributes:
         sizes: numbers of samples and epochs, and the data.
-        entry: the user's workload function, script or command that runs the training; None if ``verify`` finds the
-            entry points automatically.
+        entry: the user's workload function or script that runs the training; None if ``verify`` finds the entry points
+            automatically.
         model: ``module:ClassName`` of the model; None for the model that ``verify`` finds automatically.
         max_rounds: largest number of rounds. A round times one process for each version.
         budget_s: seconds for the whole verification, from the start of the command.
@@ -81,7 +80,7 @@ class VerifyOptions:
 
     @property
     def source(self) -> TrainingSource:
-        """Return what defines the training: the project's source, a workload function, a script or a command."""
+        """Return what defines the training: the project's source, a workload function or a script."""
         return TrainingSource.FOUND if self.entry is None else self.entry.source
 
     @property
@@ -94,11 +93,6 @@ class VerifyOptions:
         """Return how much longer an entry point must take to count as slower, as a share of its earlier time."""
         return self.margin_percent / 100
 
-    @property
-    def simulates(self) -> bool:
-        """Return whether device steps are simulated."""
-        return self.simulate_step_ms > 0
-
 
 def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     """Return the options for a verification of ``root``.
@@ -106,26 +100,19 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     Args:
         root: folder of the project.
         given: dictionary, name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The
-            options ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with ``result`` define the
-            field ``entry``. Missing options have their defaults.
+            option ``workload`` (such as ``file.py:function``) or ``script`` defines the field ``entry``. Missing
+            options have their defaults.
 
     Raises:
-        UsageProblem: two options contradict each other, an option would be ignored, or ``data`` does not exist.
-        InvalidData: the arrays of ``data`` cannot be used.
+        UsageProblem: two options contradict each other, an option would be ignored, or ``data`` cannot be used.
     """
-    if "script" in given and {"workload", "command", "data", "model"} & given.keys():
-        raise UsageProblem(
-            "a command after -- defines all of the training: omit --workload, --command, --data and --model."
-        )
-    if "workload" in given and "command" in given:
-        raise UsageProblem("options or settings define a workload and a command: keep only one of them.")
-    if "result" in given and "command" not in given:
-        raise UsageProblem("result names the file that a command writes: it needs a command.")
+    if "script" in given and {"workload", "data", "model"} & given.keys():
+        raise UsageProblem("a command after -- defines all of the training: omit --workload, --data and --model.")
     entry = _entry_of_options(root, given)
     if entry is not None and "model" in given:
         raise UsageProblem(
-            "model applies to entry points that are found automatically, and here a workload or a command defines the "
-            "training: omit model."
+            "model applies to entry points that are found automatically, and here a workload defines the training: "
+            "omit model."
         )
     own = {one.name: given[one.name] for one in fields(VerifyOptions) if one.name in given}
     if entry is not None and own.get("own_epochs"):
@@ -169,20 +156,11 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
         try:
             script = script_of_command(said["script"])
         except ValueError as problem:
-            raise UsageProblem(f"{problem}; only `chirp-migrate verify --command` runs other programs.") from None
+            raise UsageProblem(f"{problem}; a script that you write can start other programs.") from None
         words = list(said["script"])
         if script.file:
             words[words.index(script.file, 1)] = _path_relative_to(root, script.file)
         return EntryPoint("", Path(script.file).name or script.module, script=tuple(words))
-    if "command" in said:
-        program = said["command"][0]
-        # A program with a slash in its name is a file of the project.
-        if "{" not in program and shutil.which(str(root / program) if os.sep in program else program) is None:
-            raise UsageProblem(f"{program} is not found: pass --command a program of this system.")
-        result = said.get("result", "")
-        if (root / result).is_dir() and result:
-            raise UsageProblem(f"{result} is a folder of {root}: pass --result the file that the command writes.")
-        return EntryPoint("", "command", command=said["command"], result=result)
     if "workload" in said:
         return EntryPoint("", "", hook=said["workload"])
     if (root / DEFAULT_WORKLOAD).is_file():

@@ -47,10 +47,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 @contextmanager
 def _wrap_user_errors(entry: EntryPoint, stage: str) -> Iterator[None]:
-    """Return a context that converts errors of the project's code to :class:`UserCodeError`.
-
-    The message of the new error names the entry point.
-    """
+    """Return a context that converts errors of the project's code to errors that name the entry point."""
     try:
         yield
     except NoSuchObject:
@@ -64,12 +61,7 @@ def _wrap_user_errors(entry: EntryPoint, stage: str) -> Iterator[None]:
 
 
 def run(spec: RunSpec, parent: Parent) -> RunResult:
-    """Perform the task that ``spec`` describes, and return its result.
-
-    Raises:
-        UserCodeError: the code of the project raised an error outside of a training.
-        NoSuchObject: an object that the user named does not exist.
-    """
+    """Perform the task that ``spec`` describes, and return its result."""
     result = RunResult()
     if spec.job is JobKind.NAMES:
         (entry,) = spec.entry_points
@@ -92,10 +84,7 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
 
 
 def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> None:
-    """Record a small run of each entry point with two seeds, and send the results to the parent process.
-
-    Before each entry point, this process waits until the parent process allows the run (``parent.wait_for_turn``).
-    """
+    """Record a small run of each entry point with two seeds, and send the results to the parent process."""
     torch.set_num_threads(spec.watching_threads)
     sizes = spec.sizes.for_watched_run()
     for number, entry in enumerate(spec.entry_points):
@@ -107,7 +96,8 @@ def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> No
             one = EntryResult({}, [])
             one.error, one.printed = _describe_error(spec, raised)
         else:
-            _check_origin(spec, entry)
+            with _wrap_user_errors(entry, "import"):
+                check_imports(Path(spec.tree), spec.discovery.origin)
         parent.send(PartialResult(entry.label, one))
         gc.freeze()
 
@@ -119,8 +109,6 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
         watch.record_more_samples()
         one = EntryResult(leaf_fingerprints(value), watch.take())
         del value
-        if entry.source is TrainingSource.COMMAND:
-            return one
         if spec.twice:
             _run_training_call(spec, entry, data, sizes, watch)
             one.again = watch.take()
@@ -133,21 +121,16 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
 
 
 def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData) -> None:
-    """Repeat the recorded small runs, and then time each entry point from its call to its last epoch.
-
-    This process and the process of the other version take turns. Before each step, this process waits for its turn.
-    """
+    """Repeat the recorded small runs, and then time each entry point, in turns with the other version's process."""
     parent.wait_for_turn()
     parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
     data = data_for_entry_points(spec.entry_points, spec.sizes)
     few = data_for_entry_points(spec.entry_points, spec.sizes.for_warm_up())
     options = spec.options
     cached = RepeatedBatchLoading() if spec.cached else None
-    steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
+    steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulate_step_ms else None
     own_epochs = max(1, sum(entry.own.all_epochs for entry in spec.entry_points))
     epochs = EpochTimer(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached)
-    if cached is not None:
-        cached.is_active = False
     # Waits for batches do not include simulated steps, because steps come last.
     interceptions: list[Interception] = [one for one in (cached, epochs, steps) if one is not None]
     with ExitStack() as stack:
@@ -155,7 +138,9 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData) -> No
             stack.enter_context(interception)
         for entry in spec.entry_points:
             parent.wait_for_turn()
-            sizes = spec.sizes if entry.label in spec.whole else _with_endless_epochs(spec.sizes)
+            # With more epochs than are timed, the code after the last epoch never runs.
+            more = 0 if entry.label in spec.whole else LONGEST_VISIT + 2
+            sizes = replace(spec.sizes, epochs=spec.sizes.epochs + more)
             try:
                 _warm_up(spec, entry, few)
                 _ = steps.take() if steps is not None else None
@@ -192,8 +177,8 @@ def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[s
 
 def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
     """Run an entry point once for a short time, so that no timing includes imports and compilation."""
-    if entry.source in (TrainingSource.COMMAND, TrainingSource.SCRIPT) or entry.label in spec.repeats:
-        return  # a script has no shorter run, and a command is a separate program
+    if entry.source is TrainingSource.SCRIPT or entry.label in spec.repeats:
+        return  # a script has no shorter run
     if entry is not spec.entry_points[0] and entry.label not in spec.whole:
         return  # the first epoch of this entry point counts as start-up anyway
     with WorkerCountLimit() as around:
@@ -201,19 +186,10 @@ def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
     gc.freeze()
 
 
-def _with_endless_epochs(sizes: WorkloadSizes) -> WorkloadSizes:
-    """Return sizes with more epochs than are timed, so that the code after the last epoch never runs."""
-    return replace(sizes, epochs=sizes.epochs + LONGEST_VISIT + 2)
-
-
 def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
-    """Return the error of the project's code in one line, and the last lines of its traceback.
-
-    Raises:
-        UserCodeError: raised again if the code of the project is not the cause.
-    """
+    """Return an error in one line, and the last lines of its traceback; raise it if the project is not the cause."""
     error = raised.__cause__
-    if error is None or (isinstance(error, TaskNotPossible) and not spec.entry_points[0].command):
+    if error is None or isinstance(error, TaskNotPossible):
         raise raised from error
     printed = "".join(traceback.format_exception(error)).replace(f"{spec.tree}{os.sep}", "")
     text = describe_error(error).replace(f"{spec.tree}{os.sep}", "")
@@ -221,27 +197,19 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
     return _ADDRESS.sub("0x…", text), tail
 
 
-def _check_origin(spec: RunSpec, entry: EntryPoint) -> None:
-    with _wrap_user_errors(entry, "import"):
-        check_imports(Path(spec.tree), spec.discovery.origin)
-
-
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
     if entry.source is TrainingSource.SCRIPT:  # a checkpoint of the previous run would shorten the training
         restore_files_between_runs(Path(spec.tree))
     seed_everything(sizes.seed)  # the user's workload function may create its model here
     with _wrap_user_errors(entry, "import"):
-        model = StandInModel if spec.options.simulates else load_model(spec.discovery.model)
+        model = StandInModel if spec.options.simulate_step_ms else load_model(spec.discovery.model)
         return prepare_call(entry, model, data, sizes)
 
 
 def _run_training_call(
     spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes, around: Interception
 ) -> Any:
-    """Prepare and run a training call; return its result.
-
-    During the call, ``around`` intercepts all iterations over loaders.
-    """
+    """Run a training call, in which ``around`` intercepts all iterations over loaders; return its result."""
     call = _prepare_call(spec, entry, data, sizes)
     around.cover_new_classes()
     _wait_for_workers_to_end()

@@ -9,7 +9,7 @@ number of rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.process.background_load import BackgroundLoadWatch
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, TrainingSource
-from chirp_migrate.verify.build_report import VerificationResults, build_report
+from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.equivalence.api import public_names
-from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_results, compare_traces
+from chirp_migrate.verify.equivalence.compare import compare_api, compare_results, compare_traces
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.sides.copies import copy_both_versions, find_entry_points_before
@@ -103,7 +103,7 @@ def run_all_processes(
     children = ChildStarter(trees, discovery, settings, progress)
     began = time.monotonic()
     # Two runs on a GPU may differ.
-    twice = torch.cuda.is_available() and discovery.source is not TrainingSource.COMMAND
+    twice = torch.cuda.is_available()
     progress("comparing what each entry point loads and computes in both versions")
     load = BackgroundLoadWatch()
     with children.adding_seconds("watching"), load.watching():
@@ -111,14 +111,12 @@ def run_all_processes(
     before, after = watched.working_entries("before"), watched.working_entries("after")
     once_more = {label: replace(one, traces=one.again) for label, one in before.items()} if twice else None
     equivalence = compare_traces(before, after, once_more)
-    equivalence = equivalence.combined_with(compare_api(watched.api["before"], watched.api["after"])).combined_with(
-        watched.difference
-    )
+    equivalence += compare_api(watched.api["before"], watched.api["after"]) + watched.difference
     same = "they differ" if equivalence.differences else "no difference so far"
     progress(
         f"compared {pluralize(len(before), 'entry point')} in both versions: {same} ({time.monotonic() - began:.0f} s)"
     )
-    found = VerificationResults(watched, equivalence)
+    rounds = Rounds.of((), ())
     if not equivalence.differences:
         timed = replace(discovery, entry_points=tuple(one for one in discovery.entry_points if one.label in before))
         others, usual = load.share_of_others() or 0.0, children.threads
@@ -130,40 +128,22 @@ def run_all_processes(
                 f"other processes use {format_percent(others)} of the CPUs: both versions train with "
                 f"{pluralize(children.threads, 'compute thread')} instead of {usual} (set with --threads)"
             )
-        _time_versions(children, found, settings, progress, deadline)
-    found.spent_s = dict(children.spent_s)
+        repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
+        # An entry point that iterates over a training loader only once has no epochs, so the whole call is timed.
+        whole = [label for label, one in before.items() if sum(trace.role == "train" for trace in one.traces) < 2]
+        rounds = _run_rounds(children, before.keys(), settings, progress, deadline, repeats, whole)
+        if all(children.repeated.values()) or not repeats:
+            equivalence += compare_results(before, after, children.repeated, equivalence.unrepeatable)
+        failing = children.failing.items()
+        why = "not timed: the version before the migration fails with more samples"
+        equivalence.notes += [f"{label}: {why}: {error}" for label, error in failing]
     settings = replace(settings, threads=children.threads)
-    return build_report(discovery, settings, found, **conditions)
-
-
-def _time_versions(
-    children: ChildStarter, found: VerificationResults, settings: VerifyOptions, progress: Progress, deadline: float
-) -> None:
-    """Time both versions, and compare the results that the first round repeats."""
-    before, after = found.watched.working_entries("before"), found.watched.working_entries("after")
-    repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
-    # An entry point that iterates over a training loader only once has no epochs, so the whole call is timed.
-    whole = [label for label, one in before.items() if sum(trace.role == "train" for trace in one.traces) < 2]
-    timed_until = deadline - _RESERVED * settings.budget_s
-    found.rounds = _run_rounds(children, found, settings, progress, timed_until, repeats, whole)
-    if all(children.repeated.values()) or not repeats:
-        again = {
-            side: {
-                label: EntryResult(children.repeated[side].get(label, one.fingerprint), [])
-                for label, one in found.watched.working_entries(side).items()
-            }
-            for side in ("before", "after")
-        }
-        results = compare_results(before, again["before"], after, again["after"], found.equivalence.unrepeatable)
-        found.equivalence = found.equivalence.combined_with(results)
-    for label, error in children.failing.items():
-        note = f"{label}: not timed: the version before the migration fails with more samples: {error}"
-        found.equivalence = found.equivalence.combined_with(Equivalence(notes=[note]))
+    return build_report(discovery, settings, watched, equivalence, rounds, children.spent_s, **conditions)
 
 
 def _run_rounds(
     children: ChildStarter,
-    found: VerificationResults,
+    labels: Collection[str],
     settings: VerifyOptions,
     progress: Progress,
     deadline: float,
@@ -171,6 +151,7 @@ def _run_rounds(
     whole: Sequence[str],
 ) -> Rounds:
     """Time both versions round by round, until the verdict needs no more rounds or the time budget is used up."""
+    deadline -= _RESERVED * settings.budget_s
 
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
         made = children.time_round(number, labels, until, deadline, () if number else repeats, whole)
@@ -184,9 +165,9 @@ def _run_rounds(
     judge = Judge(settings.threshold, settings.margin, settings.strict)
 
     def still_open(rounds: Sequence[TimedRound], looks: Sequence[InterimAnalysis]) -> frozenset[str]:
-        every_one = found.watched.working_entries("before").keys() - children.failing.keys()
         still = judge.run_interim_analysis(*combine_timings(rounds), looks)
-        return still | {label for label in every_one if not any(label in each.labels for each in rounds)}
+        timed = {label for each in rounds for label in each.labels}
+        return still | {label for label in labels if label not in timed and label not in children.failing}
 
     rounds = run_rounds(make, still_open, settings.max_rounds, deadline, lambda: children.own_epochs)
     if rounds.ended_with == StopReason.BUDGET:

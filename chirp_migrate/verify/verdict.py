@@ -71,51 +71,36 @@ class CombinedTiming:
 class Judge:
     """Draws conclusions from the rounds at each interim analysis. Later analyses never change a conclusion.
 
-    If the upper end of an interval is low enough, the total time is shorter, or the entry point is not slower. If the
-    lower end is high enough, the entry point is slower, or the total time is model-bound (no loader can save enough).
-    One conclusion from a lower end is enough for a verdict, so all lower ends share the error probability equally
-    (Bonferroni). The verdict "faster" depends only on the total time, and its reason names the number of inconclusive
-    entry points. Reports show an interval of the total time in which both ends have the error probability of the upper
-    end.
+    docs/verify.md describes the conclusions, and the error probability of each. In short, all lower ends of intervals
+    share one error probability (Bonferroni), because one conclusion from a lower end is enough for a verdict.
 
     Args:
         threshold: share of the training time that must be saved for "faster", 0 to 1.
         margin: how much longer an entry point must take to count as slower, as a share of its earlier time (0 to 1).
         strict: whether "faster" also requires that every entry point is shown to be not slower.
+
+    Attributes:
+        total: timing of all entry points together, with the interval for reports; None without rounds.
     """
 
     def __init__(self, threshold: float, margin: float = MARGIN, strict: bool = False) -> None:
         self._wanted = 1 - threshold
         self._slower = 1 + margin
         self._strict = strict
+        self.total: CombinedTiming | None = None
         self._lines: dict[str | None, CombinedTiming] = {}
-        self._total: CombinedTiming | None = None
         # First conclusion on the total (None) or an entry point: True for faster or not slower, False for slower.
         self._shown: dict[str | None, bool] = {}
 
     @property
-    def total(self) -> CombinedTiming | None:
-        """Return the timing of all entry points together, with the interval for reports; None without rounds."""
-        return self._total
-
-    @property
     def entries(self) -> dict[str, CombinedTiming]:
-        """Return a dictionary: label of an entry point → timing.
-
-        The interval of a timing is from the latest analysis that confirms the conclusion on the entry point. Without a
-        conclusion, the interval is from the latest analysis.
-        """
+        """Return a dictionary: label of an entry point → timing of the latest analysis that confirms its conclusion."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
     def run_interim_analysis(
         self, total: CombinedTiming | None, entries: Mapping[str, CombinedTiming], looks: Sequence[InterimAnalysis]
     ) -> frozenset[str]:
-        """Run the interim analysis that is the last element of ``looks``.
-
-        Args:
-            total: timing of all entry points together; None if no entry point was timed twice.
-            entries: dictionary, label of an entry point → its timing.
-            looks: all interim analyses so far, including this analysis.
+        """Run the interim analysis that is the last element of ``looks``, on the result of :func:`combine_timings`.
 
         Returns:
             The labels of the entry points for which more rounds could lead to a conclusion.
@@ -130,7 +115,7 @@ class Judge:
             if self._shown.get(line) in (None, shows):
                 self._lines[line] = found
                 if line is None:
-                    self._total = timing.at(high_error, high_error)
+                    self.total = timing.at(high_error, high_error)
             if shows is not None:
                 self._shown.setdefault(line, shows)
         return self._open_entry_points()
@@ -164,7 +149,7 @@ class Judge:
         """
         if differences:
             return Decision(Verdict.NOT_EQUIVALENT, differences[0])
-        total, claims, threshold, of = self._total, self._lines.get(None), 1 - self._wanted, len(self.entries)
+        total, claims, threshold, of = self.total, self._lines.get(None), 1 - self._wanted, len(self.entries)
         if total is None or claims is None:
             return Decision(Verdict.NOT_SHOWN, "too few rounds for an interval: use a longer --time-budget")
         who = f"{of} of {of + not_timed} entry points together" if not_timed else "all entry points together"
@@ -196,29 +181,19 @@ class Judge:
         return Decision(verdict, f"{together}; {could_save}")
 
     def _open_entry_points(self) -> frozenset[str]:
-        """Return the labels of the entry points that more rounds should time.
-
-        The result is empty if an entry point is shown to be slower. The result has all entry points while the verdict
-        on the total time is open, or the interval of the total time is wide. After that, the result has the
-        inconclusive entry points that seem to be slower by more than the margin. With ``strict``, the result then has
-        all inconclusive entry points.
-        """
+        """Return the labels of the entry points that more rounds should time; docs/verify.md says when rounds end."""
         if False in self._shown.values():
             return frozenset()
-        if self._total is None or not (self._shown.get(None) or self._is_verdict_final(self._lines[None])):
+        if self.total is None or not (self._shown.get(None) or self._is_verdict_final(self._lines[None])):
             return frozenset(self.entries)
-        if self._total.ratio.high - self._total.ratio.low > 2 * _NARROW:
+        if self.total.ratio.high - self.total.ratio.low > 2 * _NARROW:
             return frozenset(self.entries)
         return frozenset(
             label for label in self.inconclusive() if self._strict or self.entries[label].ratio.value > self._slower
         )
 
     def _is_verdict_final(self, timing: CombinedTiming) -> bool:
-        """Return whether the total time has a final verdict other than "faster".
-
-        Two conditions must hold. The saving is clearly below the threshold. The saving of zero-cost loading is clearly
-        below or clearly above the threshold, or was not measured.
-        """
+        """Return whether the saving is clearly too small, and that of zero-cost loading clearly too small or not."""
         return timing.ratio.wholly_above(self._wanted) and (
             timing.zero_cost_ratio is None
             or timing.zero_cost_ratio.wholly_below(self._wanted)

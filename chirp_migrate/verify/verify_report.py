@@ -83,21 +83,6 @@ class LoadingProblem(msgspec.Struct, frozen=True):
     entry_points: list[str]
 
 
-class DetectableDifference(msgspec.Struct, frozen=True):
-    """The smallest difference of a statistic that its test would have found in 9 of 10 verifications.
-
-    Attributes:
-        share: smallest share of the samples, 0 to 1, whose change the test would have found.
-        shift: smallest change of the statistic that the test would have found, if the change is equal in all augmented
-            samples; None if the test would have found no change.
-        samples: number of samples before and after the migration.
-    """
-
-    share: float
-    shift: float | None
-    samples: tuple[int, int]
-
-
 class ReportedMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """Metrics of both versions, with the definitions of the metrics.
 
@@ -137,9 +122,9 @@ class Workload(WorkloadSizes):
         failing: dictionary, label of an entry point that fails before the migration → its error.
         no_room: labels of the entry points that were not timed, because the time budget was used up.
         source: what defines the training: ``found`` for functions in the project's source, ``hook`` for a workload
-            function, ``script`` or ``command``.
+            function, or ``script``.
         hook: reference to the workload function; None without a workload function.
-        command: words of the command line of the script or command; None if no command line runs the training.
+        command: words of the command line of the script; None if no command line runs the training.
     """
 
     model: str = ""
@@ -147,7 +132,7 @@ class Workload(WorkloadSizes):
     left_out: list[str] = field(default_factory=list)
     failing: dict[str, str] = field(default_factory=dict)
     no_room: list[str] = field(default_factory=list)
-    source: Literal["found", "hook", "script", "command"] = "found"
+    source: Literal["found", "hook", "script"] = "found"
     hook: str | None = None
     command: list[str] | None = None
 
@@ -188,8 +173,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         notes: sentences on values that could not be compared, and on problems that both versions have.
         smallest_adjusted_p: dictionary, augmented entry point → smallest adjusted p-value of the tests of its
             distribution.
-        noticed: dictionary, entry point → statistic → the smallest difference that the test of the statistic would have
-            found.
+        detectable_changes: dictionary, entry point → smallest change of a probability, 0 to 1, that every test of the
+            distribution would have found in 9 of 10 verifications.
         unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
         passes: dictionary, version → entry point → loader passes of the recorded run, which is not timed.
         problems: loading problems that the loader passes of the migrated version prove.
@@ -219,7 +204,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     differences: list[TrainingDifference] = []
     notes: list[str] = []
     smallest_adjusted_p: dict[str, float] = {}
-    noticed: dict[str, dict[str, DetectableDifference]] = {}
+    detectable_changes: dict[str, float] = {}
     unrepeatable: list[str] = []
     passes: dict[str, dict[str, list[LoaderPassTrace]]] = {}
     problems: list[LoadingProblem] = []

@@ -8,10 +8,10 @@ migration.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import msgspec
 
@@ -60,23 +60,15 @@ class _WatchedVersion:
     """
 
     def __init__(
-        self,
-        children: ChildStarter,
-        side: str,
-        entries: Sequence[EntryPoint],
-        stack: ExitStack,
-        more: Mapping[str, Any],
+        self, entries: Sequence[EntryPoint], start: Callable[[Sequence[EntryPoint]], Child[RunResult]], limit_s: float
     ) -> None:
         self.found: dict[str, EntryResult] = {}
         self.api: Api = {}
-        self.is_over = False
-        self._children = children
-        self._side = side
+        self.is_over = self._started = False
         self._left = list(entries)
-        self._stack = stack
-        self._more = more
+        self._start, self._limit_s = start, limit_s
+        self._child = start(entries)
         self._deaths = 0
-        self._start()
 
     def advance(self) -> None:
         """Receive a message of the process, or let the process continue with the next entry point.
@@ -88,7 +80,7 @@ class _WatchedVersion:
             if self._child.is_busy:
                 self._child.receive_message(_LOOK_S)
             elif self._left:
-                self._child.give_turn(self._children.watch_limit_s)
+                self._child.give_turn(self._limit_s)
                 self._started = True
             else:
                 self.api, self.is_over = self._child.result().api, True
@@ -99,12 +91,6 @@ class _WatchedVersion:
             self._left = [entry for entry in self._left if entry.label != part.name]
         self._child.found.clear()
 
-    def _start(self) -> None:
-        self._started = False
-        self._child: Child[RunResult] = self._stack.enter_context(
-            self._children.prepare_child(self._side, JobKind.WATCH, self._left, **self._more)
-        )
-
     def _record_loss(self, failed: WorkloadFailed) -> None:
         """Record the end of the process as the error of the present entry point, and start a new process."""
         self._deaths += 1
@@ -113,7 +99,7 @@ class _WatchedVersion:
         entry, *self._left = self._left
         lost = EntryResult({}, [], error=failed.ending, printed=failed.log_tail, lost=True, hung=failed.hung)
         self.found[entry.label] = lost
-        self._start()
+        self._started, self._child = False, self._start(self._left)
 
 
 def record_runs(
@@ -124,42 +110,40 @@ def record_runs(
 ) -> RecordedRuns:
     """Record a small run of every entry point in both versions, at the same time if possible.
 
-    Args:
-        children: starts the processes.
-        discovery: the entry points.
-        api_names: dictionary, module → public names whose signatures are read.
-        repeat_before: whether the version before the migration runs twice, because its runs may differ.
+    With ``repeat_before``, the version before the migration runs twice, because its runs may differ.
 
     Raises:
         WorkloadFailed: an entry point fails only after the migration, or all entry points fail before it.
     """
     watched = RecordedRuns()
-    for together in children.group_concurrent_versions(("before", "after")):
+    for together in children.concurrent_versions:
         with ExitStack() as stack:
+
+            def start(side: str, left: Sequence[EntryPoint], stack: ExitStack = stack) -> Child[RunResult]:
+                more = {"api_names": api_names, "twice": repeat_before and side == "before"}
+                return stack.enter_context(children.prepare_child(side, JobKind.WATCH, left, **more))
+
             sides = {
-                side: _WatchedVersion(
-                    children,
-                    side,
-                    discovery.entry_points,
-                    stack,
-                    {"api_names": api_names, "twice": repeat_before and side == "before"},
-                )
+                side: _WatchedVersion(discovery.entry_points, partial(start, side), children.watch_limit_s)
                 for side in together
             }
-            while not all(one.is_over for one in sides.values()):
-                for one in sides.values():
-                    if not one.is_over:
-                        one.advance()
-                children.progress(_recording_progress(sides, len(discovery.entry_points)))
-            for side, one in sides.items():
-                watched.sides[side], watched.api[side] = one.found, one.api
+            while not all(version.is_over for version in sides.values()):
+                for version in sides.values():
+                    if not version.is_over:
+                        version.advance()
+                done = min(len(version.found) for version in sides.values())
+                text = "recording what each entry point loads"
+                children.progress(ProgressStep(text, done, len(discovery.entry_points)))
+            for side, version in sides.items():
+                watched.sides[side], watched.api[side] = version.found, version.api
     before, after = watched.sides["before"], watched.sides["after"]
     watched.failing = {label: one.error for label, one in before.items() if one.error}
-    broken = [label for label, one in after.items() if one.error and not before[label].error]
-    if broken:
-        raise _workload_failure("after", broken[0], after)
+    for label, one in after.items():
+        if one.error and label not in watched.failing:
+            raise _workload_failure("after", label, one)
     if len(watched.failing) == len(before):
-        raise _workload_failure("before", next(iter(before)), before, others=len(before) > 1)
+        label, one = next(iter(before.items()))
+        raise _workload_failure("before", label, one, " (all other entry points also failed)" * (len(before) > 1))
     for label, lost in before.items():
         if lost.error:
             watched.difference.notes.append(
@@ -177,13 +161,7 @@ def _describe_failure(one: EntryResult) -> str:
     return one.error if one.lost else f"raises {one.error}" if one.error else "trains"
 
 
-def _workload_failure(side: str, label: str, found: Mapping[str, EntryResult], others: bool = False) -> WorkloadFailed:
-    one = found[label]
-    also = " (all other entry points also failed)" if others else ""
+def _workload_failure(side: str, label: str, one: EntryResult, also: str = "") -> WorkloadFailed:
     how = one.error if one.lost else f"raised {one.error}"
     message = f"The training failed in the version {side} the migration: {label} {how}{also}."
     return workload_failure(message, one.printed, side)
-
-
-def _recording_progress(sides: Mapping[str, _WatchedVersion], of: int) -> ProgressStep:
-    return ProgressStep("recording what each entry point loads", min(len(one.found) for one in sides.values()), of)

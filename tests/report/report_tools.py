@@ -113,7 +113,7 @@ def verdict_json(**changes: Any) -> dict[str, Any]:
         "differences": [],
         "notes": ["train.two validates on what it trains on"],
         "smallest_adjusted_p": {"train.two": 0.4},
-        "noticed": {"train.two": {"mean": {"share": 0.19, "shift": 0.02, "samples": [500, 500]}}},
+        "detectable_changes": {"train.two": 0.19},
         "passes": {"before": {"train.one": [train, {**train, "samples": 20}], "train.two": [{**train, "samples": 50}]}},
         "described": {
             "rounds": "4 made, 3 count, 1 discarded because others used more than 10% of the CPUs.",

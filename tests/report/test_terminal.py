@@ -26,7 +26,6 @@ from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.metrics import Metric, TargetVerdict
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 from chirp_migrate.verify.verify_report import (
-    DetectableDifference,
     EntryVerdict,
     ReportedMetrics,
     RunDescription,
@@ -72,7 +71,7 @@ def verdict(text: str = "faster", **changes: object) -> VerifyReport:
         ),
         targets=[TargetVerdict("R-004", "more than 10 batches/s", "met", 40.0, "40 batches/s")],
         smallest_adjusted_p={SINGLE: 0.47},
-        noticed={SINGLE: {"mean": DetectableDifference(0.19, None, (500, 500))}},
+        detectable_changes={SINGLE: 0.19},
         described=RunDescription(
             rounds="4 made, 3 count, 1 of them though others used more than 10% of the CPUs.",
             machine="AMD EPYC, 2 usable CPUs, no GPU",

@@ -11,7 +11,7 @@ import pytest
 from support import run, sentence, snapshot, write_files
 
 from chirp_migrate.engine.discover import journal_root
-from chirp_migrate.training.errors import NothingToCompare
+from chirp_migrate.errors import UsageProblem
 from chirp_migrate.verify.sides.baseline import original_files
 
 SOURCE = "from torch.utils.data import DataLoader\n\nloader = DataLoader([1, 2], batch_size=2)\n"
@@ -71,7 +71,7 @@ def test_verify_takes_the_originals_of_its_folder(project: Path) -> None:
     assert original_files(project / "package") == {"b.py": SOURCE.encode(), "deep/a.py": SOURCE.encode()}
     run("rollback", project)
     run("apply", "--allow-dirty", project / "package")
-    with pytest.raises(NothingToCompare):
+    with pytest.raises(UsageProblem):
         original_files(project / "scripts")
 
 
@@ -107,4 +107,4 @@ def test_where_nothing_was_applied_every_command_ends_with_2(tree: Path, command
     (tree / "a.py").write_text("x = 1\n")
     done = run(*command, tree)
     assert done.exit_code == 2 and f"nothing was applied in {tree}" in sentence(done)
-    assert NothingToCompare.exit_code == 2  # what verify ends with
+    assert UsageProblem.exit_code == 2  # what verify ends with

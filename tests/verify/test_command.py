@@ -55,8 +55,6 @@ def test_what_is_wrong_before_anything_runs_is_told_with_exit_code_2(write_backe
     root = write_backend("backend")
     listed = run("verify", str(root), "--list", "--baseline", "nosuch")
     assert listed.exit_code == 2 and "--baseline nosuch is neither a folder nor a git revision" in listed.stderr
-    command = run("verify", str(root), "--command", "nosuchprog x", "--list", "--baseline", str(root.parent))
-    assert command.exit_code == 2 and "nosuchprog is not found" in command.stderr
 
 
 def test_a_folder_of_a_project_is_told_which_to_verify(write_backend: Callable[..., Path]) -> None:

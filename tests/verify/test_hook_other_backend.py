@@ -62,19 +62,7 @@ def watched(root: Path, scratch: Path, given: dict[str, object]) -> dict[str, di
 def test_a_workload_gives_the_same_history_to_the_last_bit(root: Path, tmp_path: Path) -> None:
     found = watched(root, tmp_path, {"samples": 40, "epochs": 2, "shape": (3, 16, 16)})
     assert found["before"].keys() == found["after"].keys() == {"train"}
-    assert found["before"]["train"].seconds > 0
     history = found["before"]["train"].fingerprint
     assert history["result"] == "list of 2" and history["result[1]['loss']"].startswith("0x")
     assert found["after"]["train"].fingerprint == history
     assert found["after"]["train"].traces
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive  # the other tests of hooks leave metrics, too
-def test_a_command_leaves_its_metrics_in_the_copy(root: Path, tmp_path: Path) -> None:
-    words = "{python} train.py --epochs {epochs} --samples {samples} --size 16 --workers 0"
-    given = {"command": tuple(words.split()), "result": "metrics.json", "samples": 40, "epochs": 1}
-    found = watched(root, tmp_path, given)
-    metrics = found["after"]["command"].fingerprint
-    assert metrics["result['exit code']"] == "0" and metrics["result['result'][0]['epoch']"] == "0"
-    assert not (root / "metrics.json").exists()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.training.errors import NothingToCompare, NoTrainingFound
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.training.errors import NoTrainingFound
 from chirp_migrate.verify.sides.baseline import find_original_version
 
 
@@ -101,5 +102,5 @@ def test_a_folder(tmp_path: Path) -> None:
 
 
 def test_neither_applied_nor_compared(tmp_path: Path) -> None:
-    with pytest.raises(NothingToCompare, match="pass --baseline"):
+    with pytest.raises(UsageProblem, match="pass --baseline"):
         find_original_version(tmp_path, None)

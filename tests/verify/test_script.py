@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from support import run
 
+from chirp_migrate.cli.verify import verify
 from chirp_migrate.training.errors import NoSuchObject
 from chirp_migrate.training.workload.script import Script, prepare_script, script_of_command
 
@@ -113,6 +115,29 @@ def test_a_script_of_any_length_is_verified_without_a_file_for_it(tmp_path: Path
     assert not (after / "out").exists()
 
 
+LAUNCHER = "import subprocess, sys\nsys.exit(subprocess.run([sys.executable, *sys.argv[1:]]).returncode)\n"
+
+
+@pytest.mark.slow
+def test_a_program_that_another_process_trains_is_timed_as_a_whole(tmp_path: Path) -> None:
+    before, after = project(tmp_path / "before"), project(tmp_path / "after")
+    for root in (before, after):
+        (root / "launch.py").write_text(LAUNCHER)
+        (root / "short.py").write_text("open('short.txt', 'x').write('x')\n")  # fails if the file of a run is left
+    report, words = tmp_path / "report.json", ("--", "python", "launch.py")
+    result = run("verify", after, "--baseline", before, *QUICK, "--json", report, *words, "short.py")
+    values = json.loads(report.read_text())
+    assert result.exit_code in (10, 12), result.output
+    assert values["differences"] == [] and values["passes"]["after"]["launch.py"] == []
+    own = values["own_runs"]["launch.py"]
+    assert (own["epochs"], own["epoch_s"]) == (0, {}) and own["start_s"]["after"] > 0
+    assert values["described"]["compared"].startswith("No loader was seen")
+    assert not (after / "short.txt").exists()
+    failing = [str(after), "--baseline", str(before), *QUICK, *words, "train.py", "--epochs", "1"]
+    failed = CliRunner().invoke(verify, failing)
+    assert failed.exit_code == 14 and "launch.py raised SystemExit: 1" in " ".join(failed.stdout.split())
+
+
 @pytest.mark.slow
 def test_a_script_that_trains_on_less_is_named(tmp_path: Path) -> None:
     before, after = project(tmp_path / "before"), project(tmp_path / "after", ", drop_last=True")
@@ -142,10 +167,10 @@ def test_loading_problems_that_were_seen_are_counted_last(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "words", "told"),
     [
-        ((), ("torchrun", "train.py"), "only `chirp-migrate verify --command` runs other programs"),
+        ((), ("torchrun", "train.py"), "a script that you write can start other programs"),
         ((), ("python", "nowhere.py"), "there is no nowhere.py"),
         ((), ("python", "-m", "nowhere"), "PATH has no module nowhere; its"),
-        (("--command", "true"), ("python", "train.py"), "defines all of the training"),
+        (("--workload", "a.py:b"), ("python", "train.py"), "defines all of the training"),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence(

@@ -90,8 +90,9 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert report.workload is not None and report.workload.entry_points == [SINGLE, AUGMENTED]
     assert report.differences == []
     assert set(report.smallest_adjusted_p) == {AUGMENTED}
-    assert all(0.1 < one.share < 0.2 for one in report.noticed[AUGMENTED].values())
-    assert min(report.noticed[AUGMENTED]["mean"].samples) >= 500
+    assert report.detectable_changes.keys() == {AUGMENTED} and 0.1 < report.detectable_changes[AUGMENTED] < 0.2
+    statistics = [row for trace in report.passes["after"][AUGMENTED] for row in trace.statistics]
+    assert len(statistics) >= 500
     assert any("['seconds']" in note for note in report.notes), "a clock's value is no result"
     of_rounds = [times.values() for each in report.rounds.made for times in each.seconds.values()]
     assert all(seconds > 0 for times in of_rounds for seconds in times)

@@ -13,12 +13,12 @@ from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
-from chirp_migrate.verify.build_report import VerificationResults, build_report
+from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound
-from chirp_migrate.verify.verify_report import DetectableDifference, OwnRunTimes, TrainingDifference, VerifyReport
+from chirp_migrate.verify.verify_report import OwnRunTimes, TrainingDifference, VerifyReport
 from chirp_migrate.verify.watching import RecordedRuns
 
 SETTINGS = VerifyOptions(
@@ -62,7 +62,7 @@ def reported(
     seen = {label: EntryResult({}, [LoaderPassTrace(0, "train", unseen=held.get(label, []))]) for label in labels}
     watched = RecordedRuns({"before": seen, "after": seen}, failing=dict(failing or {}))
     discovery = DiscoveredEntryPoints(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
-    return build_report(discovery, SETTINGS, VerificationResults(watched, equivalence, rounds))
+    return build_report(discovery, SETTINGS, watched, equivalence, rounds, {})
 
 
 def said(report: VerifyReport, verbose: bool = False, width: int = 100) -> str:
@@ -125,8 +125,7 @@ def test_no_time_is_told_where_the_training_differs() -> None:
 
 
 def test_what_would_have_been_noticed_is_told() -> None:
-    noticed = {"core.single": {"mean": DetectableDifference(0.19, 0.1, (500, 500))}}
-    same = Equivalence(smallest_p={"core.single": 1.0}, noticed=noticed)
+    same = Equivalence(smallest_p={"core.single": 1.0}, detectable_changes={"core.single": 0.19})
     found = facts(measured({"core.single": 0.5}, equivalence=same))
     assert "a probability that changed by 0.19 would be noticed 9 times in 10" in found["the same"]
 
@@ -147,7 +146,7 @@ def test_it_fits_on_one_screen_however_much_there_is_to_say(slower: bool) -> Non
         else [],
         ["a note"] * 9,
         dict.fromkeys(labels, 1.0),
-        {label: {"mean": DetectableDifference(0.2, 0.1, (500, 500))} for label in labels},
+        dict.fromkeys(labels, 0.2),
     )
     found = measured(after, {} if slower else dict.fromkeys(labels, 0.5), 0.9, lots, dict.fromkeys(labels, "E"))
     lines = said(found).splitlines()

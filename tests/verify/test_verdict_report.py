@@ -10,7 +10,7 @@ from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
-from chirp_migrate.verify.build_report import VerificationResults, build_report, describe_rounds
+from chirp_migrate.verify.build_report import build_report, describe_rounds
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound
@@ -43,9 +43,7 @@ def report(of: Rounds) -> VerifyReport:
         WorkloadSizes(), max_rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0
     )
     discovery = DiscoveredEntryPoints(tuple(EntryPoint("", label) for label in AFTER))
-    return build_report(
-        discovery, settings, VerificationResults(RecordedRuns({"before": {}, "after": {}}), Equivalence(), of)
-    )
+    return build_report(discovery, settings, RecordedRuns({"before": {}, "after": {}}), Equivalence(), of, {})
 
 
 def test_each_entry_point_is_shown_with_what_it_saved_and_could_save() -> None:

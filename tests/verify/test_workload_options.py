@@ -52,22 +52,21 @@ def test_options_go_before_settings_and_settings_before_defaults(tmp_path: Path)
     assert (options.timeout_s, options.threads, options.max_rounds) == (9.0, 1, 4)
 
 
-def test_a_command_as_text_or_list_and_a_workload_in_its_place(tmp_path: Path) -> None:
-    settings(tmp_path, """command = "{python} train.py --name 'two words'"\nresult = "out/metrics.json\"""")
+def test_a_script_or_another_workload_replaces_the_one_of_the_settings(tmp_path: Path) -> None:
+    settings(tmp_path, 'workload = "own.py:run"')
+    (tmp_path / "train.py").write_text("")
     entry = verify_options_from_arguments(str(tmp_path)).entry
-    assert entry is not None and entry.source is TrainingSource.COMMAND and entry.label == "command"
-    assert entry.command == ("{python}", "train.py", "--name", "two words") and entry.result == "out/metrics.json"
-
-    entry = verify_options_from_arguments(str(tmp_path), "--workload=own.py:run").entry
-    assert entry is not None and entry.source is TrainingSource.HOOK and (entry.command, entry.result) == ((), "")
+    assert entry is not None and entry.source is TrainingSource.HOOK and entry.hook == "own.py:run"
+    entry = verify_options_from_arguments(str(tmp_path), "--workload=other.py:run").entry
+    assert entry is not None and entry.hook == "other.py:run"
+    entry = verify_options_from_arguments("--", str(tmp_path), "python", "train.py").entry
+    assert entry is not None and entry.source is TrainingSource.SCRIPT and not entry.hook
 
 
 def test_a_file_by_the_usual_name_is_the_workload(tmp_path: Path) -> None:
     (tmp_path / "chirp_verify.py").write_text("raise RuntimeError('never imported here')")
     entry = verify_options_from_arguments(str(tmp_path)).entry
     assert entry is not None and entry.hook == "chirp_verify.py:workload"
-    entry = verify_options_from_arguments(str(tmp_path), "--command=git status").entry
-    assert entry is not None and entry.command == ("git", "status")
 
 
 def test_apply_accepts_the_table(tmp_path: Path) -> None:
@@ -88,11 +87,6 @@ def test_apply_accepts_the_table(tmp_path: Path) -> None:
         ('shape = "12 by 9"', "shape: it must be a shape such as 1x224x313"),
         ('workload = "chirp_verify"', "workload: it must name a function"),
         ('model = "utils/models.py:Net"', "model: it must name a class"),
-        ('command = "unbalanced \'quote"', "cannot be split"),
-        ("command = []", "must be a program"),
-        ('command = "a"\nworkload = "b.py:c"', "define a workload and a command"),
-        ('result = "a.json"', "needs a command"),
-        ('command = "a"\nresult = "../a.json"', "relative to the project"),
         ('data = "nowhere.npz"', r"nowhere\.npz does not exist"),
     ],
 )

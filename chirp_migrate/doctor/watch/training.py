@@ -22,7 +22,6 @@ from torch.utils.data import (
     DistributedSampler,
     IterableDataset,
     RandomSampler,
-    Sampler,
     SubsetRandomSampler,
 )
 from torch.utils.data._utils import worker
@@ -62,8 +61,9 @@ from chirp_migrate.doctor.watch.samples import (
     noncontiguous_tensors,
 )
 from chirp_migrate.training.watch.epoch_detector import EpochDetector, SeenEnough, call_before_backward
-from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
+from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper, SamplerRecorder
 from chirp_migrate.training.watch.lightning import limit_lightning_validation
+from chirp_migrate.training.watch.nested_datasets import dataset_length
 from chirp_migrate.training.watch.samples import leaves_by_position
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import count_batch_samples
@@ -133,10 +133,8 @@ class _TrainingWatch(Interception):
         self._beginning: LoaderPass | None = None
         self._every, self._is_fetched = 1, False
         self._process = psutil.Process()
-        self._samplers = Interception(self._watch_sampler, Sampler)
+        self._samplers = SamplerRecorder()
         self._begins_with_state: dict[int, dict[tuple[int, int], bool]] = {}
-        self._loading: Any = None
-        self._drawn: dict[int, list[list[Any]]] = {}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -178,6 +176,7 @@ class _TrainingWatch(Interception):
         pass_s = self._pass_s * (_LONGER if info.num_workers and info.start_method == "fork" and info.objects else 1)
         began = time.perf_counter()
         record: Callable[[Any], None] | None = None
+        drawn: list[list[Any]] = []
         is_last = False
 
         def around(advance: Callable[[], Any]) -> Any:
@@ -191,14 +190,14 @@ class _TrainingWatch(Interception):
                     self._recording.is_shortened = True
                     raise StopIteration
                 is_last = True
-            self._loading = None if record is None else loader
+            self._samplers.into = None if record is None else (loader, drawn)
             try:
                 batch = advance()
             except StopIteration:
                 one.is_complete = True
                 raise
             finally:
-                self._loading = None
+                self._samplers.into = None
             if record is not None:
                 record(batch)
             one.seconds = time.perf_counter() - began
@@ -222,41 +221,27 @@ class _TrainingWatch(Interception):
         self._every = later if self._count_training_passes(info.place) else 1
         loop = RecordingWorkerLoop(str(self._folder), one.number, (self._every, later))
         self._samplers.cover_new_classes()
-        self._drawn.pop(id(loader), None)
-        self._is_fetched, self._loading = False, loader
+        self._is_fetched, self._samplers.into = False, (loader, drawn)
         try:
             with _replacing_attribute(worker, "_worker_loop", lambda _: loop):
                 iterator = start()
         finally:
-            self._beginning = self._loading = None
+            self._beginning = self._samplers.into = None
         if not (self._is_fetched or isinstance(iterator, MultiProcessingIterator)):
-            record = self._make_recorder(loader, one)
+            record = self._make_recorder(one, drawn)
         return LoaderIteratorWrapper(self, loader, iterator, around)
 
-    def _make_recorder(self, loader: Any, one: LoaderPass) -> Callable[[Any], None]:
+    def _make_recorder(self, one: LoaderPass, drawn: list[list[Any]]) -> Callable[[Any], None]:
         """Return a function that records batches, for a loader that does not use PyTorch's fetcher objects."""
         run, every = FetcherPassRecord(IN_TRAINING_PROCESS, one.number, 0), self._every
         self._recording.runs.append(run)
 
         def record(batch: Any) -> None:
-            drawn: list[Any] = next((each for each in reversed(self._drawn.get(id(loader), [])) if each), [])
+            tasks: list[Any] = next((each for each in reversed(drawn) if each), [])
             with suppress(Exception):  # a batch that cannot be described is not recorded
-                run.tasks.append(describe_batch(drawn[len(run.tasks)], batch, hash_every=every))
+                run.tasks.append(describe_batch(tasks[len(run.tasks)], batch, hash_every=every))
 
         return record
-
-    def _watch_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        loader = self._loading
-        if loader is None or sampler is not (loader.sampler if loader.batch_sampler is None else loader.batch_sampler):
-            return start()
-        drawn: list[Any] = []
-        self._drawn.setdefault(id(loader), []).append(drawn)
-
-        def around(advance: Callable[[], Any]) -> Any:
-            drawn.append(advance())
-            return drawn[-1]
-
-        return LoaderIteratorWrapper(self._samplers, sampler, start(), around)
 
     def _end_if_late(self) -> None:
         if time.perf_counter() > self._until:
@@ -303,7 +288,7 @@ class _TrainingWatch(Interception):
             dataset_place=self._places.line_of_definition(type(dataset)),
             dataset_ids=[_index_of(one, self._datasets) for one in dataset_and_inner_datasets(dataset)],
             is_stream=isinstance(dataset, IterableDataset),
-            samples=_dataset_length(dataset),
+            samples=-1 if (samples := dataset_length(dataset)) is None else samples,
             batch_size=loader.batch_size,
             num_workers=loader.num_workers,
             persistent_workers=bool(loader.persistent_workers),
@@ -407,13 +392,6 @@ def _index_of(one: Any, known: list[Any]) -> int:
     if number == len(known):
         known.append(one)
     return number
-
-
-def _dataset_length(dataset: Any) -> int:
-    try:
-        return len(dataset)
-    except (TypeError, NotImplementedError):
-        return -1
 
 
 def _count_file_descriptors(process: psutil.Process) -> int:

@@ -27,7 +27,6 @@ from chirp_migrate.report.page.code import (
 )
 from chirp_migrate.report.verdict_rows import (
     EntryTimes,
-    detectable_probability_change,
     entry_times,
     measured_metrics,
     tone_of_verdict,
@@ -239,7 +238,7 @@ def _same_training(found: VerifyReport) -> list[str]:
     if not found.differences and exact:
         lines.append(f"{pluralize(exact, 'entry point')}: no difference found.")
     for label, p in found.smallest_adjusted_p.items() if not found.differences else ():
-        share = detectable_probability_change(found, label)
+        share = found.detectable_changes.get(label)
         could = "" if share is None else f"; a probability that changed by {share:.2f} would be noticed 9 times in 10"
         lines.append(f"{label}: compared by distribution, no difference found (smallest adjusted p {p:.2g}{could}).")
     limits = [one for one in (found.described.compared, found.described.unseen) if one]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import as_sentence, format_percent, format_value, pluralize
 from chirp_migrate.report.terminal.verdict_lines import show_verify_details, verdict_style
-from chirp_migrate.report.verdict_rows import detectable_probability_change, short_label, total_times
+from chirp_migrate.report.verdict_rows import short_label, total_times
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.verify.verify_report import VerifyReport
@@ -120,9 +120,9 @@ def _equivalence_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
             else f"{pluralize(len(augmented), 'entry point')} in distribution"
         )
         text = "; ".join(filter(None, (text.rstrip("."), distributed)))
-    shares = [share for label in report.noticed if (share := detectable_probability_change(report, label)) is not None]
-    if shares:
-        text += f" (a probability that changed by {max(shares):.2f} would be noticed 9 times in 10)"
+    if report.detectable_changes:
+        share = max(report.detectable_changes.values())
+        text += f" (a probability that changed by {share:.2f} would be noticed 9 times in 10)"
     yield "the same", text
     if report.notes:
         yield "notes", f"{len(report.notes)}; show them with -v"

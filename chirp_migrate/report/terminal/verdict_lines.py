@@ -8,7 +8,6 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import as_sentence, format_time, format_value
 from chirp_migrate.report.verdict_rows import (
     EntryTimes,
-    detectable_probability_change,
     entry_times,
     measured_metrics,
     short_label,
@@ -138,7 +137,7 @@ def _show_differences(verdict: VerifyReport, screen: Screen) -> None:
             [
                 f"{label} (not repeatable)" if label in verdict.unrepeatable else label,
                 f"{p:.2g}",
-                "-" if (share := detectable_probability_change(verdict, label)) is None else f"{share:.2f}",
+                "-" if (share := verdict.detectable_changes.get(label)) is None else f"{share:.2f}",
             ]
             for label, p in verdict.smallest_adjusted_p.items()
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import IO, Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
 import psutil
@@ -31,7 +32,6 @@ from chirp_migrate.training.process.descendants import (
     run_on_one_cpu,
     suspend_with_descendants,
 )
-from chirp_migrate.training.process.exit_status import describe_exit
 from chirp_migrate.training.process.guard import guard_processes
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, advice_on_missing_module
 from chirp_migrate.training.process.protocol import (
@@ -45,7 +45,6 @@ from chirp_migrate.training.process.protocol import (
 
 _KEPT_BYTES = 64 * 1024
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
-_OUTPUT_ENDS_WITHIN_S = 5.0
 _ENDS_WITHIN_S = 10.0
 """Seconds that a child may take to end after its result. Exit handlers of the user's code may wait for ever."""
 _LONGEST_FOLDER = 50
@@ -76,7 +75,7 @@ class ChildLabels:
 
 @dataclass
 class Child(Generic[_T]):
-    """A child process with a new Python interpreter. The object keeps the last 64 KiB of the child's output.
+    """A child process with a new Python interpreter. The child prints to a temporary file.
 
     Use the object as a context manager. The end of the context ends the child and all processes that it started. If
     this process is killed, a small guard process ends these processes (:mod:`.guard`).
@@ -112,6 +111,7 @@ class Child(Generic[_T]):
         self._waits = self._ended = False
         self._suspended: list[psutil.Process] = []
         self._last: Message | None = None
+        self._printed, self._printed_bytes = "", 0
         with ExitStack() as stack:
             # Removing this folder removes all temporary files of the child.
             temporary = stack.enter_context(
@@ -121,21 +121,20 @@ class Child(Generic[_T]):
             ours, theirs = Pipe()
             self._connection = stack.enter_context(ours)
             self._began = time.time()  # start of the child, and later start of the turn
-            with theirs:
+            self._output = Path(temporary, ".chirp-migrate-output")
+            stack.callback(self._read_output)  # before the removal of the folder
+            with theirs, self._output.open("ab") as output:
                 self._process = subprocess.Popen(
                     # Always five digits, because the length of an argument changes where other data is in memory.
                     [sys.executable, "-m", self.module, f"{theirs.fileno():05d}"],
                     cwd=PACKAGE_ROOT,
                     env={**_child_environment(temporary), **self.environment, MARKER: self._mark},
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
+                    stdout=output,
                     stderr=subprocess.STDOUT,
-                    bufsize=0,
                     start_new_session=True,
                     **_inheritance_options(theirs.fileno()),
                 )
-            assert self._process.stdout is not None, "the output is a pipe"
-            self._output = stack.enter_context(_Output(self._process.stdout))
             stack.callback(_end_processes, self._process, self._mark)
             self._send(to_json_bytes(self.request, indent=None))
             self._stack = stack.pop_all()
@@ -162,7 +161,15 @@ class Child(Generic[_T]):
     @property
     def printed(self) -> str:
         """Return the last 64 KiB that the child has printed, without the path of its working directory."""
-        return self._output.text().replace(f"{self.request.tree}{os.sep}", "")
+        self._read_output()
+        # Paths in the copy would be useless to users, because the copy is removed.
+        return self._printed.replace(f"{self.request.tree}{os.sep}", "")
+
+    def _read_output(self) -> None:
+        with suppress(FileNotFoundError), self._output.open("rb") as output:
+            self._printed_bytes = output.seek(0, os.SEEK_END)
+            output.seek(max(0, self._printed_bytes - _KEPT_BYTES))
+            self._printed = output.read().decode("utf-8", errors="replace")
 
     def wait_until_ready(self) -> None:
         """Wait until the child is ready for its next turn, or has ended.
@@ -247,7 +254,7 @@ class Child(Generic[_T]):
                     side = f"in the version {self.role.side} the migration, " if self.role.side else ""
                     raise UsageProblem(f"{side}{sentence}" + ("" if sentence.endswith((".", "?")) else "."))
                 self._end_with_error(as_sentence(f"{self.role.failed}{sentence}"))
-        self._end_lost_child(f"ended with {describe_exit(self._process.returncode)} and returned no result")
+        self._end_lost_child(f"ended with {_describe_exit(self._process.returncode)} and returned no result")
 
     def _send(self, data: bytes) -> None:
         with suppress(OSError):  # the child has ended; the next wait for a message detects the end
@@ -311,55 +318,30 @@ class Child(Generic[_T]):
     def _end_with_error(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
         """End the process, and raise an error with the last lines that it printed."""
         self._stack.close()
-        # Paths in the copy would be useless to users, because the copy is removed.
-        printed = self._output.tail().replace(f"{self.request.tree}{os.sep}", "")
-        failed = workload_failure(problem, printed, self.role.side)
+        lines = self.printed[-_TAIL_BYTES:].splitlines()[-_TAIL_LINES:]
+        if self._printed_bytes > _KEPT_BYTES:
+            lines.insert(0, f"[the end of {self._printed_bytes / 1e6:.1f} MB]")
+        failed = workload_failure(problem, "\n".join(lines), self.role.side)
         failed.ending, failed.hung = how, hung
         raise failed from None
-
-
-class _Output:
-    """The output of a process. A thread reads the output and keeps the last 64 KiB, so that the process never waits.
-
-    Use the object as a context manager, and leave the context after the process has ended.
-    """
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self._pipe = pipe  # unbuffered
-        self._kept = b""
-        self._total = 0
-        self._thread = threading.Thread(target=self._drain, name="verify-output", daemon=True)
-
-    def __enter__(self) -> _Output:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Read the rest of the output, but stop after five seconds, because another process may keep the pipe open."""
-        self._thread.join(_OUTPUT_ENDS_WITHIN_S)
-
-    def tail(self) -> str:
-        """Return the last 15 lines of the output; if the output is longer than 64 KiB, also the size of the output."""
-        shown = self.text(_TAIL_BYTES).splitlines()[-_TAIL_LINES:]
-        if self._total > _KEPT_BYTES:
-            shown.insert(0, f"[the end of {self._total / 1e6:.1f} MB]")
-        return "\n".join(shown)
-
-    def text(self, most: int = _KEPT_BYTES) -> str:
-        """Return the last ``most`` bytes of the output as text."""
-        return self._kept[-most:].decode("utf-8", errors="replace")
-
-    def _drain(self) -> None:
-        with self._pipe:
-            while content := self._pipe.read(_KEPT_BYTES):
-                self._total += len(content)
-                self._kept = (self._kept + content)[-_KEPT_BYTES:]
 
 
 def workload_failure(problem: str, output: str, version: str = "") -> WorkloadFailed:
     """Return an error with the sentence ``problem``. If a module is missing, the error has advice on the module."""
     missing = advice_on_missing_module(output)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", output, version)
+
+
+def _describe_exit(status: int) -> str:
+    """Describe an exit status: an exit code, or the negative number of the signal that ended the process."""
+    if status >= 0:
+        return f"exit code {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:  # a real-time signal
+        name = str(-status)
+    killed = name == "SIGKILL"
+    return f"signal {name}{' (the system sends it when memory runs out)' if killed else ''}"
 
 
 def _inheritance_options(end: int) -> dict[str, Any]:

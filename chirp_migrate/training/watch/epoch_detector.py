@@ -20,12 +20,10 @@ class SeenEnough(BaseException):
 
 
 class EpochDetector:
-    """Context manager that detects when an epoch of a training call begins.
+    """Context manager that detects when an epoch of a training call begins; docs/verify.md describes epochs.
 
-    An epoch begins when the training iterates again over its first training loader, and has called ``backward`` since
-    the last epoch began. So if an evaluation on the training loader precedes a training pass, both passes are in one
-    epoch. Before the first call of ``backward``, each iteration over the first training loader begins an epoch, because
-    some trainings never call ``backward``. The first call of ``backward`` sets :attr:`later` to 0 again.
+    Before the first call of ``backward``, each iteration over the first training loader begins an epoch, because some
+    trainings never call ``backward``. The first call of ``backward`` sets :attr:`later` to 0 again.
 
     The first training loader is the first loader that is iterated over twice with gradients enabled. If the training
     builds a new loader for every epoch, loaders with the same dataset count as one loader. An epoch then begins with
@@ -89,7 +87,7 @@ class EpochDetector:
 
 @contextmanager
 def call_before_backward(callback: Callable[[], None]) -> Iterator[None]:
-    """Return a context in which ``callback`` is called before each call of ``backward`` of a tensor or of autograd."""
+    """Return a context in which ``callback`` is called before each ``backward`` of a tensor or of autograd."""
     original = torch.autograd.backward
 
     @functools.wraps(original)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, Sampler
 
 MakeIterator = Callable[[Any, Callable[[], Iterator[Any]]], Iterator[Any]]
 """Function that replaces ``iter(loader)``. Its arguments are the loader and a function that starts the real iterator.
@@ -103,6 +103,33 @@ class LoaderIteratorWrapper(Iterator[Any]):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)
+
+
+class SamplerRecorder(Interception):
+    """Context manager that records what each iteration over the sampler of a loader yields.
+
+    Attributes:
+        into: the loader, and the list that gets one list for each iteration over its sampler; None to record nothing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(self._record, Sampler)
+        self.into: tuple[Any, list[list[Any]]] | None = None
+
+    def _record(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        loader, recorded = self.into or (None, [])
+        # PyTorch's loader iterates over ``sampler`` only if there is no ``batch_sampler``.
+        if loader is None or sampler is not (loader.sampler if loader.batch_sampler is None else loader.batch_sampler):
+            return start()
+        drawn: list[Any] = []
+        recorded.append(drawn)
+
+        def around(advance: Callable[[], Any]) -> Any:
+            given = advance()
+            drawn.append(list(given) if isinstance(given, (list, tuple)) else given)
+            return given
+
+        return LoaderIteratorWrapper(self, sampler, start(), around)
 
 
 @contextmanager

@@ -40,9 +40,8 @@ def nested_datasets(dataset: Any) -> list[NestedDataset]:
     """Return the dataset of a loader and the datasets that it wraps, from the outermost to the innermost.
 
     The function finds a wrapped dataset in an attribute or in the closure of ``__getitem__``. The result ends at a
-    dataset that wraps several datasets. To find the samples of a dataset in the wrapped dataset, the function needs a
-    list ``indices`` or equal lengths. Without both, the result also ends. The function calls no method of a dataset
-    except ``__len__``.
+    dataset that wraps several datasets, or that has neither a list ``indices`` nor the length of the wrapped dataset.
+    The function calls no method of a dataset except ``__len__``.
     """
     found = [NestedDataset(dataset)]
     while len(found) < _DEEPEST:

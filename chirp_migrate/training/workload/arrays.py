@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chirp_migrate.training.errors import InvalidData
+from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
 _FEATURES = ("features", "spectrograms", "X", "x")
@@ -49,30 +49,30 @@ def read_arrays(path: Path) -> UserArrays:
         path: an ``.npz`` file, or a folder of ``.npy`` files.
 
     Raises:
-        InvalidData: an array is missing or cannot be read without unpickling, or the shapes do not fit together.
+        UsageProblem: an array is missing or cannot be read without unpickling, or the shapes do not fit together.
     """
     try:
         features, labels, authors = _load(path)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InvalidData(f"{path} cannot be read as NumPy arrays ({why}): --data takes plain arrays.") from None
+        raise UsageProblem(f"{path} cannot be read as NumPy arrays ({why}): --data takes plain arrays.") from None
     if features is None or labels is None:
-        raise InvalidData(
+        raise UsageProblem(
             f"{path} lacks {'features' if features is None else 'labels'}: --data takes an .npz file with arrays "
             "named features and labels (and authors), or a folder with features.npy and labels.npy (and authors.npy)."
         )
     if features.ndim not in (3, 4) or features.dtype.kind not in "fiub":
-        raise InvalidData(
+        raise UsageProblem(
             f"the features in {path} are {features.dtype} of shape {features.shape}: real numbers of shape "
             "(samples, channels, bins, frames) or (samples, bins, frames) are needed."
         )
     for name, array in (("labels", labels), ("authors", authors)):
         if array is not None and array.shape != features.shape[:1]:
-            raise InvalidData(
+            raise UsageProblem(
                 f"the {name} in {path} have shape {array.shape} for {len(features)} samples: one per sample is needed."
             )
     if len(np.unique(labels)) < 2:
-        raise InvalidData(f"all labels in {path} are the same: at least two classes are needed.")
+        raise UsageProblem(f"all labels in {path} are the same: at least two classes are needed.")
     return UserArrays(features, labels, authors)
 
 
@@ -82,7 +82,7 @@ def sizes_from_data_file(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
     ``sizes.samples`` limits the number of samples.
 
     Raises:
-        InvalidData: the file cannot be used; see :func:`read_arrays`.
+        UsageProblem: the file cannot be used; see :func:`read_arrays`.
     """
     stored = read_arrays(path)
     classes = len(np.unique(stored.labels))

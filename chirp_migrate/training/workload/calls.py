@@ -15,7 +15,6 @@ from chirp_migrate.training.workload.data import TrainingData, make_training_dat
 from chirp_migrate.training.workload.entry_points import EntryPoint, TrainingSource, WorkloadSizes, documented_arguments
 from chirp_migrate.training.workload.hook import make_training_call
 from chirp_migrate.training.workload.script import prepare_script
-from chirp_migrate.training.workload.shell import run_command
 
 
 def seed_everything(seed: int) -> None:
@@ -49,13 +48,11 @@ def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Workl
     """Return a function that trains ``entry`` on ``data``.
 
     The training standardises samples. Early stopping is switched off, so that both versions train equally long. The
-    user's workload function builds its training calls itself, with its own data. A command runs unchanged.
+    user's workload function builds its training calls itself, with its own data.
 
     Raises:
         TaskNotPossible: the workload function returns no call of this name.
     """
-    if entry.source is TrainingSource.COMMAND:
-        return lambda: run_command(entry, sizes)
     if entry.source is TrainingSource.SCRIPT:
         return prepare_script(entry.script)
     if entry.source is TrainingSource.HOOK:

@@ -72,8 +72,6 @@ def select_entry_points(discovery: DiscoveredEntryPoints, expression: str | None
 
 def entry_point_source(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> str:
     """Return the call of an entry point as Python code, or its command line, for ``--list``."""
-    if entry.source is TrainingSource.COMMAND:
-        return " ".join(entry.command)
     if entry.source is TrainingSource.SCRIPT:
         return " ".join(entry.script)
     if entry.source is TrainingSource.HOOK:

@@ -49,7 +49,7 @@ def make_training_data(sizes: WorkloadSizes) -> TrainingData:
     ``sizes`` return equal data. The function does not change the state of global random generators.
 
     Raises:
-        InvalidData: the user's arrays cannot be read.
+        UsageProblem: the user's arrays cannot be read.
     """
     return _synthetic(sizes) if sizes.data is None else _load_samples(sizes, Path(sizes.data))
 

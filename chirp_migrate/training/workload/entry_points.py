@@ -2,7 +2,7 @@
 
 This module imports no code of the project. A function is an entry point if it is in one of the modules
 :data:`TRAINING_MODULES` of ``utils/`` and has the documented parameters. The name of the function does not matter.
-Other projects need a workload function (:mod:`.hook`), a script (:mod:`.script`) or a command (:mod:`.shell`).
+Other projects need a workload function (:mod:`.hook`) or a script (:mod:`.script`).
 """
 
 from __future__ import annotations
@@ -52,12 +52,11 @@ _ENGINE_INIT = frozenset({"model_class", "num_classes", "config"})
 
 
 class TrainingSource(str, Enum):
-    """What defines the training: functions found in the source, a workload function (hook), a script or a command."""
+    """What defines the training: functions found in the source, a workload function (hook) or a script."""
 
     FOUND = "found"
     HOOK = "hook"
     SCRIPT = "script"
-    COMMAND = "command"
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class OwnRun:
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """A function, call, script or command that starts a training.
+    """A function, call or script that starts a training.
 
     Attributes:
         module: import name of the function's module, such as ``utils.training_engine``; an empty string for other entry
@@ -129,9 +128,7 @@ class EntryPoint:
         parameters: names of the parameters of the function or method, without ``self``.
         hook: reference to the workload function, which returns training calls: ``package.module:function`` or
             ``path.py:function``; empty without a workload function.
-        command: program and arguments of a command; an empty tuple without a command.
         script: command line of a Python script; an empty tuple without a script.
-        result: file to which the command writes its results, relative to the project; may be empty.
         own: length of the user's own training.
     """
 
@@ -139,20 +136,15 @@ class EntryPoint:
     name: str
     parameters: tuple[str, ...] = ()
     hook: str = ""
-    command: tuple[str, ...] = ()
     script: tuple[str, ...] = ()
-    result: str = ""
     own: OwnRun = OwnRun()
 
     @property
     def source(self) -> TrainingSource:
-        """Return what defines the training: the project's source, a workload function, a script or a command."""
-        given = {
-            TrainingSource.COMMAND: self.command,
-            TrainingSource.SCRIPT: self.script,
-            TrainingSource.HOOK: self.hook,
-        }
-        return next((source for source, words in given.items() if words), TrainingSource.FOUND)
+        """Return what defines the training: the project's source, a workload function or a script."""
+        if self.script:
+            return TrainingSource.SCRIPT
+        return TrainingSource.HOOK if self.hook else TrainingSource.FOUND
 
     @property
     def label(self) -> str:
@@ -167,7 +159,7 @@ class DiscoveredEntryPoints:
     Attributes:
         entry_points: the entry points, in the order in which they run.
         model: class of the model that all entry points train, such as ``utils.models:BirdCNN``; an empty string if the
-            user's workload function, script or command chooses the model.
+            user's workload function or script chooses the model.
         left_out: public functions that look like training but do not have the documented parameters, with the reason.
         origin: folder of the user's project, or an empty string. While a copy of the project trains, no module may be
             imported from this folder.
@@ -180,32 +172,11 @@ class DiscoveredEntryPoints:
 
     @property
     def source(self) -> TrainingSource:
-        """Return what defines all entry points: the project's source, a workload function, a script or a command."""
+        """Return what defines all entry points: the project's source, a workload function or a script."""
         return self.entry_points[0].source
-
-    def describe_comparison(self, saw_loaders: bool) -> str | None:
-        """Return a sentence on the part of the training that ``verify`` compares; None for the whole training.
-
-        Args:
-            saw_loaders: whether the training iterated over a ``DataLoader``.
-        """
-        if self.source is not TrainingSource.COMMAND:
-            return (
-                None
-                if saw_loaders
-                else ("No loader was seen, so only the results that the training returns were compared.")
-            )
-        result = self.entry_points[0].result
-        what = f"the exit code and {result} were" if result else "the exit code was"
-        return (
-            f"Only {what} compared: verify times a command as a whole, with the start of the program, and cannot see "
-            "its samples, batches and losses."
-        )
 
     def describe(self, sizes: WorkloadSizes) -> str:
         """Return a description of the training, one sentence for the report."""
-        if self.source is TrainingSource.COMMAND:
-            return f"the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each version."
         if self.source is TrainingSource.SCRIPT:
             return (
                 f"`{' '.join(self.entry_points[0].script)}`, run in a copy of each version and ended after some epochs."

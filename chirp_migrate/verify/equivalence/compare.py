@@ -1,9 +1,6 @@
 """Compare the trainings of both versions. Each difference is one sentence that names its first occurrence.
 
-Without augmentation, batches, losses and results must be equal to the last bit. Values that differ between two runs of
-the original version are not compared exactly. With augmentation, both versions must train on the same samples, and the
-augmentation must have the same distribution. Two-sample tests compare the distributions of sample statistics. The
-significance level of these tests is 0.001 after Holm's correction over all tests of a verification.
+docs/verify.md describes what must be equal, and how distributions are compared.
 """
 
 from __future__ import annotations
@@ -11,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from chirp_migrate.stats.ratios import detectable_difference, detectable_shift, holm_adjusted, ks_p_value
+from chirp_migrate.stats.ratios import detectable_difference, holm_adjusted, ks_p_value
 from chirp_migrate.verify.equivalence.api import Api, api_break_sentences
 from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, RELATIONS, STATISTICS, fisher_p_value
 from chirp_migrate.verify.equivalence.first_difference import (
@@ -20,7 +17,7 @@ from chirp_migrate.verify.equivalence.first_difference import (
     first_pass_differences,
 )
 from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
-from chirp_migrate.verify.verify_report import DetectableDifference, TrainingDifference
+from chirp_migrate.verify.verify_report import TrainingDifference
 
 ALPHA = 0.001
 _VALUES = {"losses-differ", "values-differ", "statistics-differ", "samples-differ"}
@@ -34,15 +31,14 @@ class Equivalence:
         found: the differences; an empty list if ``verify`` finds no difference between the trainings of both versions.
         notes: sentences on values that could not be compared, and on problems that both versions have.
         smallest_p: dictionary, entry point with augmentation → smallest adjusted p-value of its tests.
-        noticed: dictionary, entry point → statistic → the smallest difference that the test of the statistic would have
-            found.
+        detectable_changes: dictionary, entry point → smallest change of a probability that each two-sample test finds.
         unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
     """
 
     found: list[TrainingDifference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     smallest_p: dict[str, float] = field(default_factory=dict)
-    noticed: dict[str, dict[str, DetectableDifference]] = field(default_factory=dict)
+    detectable_changes: dict[str, float] = field(default_factory=dict)
     unrepeatable: set[str] = field(default_factory=set)
 
     @property
@@ -54,28 +50,29 @@ class Equivalence:
         """Add a difference. The method puts the entry point in front of ``text``."""
         self.found.append(TrainingDifference(name, entry_point, f"{entry_point}: {text}" if entry_point else text))
 
-    def combined_with(self, other: Equivalence) -> Equivalence:
+    def __add__(self, other: Equivalence) -> Equivalence:
         """Return one comparison with the results of this comparison and of ``other``."""
-        smallest = {**self.smallest_p, **other.smallest_p}
-        noticed = {**self.noticed, **other.noticed}
-        unrepeatable = self.unrepeatable | other.unrepeatable
-        return Equivalence(self.found + other.found, self.notes + other.notes, smallest, noticed, unrepeatable)
+        return Equivalence(
+            self.found + other.found,
+            self.notes + other.notes,
+            self.smallest_p | other.smallest_p,
+            self.detectable_changes | other.detectable_changes,
+            self.unrepeatable | other.unrepeatable,
+        )
 
 
 @dataclass(frozen=True)
 class _StatisticalTest:
     """One statistical test: its p-value, and the difference that is reported if the p-value is small.
 
-    A two-sample test also has the name of its statistic, and the values of the statistic in both versions.
+    A two-sample test also has the numbers of values in both versions.
     """
 
     entry_point: str
     name: str
     text: str
     p: float
-    statistic: str = ""
-    before: Sequence[float] = ()
-    after: Sequence[float] = ()
+    samples: tuple[int, int] | None = None
 
 
 def compare_traces(
@@ -105,11 +102,8 @@ def compare_traces(
             tests += _value_tests(label, old.traces, new.traces, values)
             result.unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
-            note = (
-                f"{label}: {what} also differ between two runs of the version before the migration, so their "
-                "distributions are compared"
-            )
-            result.notes.append(note)
+            differ = "also differ between two runs of the version before the migration"
+            result.notes.append(f"{label}: {what} {differ}, so their distributions are compared")
         else:
             differences = first_pass_differences(old.traces, new.traces)
             if again is not None and [one.losses for one in old.traces] != [one.losses for one in again[label].traces]:
@@ -139,32 +133,28 @@ def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None
             named.add((test.entry_point, test.name))  # report only the clearest difference of each kind
             result.add_difference(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})")
     for test in tests:
-        if test.statistic:
-            samples = len(test.before), len(test.after)
+        if test.samples:
             # Holm's correction has the strictest threshold for the smallest p-value.
-            share = detectable_difference(*samples, ALPHA / len(tests))
-            noticed = DetectableDifference(share, detectable_shift(test.before, share), samples)
-            result.noticed.setdefault(test.entry_point, {})[test.statistic] = noticed
+            change = detectable_difference(*test.samples, ALPHA / len(tests))
+            known = result.detectable_changes.get(test.entry_point, 0.0)
+            result.detectable_changes[test.entry_point] = max(known, change)
 
 
 def compare_api(before: Api, after: Api) -> Equivalence:
     """Compare the public names and signatures of both versions."""
-    result = Equivalence()
-    for text in api_break_sentences(before, after):
-        result.add_difference("api-changed", "", text)
-    return result
+    return Equivalence([TrainingDifference("api-changed", "", text) for text in api_break_sentences(before, after)])
 
 
 def compare_results(
     before: Mapping[str, EntryResult],
-    before_again: Mapping[str, EntryResult],
     after: Mapping[str, EntryResult],
-    after_again: Mapping[str, EntryResult],
+    repeated: Mapping[str, Mapping[str, Mapping[str, str]]],
     unrepeatable: Collection[str] = (),
 ) -> Equivalence:
     """Compare the return values of the entry points.
 
-    A second run of each version shows which values are equal in every run.
+    A second run of each version (``repeated``: version → entry point → fingerprint) shows which values are equal in
+    every run. An entry point without a second run counts as equal in every run.
 
     Values that differ between two runs of the version before the migration, such as times, become notes and are not
     compared. An entry point with augmentation uses other random numbers after the migration, so the function compares
@@ -173,8 +163,8 @@ def compare_results(
     """
     result = Equivalence()
     for label, old in before.items():
-        a, a_again = old.fingerprint, before_again[label].fingerprint
-        b, b_again = after[label].fingerprint, after_again[label].fingerprint
+        a, b = old.fingerprint, after[label].fingerprint
+        a_again, b_again = (repeated[side].get(label, one) for side, one in (("before", a), ("after", b)))
         varying = _differing_paths(a, a_again)
         if varying:
             result.notes.append(
@@ -207,9 +197,8 @@ def _distribution_tests(
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
         return []
-    kinds: list[tuple[tuple[str, ...], str]] = [(STATISTICS, "statistics")]
-    if all(a.plain_contents and a.plain_contents == b.plain_contents for a, b in zip(old, new, strict=True)):
-        kinds.append((PAIRED, "paired"))
+    has_pairs = all(a.plain_contents and a.plain_contents == b.plain_contents for a, b in zip(old, new, strict=True))
+    kinds = [(STATISTICS, "statistics"), *([(PAIRED, "paired")] if has_pairs else [])]
     tests = []
     for names, attribute in kinds:
         rows = [[row for record in side for row in getattr(record, attribute)] for side in (old, new)]
@@ -217,7 +206,7 @@ def _distribution_tests(
         for name, a, b in zip(names, *columns, strict=False):
             means = f"mean {sum(a) / len(a):.4g} before, {sum(b) / len(b):.4g} after"
             text = f"augmented samples differ in their {name} ({means})"
-            tests.append(_StatisticalTest(label, "augmentation-distribution", text, ks_p_value(a, b), name, a, b))
+            tests.append(_StatisticalTest(label, "augmentation-distribution", text, ks_p_value(a, b), (len(a), len(b))))
     return tests + _equal_randomness_tests(label, old, new)
 
 
@@ -253,7 +242,7 @@ def _value_tests(
         for name, what, (old, new) in found:
             if old and new:
                 text = f"{what} have another distribution after the migration"
-                tests.append(_StatisticalTest(label, name, text, ks_p_value(old, new), what, old, new))
+                tests.append(_StatisticalTest(label, name, text, ks_p_value(old, new), (len(old), len(new))))
     return tests
 
 
@@ -279,17 +268,14 @@ def _compare_picklability(
 
     If all loaders of the original version can be pickled, the report is a difference. If not, the report is a note.
     """
-    for number, record in enumerate(after, start=1):
-        if record.unpicklable:
-            could = not any(old.unpicklable for old in before)
-            sides = "after the migration only" if could else "before and after the migration"
-            what = f"spawned workers cannot receive the {record.role} loader of pass {number}"
-            text = f"{what}, {sides}: {record.unpicklable}"
-            if could:
-                result.add_difference("not-picklable", label, text)
-            else:
-                result.notes.append(f"{label}: {text}")
-            return
+    number, record = next(((n, one) for n, one in enumerate(after, start=1) if one.unpicklable), (0, None))
+    if record is None:
+        return
+    what = f"spawned workers cannot receive the {record.role} loader of pass {number}"
+    if any(old.unpicklable for old in before):
+        result.notes.append(f"{label}: {what}, before and after the migration: {record.unpicklable}")
+    else:
+        result.add_difference("not-picklable", label, f"{what}, after the migration only: {record.unpicklable}")
 
 
 def _describe_dropped_validation(after: Sequence[LoaderPassTrace]) -> list[str]:

@@ -10,20 +10,21 @@ from typing import Any
 
 import torch
 from torch.nn.modules.loss import _Loss
-from torch.utils.data import Sampler
 
 from chirp_migrate.training.watch.epoch_detector import call_before_backward
-from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper, limit_workers
+from chirp_migrate.training.watch.interception import (
+    Interception,
+    LoaderIteratorWrapper,
+    SamplerRecorder,
+    limit_workers,
+)
 from chirp_migrate.verify.equivalence.pass_recorder import PassRecorder
 from chirp_migrate.verify.spec import LoaderPassTrace
 from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.randomness.random_states import restore_generators_after
 
 DRAWS = 500
-"""Number of augmented samples to compare for each entry point.
-
-This number is enough to notice that the probability of augmentation falls from 0.8 to 0.6.
-"""
+"""Number of augmented samples to compare for each entry point: enough to notice a probability of 0.6 instead of 0.8."""
 
 _DRAWING_S = 10.0
 
@@ -43,13 +44,12 @@ class LoaderRecorder(Interception):
     def __init__(self) -> None:
         super().__init__(self._watch)
         self.few_workers = False
-        self._samplers = Interception(self._record_sampler, base=Sampler)
+        self._samplers = SamplerRecorder()
         self._backward = call_before_backward(self._count_backward)
         self._walks: list[PassRecorder] = []
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._names: dict[int, str] = {}
         self._current: PassRecorder | None = None
-        self._loading: PassRecorder | None = None
 
     def __enter__(self) -> LoaderRecorder:
         super().__enter__()
@@ -69,8 +69,7 @@ class LoaderRecorder(Interception):
         """Iterate over the loaders again after the training, until ``draws`` augmented samples are recorded.
 
         The records get only the statistics of the additional samples. The method stops early after ten seconds, or if
-        no loader can be iterated over again. With fewer samples, the tests find only larger differences. The report
-        shows the smallest difference that a test would find.
+        no loader can be iterated over again.
         """
         walks = list(self._walks)
         augmented = {walk.record.loader: walk for walk in walks if walk.record.random and walk.record.samples}
@@ -110,16 +109,13 @@ class LoaderRecorder(Interception):
 
     @contextmanager
     def loading(self, walk: PassRecorder) -> Iterator[None]:
-        """Return a context in which the indices from the loader's sampler are recorded for the pass ``walk``.
-
-        The loader's own code runs in this context.
-        """
-        outer, self._loading = self._loading, walk
+        """Return a context for the code of the loader, in which the indices of its sampler belong to ``walk``."""
+        outer, self._samplers.into = self._samplers.into, (walk.loader, walk.drawn)
         try:
             with self.inside(walk.loader):
                 yield
         finally:
-            self._loading = outer
+            self._samplers.into = outer
 
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._samplers.cover_new_classes()
@@ -142,20 +138,6 @@ class LoaderRecorder(Interception):
 
         with self.loading(walk), _limit_workers(loader) if self.few_workers else nullcontext():
             return LoaderIteratorWrapper(self, loader, start(), around)
-
-    def _record_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        walk = self._loading
-        if walk is None or sampler is not _index_sampler(walk.loader):
-            return start()
-        drawn: list[Any] = []
-        walk.drawn.append(drawn)
-
-        def around(advance: Callable[[], Any]) -> Any:
-            given = advance()
-            drawn.append(list(given) if isinstance(given, (list, tuple)) else given)
-            return given
-
-        return LoaderIteratorWrapper(self._samplers, sampler, start(), around)
 
     def _count_backward(self) -> None:
         if self._current is not None:
@@ -197,8 +179,3 @@ def _limit_workers(loader: Any) -> AbstractContextManager[None]:
     # A loader with persistent workers requests a new seed less often, so validation keeps one worker.
     keeps = loader.persistent_workers or getattr(loader, "keep_workers", False)
     return limit_workers(loader, int(keeps or loader.timeout > 0 or loader.worker_init_fn is not None))
-
-
-def _index_sampler(loader: Any) -> Any:
-    """Return the sampler over which PyTorch's loader iterates: ``sampler`` if there is no ``batch_sampler``."""
-    return loader.sampler if loader.batch_sampler is None else loader.batch_sampler

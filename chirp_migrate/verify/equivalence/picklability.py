@@ -41,11 +41,12 @@ def check_picklable(value: Any) -> None:
         Exception: any error of ``pickle`` or of the project's code.
     """
     buffer = io.BytesIO()
-    kept: list[Any] = []
+    pickler, unpickler = _Pickler(buffer), _Unpickler(buffer)
+    pickler.kept = unpickler.kept = []
     with allow_process_start_pickling():
-        _Pickler(buffer, kept).dump(value)
+        pickler.dump(value)
     buffer.seek(0)
-    _Unpickler(buffer, kept).load()
+    unpickler.load()
 
 
 @contextmanager
@@ -70,26 +71,22 @@ def is_always_picklable(value: Any) -> bool:
 class _Pickler(reduction.ForkingPickler):
     """A pickler that stores references to plain data instead of the data."""
 
-    def __init__(self, buffer: io.BytesIO, kept: list[Any]) -> None:
-        super().__init__(buffer)
-        self._kept = kept
+    kept: list[Any]
 
     def persistent_id(self, value: Any) -> int | None:
         if not is_always_picklable(value):
             return None
-        self._kept.append(value)
-        return len(self._kept) - 1
+        self.kept.append(value)
+        return len(self.kept) - 1
 
 
 class _Unpickler(pickle.Unpickler):
     """Unpickler that reads the output of :class:`_Pickler` in the same process."""
 
-    def __init__(self, buffer: io.BytesIO, kept: list[Any]) -> None:
-        super().__init__(buffer)
-        self._kept = kept
+    kept: list[Any]
 
     def persistent_load(self, place: Any) -> Any:
-        return self._kept[place]
+        return self.kept[place]
 
 
 @dataclass(frozen=True)

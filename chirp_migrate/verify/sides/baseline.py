@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from chirp_migrate.engine.discover import journal_root
+from chirp_migrate.errors import UsageProblem
 from chirp_migrate.source.git import ignored_paths, run_git
-from chirp_migrate.training.errors import NothingToCompare, NoTrainingFound
+from chirp_migrate.training.errors import NoTrainingFound
 from chirp_migrate.training.process.snapshot import LARGEST_FILE, copy_tree, write_originals
 from chirp_migrate.transaction.journal import applied_runs
 
@@ -40,7 +41,7 @@ def find_original_version(root: Path, against: str | None) -> OriginalVersion:
             the journal of ``apply``.
 
     Raises:
-        NothingToCompare: ``against`` is None, and ``apply`` has changed no files.
+        UsageProblem: ``against`` is None, and ``apply`` has changed no files.
         NoTrainingFound: ``against`` is neither a folder nor a revision that contains ``root``.
         JournalDamaged: a journal cannot be read or trusted.
     """
@@ -70,7 +71,7 @@ def original_files(root: Path) -> dict[str, bytes | None]:
     The keys are POSIX paths relative to ``root``.
 
     Raises:
-        NothingToCompare: ``apply`` changed no file below ``root``, or all runs are rolled back.
+        UsageProblem: ``apply`` changed no file below ``root``, or all runs are rolled back.
         JournalDamaged: a journal cannot be read or trusted.
     """
     project = journal_root(root)
@@ -83,7 +84,7 @@ def original_files(root: Path) -> dict[str, bytes | None]:
             if file.path.startswith(below) and path not in originals:
                 originals[path] = None if file.before is None else run.original(file.path)
     if not originals:
-        raise NothingToCompare(
+        raise UsageProblem(
             f"nothing was applied in {root}: run `chirp-migrate apply {root}` first, then verify it. To compare with "
             "something else, pass --baseline a revision or folder."
         )

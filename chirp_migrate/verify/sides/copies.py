@@ -15,7 +15,7 @@ from chirp_migrate.training.workload.hook import workload_file_candidates
 from chirp_migrate.verify.options import VerifyOptions, entry_points_from_options
 from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.spec import JobKind, RunSpec
-from chirp_migrate.verify.timing.children import run_child
+from chirp_migrate.verify.timing.children import make_child
 
 
 def copy_both_versions(
@@ -67,6 +67,7 @@ def find_entry_points_before(
         (entry,) = found.entry_points
         progress(f"calling {entry.hook} for its training calls")
         progress(ProgressStep(f"calling {entry.hook}"))
-        names = run_child(RunSpec(str(tree), found, options, JobKind.NAMES), "before").names
+        with make_child(RunSpec(str(tree), found, options, JobKind.NAMES), "before") as child:
+            names = child.result().names
         found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))
     return select_entry_points(found, options.select)

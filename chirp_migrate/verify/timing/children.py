@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +64,6 @@ def make_child(spec: RunSpec, version: str, progress: Progress = ignore_progress
     return Child("chirp_migrate.verify.runner", spec, RunResult, role, spec.options.timeout_s, environment, progress)
 
 
-def run_child(spec: RunSpec, version: str) -> RunResult:
-    """Run one child process to its end, and return its result.
-
-    Raises:
-        WorkloadFailed: the project's code raised an error, crashed the interpreter, or took too long.
-    """
-    with make_child(spec, version) as child:
-        return child.result()
-
-
 class ChildStarter:
     """Starts child processes with the same training for both versions.
 
@@ -84,7 +73,9 @@ class ChildStarter:
             count once.
         failing: dictionary, label of an entry point that failed before the migration, during the timing → its error.
         repeated: dictionary, version → label of the entry point → fingerprint of the result of its repeated run.
-        threads: number of compute threads that the next processes of each version use.
+        threads: number of compute threads that the next processes of each version use. If other processes use CPUs,
+            this number decreases, unless the user has set it: if one compute thread shares a CPU with another process,
+            all compute threads wait for this thread at every step, so that the time varies strongly.
     """
 
     def __init__(
@@ -113,16 +104,7 @@ class ChildStarter:
         self._settings = replace(self._settings, sizes=sizes)
 
     def limit_threads(self, others: float | None) -> None:
-        """Limit compute threads to the CPUs that other processes leave free.
-
-        A number of threads that the user has set does not change.
-
-        If one compute thread shares a CPU with another process, all compute threads wait for this thread at every step.
-        The training then takes several times as long, and its time varies strongly.
-
-        Args:
-            others: share of the CPUs that other processes use, 0 to 1; None if it is not known.
-        """
+        """Limit compute threads to the CPUs that others leave free; ``others`` is the share of the CPUs they use."""
         if others is not None and not self._settings.threads:
             self.threads = min(self.threads, max(1, round(usable_cpus() * (1 - others))))
 
@@ -133,13 +115,10 @@ class ChildStarter:
             return self._settings.timeout_s
         return min(self._settings.timeout_s, max(_LEAST_WATCH_S, _WATCH_SHARE * self._settings.budget_s))
 
-    def group_concurrent_versions(self, sides: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return groups of versions whose processes may train at the same time.
-
-        Both versions are in one group if the data is synthetic and the machine has no GPU. Otherwise, each version is a
-        group.
-        """
-        return [tuple(sides)] if self._together else [(side,) for side in sides]
+    @property
+    def concurrent_versions(self) -> list[tuple[str, ...]]:
+        """Return groups of versions that may train at the same time: both, if the data is synthetic without a GPU."""
+        return [_SIDES] if self._together else [(side,) for side in _SIDES]
 
     def time_round(
         self,
@@ -181,10 +160,13 @@ class ChildStarter:
                 for child in pair.values():
                     child.wait_until_ready()
             with self.adding_seconds("warming up"):
-                for together in self.group_concurrent_versions(_SIDES):
+                for together in self.concurrent_versions:
                     self._run_turns([pair[side] for side in together], self._settings.timeout_s)
             for side, child in pair.items():
-                self._store_repeated_runs(side, child)
+                for part in child.found:
+                    if part.name == REPEATED:
+                        self.repeated[side].update(part.value)
+                child.found.clear()
             for done, entry in enumerate(entries):
                 if done and time.monotonic() > until:
                     break
@@ -199,8 +181,18 @@ class ChildStarter:
                 except WorkloadFailed as failed:
                     self.failing[entry.label] = self._error_of_version_before(pair, failed)
                     break  # the process has ended; the next round starts a new process
-                if found is not None:
-                    self._store_timing(entry, found, visits)
+                if found is None:
+                    continue
+                before, after = found["before"], found["after"]
+                if after.error and not before.error:
+                    raised = f"The training failed in the version after the migration: {entry.label} raised "
+                    raise workload_failure(f"{raised}{after.error}.", after.printed, "after")
+                if before.error:
+                    self.failing[entry.label] = before.error
+                    continue
+                self._timed[entry.label] += 1
+                for side in _SIDES:
+                    visits[side][entry.label] = found[side]
         own = {entry.label: entry.own for entry in self._discovery.entry_points}
         self.limit_threads(watch.share_of_others())
         return TimedRound.of(visits, own, watch.share_of_others(), time.monotonic() - began)
@@ -218,10 +210,7 @@ class ChildStarter:
         """Return how the version before the migration crashed or hung.
 
         If the migrated version failed first, the version before the migration trains in its next turn, to show whether
-        this version also fails.
-
-        Raises:
-            WorkloadFailed: only the migrated version crashed or hung, or a version failed in another way.
+        this version also fails. If not, the error is raised again.
         """
         if failed.ending and failed.side == "after" and not pair["before"].found:
             try:
@@ -235,14 +224,10 @@ class ChildStarter:
     def _time_entry_point(
         self, pair: Mapping[str, Child[RunResult]], chance: random.Random, deadline: float
     ) -> dict[str, EntryPointTiming] | None:
-        """Time the next entry point in both versions, which train in turns.
-
-        Returns:
-            A dictionary: version → timing; None if the time ran out.
+        """Time the next entry point in both versions, which train in turns; return None if the time ran out.
 
         Raises:
             _OutOfTime: the time ran out in a turn, and the process of the turn was ended.
-            WorkloadFailed: the project's code crashed, or took longer than ``--timeout``.
         """
         turn, cpus = 0, cpus_of_this_process()
         while True:
@@ -276,26 +261,6 @@ class ChildStarter:
         for child in children:
             child.suspend()
 
-    def _store_repeated_runs(self, side: str, child: Child[RunResult]) -> None:
-        for part in child.found:
-            if part.name == REPEATED:
-                self.repeated[side].update(part.value)
-        child.found.clear()
-
-    def _store_timing(
-        self, entry: EntryPoint, found: Mapping[str, EntryPointTiming], visits: dict[str, dict[str, EntryPointTiming]]
-    ) -> None:
-        before, after = found["before"], found["after"]
-        if after.error and not before.error:
-            raised = f"The training failed in the version after the migration: {entry.label} raised {after.error}."
-            raise workload_failure(raised, after.printed, "after")
-        if before.error:
-            self.failing[entry.label] = before.error
-            return
-        self._timed[entry.label] += 1
-        for side in _SIDES:
-            visits[side][entry.label] = found[side]
-
     @property
     def own_epochs(self) -> dict[str, int]:
         """Return a dictionary: label of each entry point that has not failed → epochs of the user's own run."""
@@ -328,17 +293,13 @@ class ChildStarter:
 
     def prepare_child(self, side: str, job: JobKind, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
         """Return a process of one version for a task; ``more`` has further fields of :class:`.RunSpec`."""
-        given: dict[str, Any] = {
-            "options": self._settings,
-            "threads": self.threads,
-            "watching_threads": self._watching_threads,
-            **more,
-        }
+        more |= {"threads": self.threads, "watching_threads": self._watching_threads}
         discovery = replace(self._discovery, entry_points=tuple(entries))
-        spec = RunSpec(str(self._trees[side]), discovery, job=job, **given)
-        return make_child(spec, side, partial(self._pass_on_progress, side))
+        spec = RunSpec(str(self._trees[side]), discovery, self._settings, job, **more)
 
-    def _pass_on_progress(self, side: str, what: str | ProgressStep) -> None:
-        self.progress(
-            msgspec.structs.replace(what, text=f"{side}: {what.text}") if isinstance(what, ProgressStep) else what
-        )
+        def show(what: str | ProgressStep) -> None:
+            if isinstance(what, ProgressStep):
+                what = msgspec.structs.replace(what, text=f"{side}: {what.text}")
+            self.progress(what)
+
+        return make_child(spec, side, show)

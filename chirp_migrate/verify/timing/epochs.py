@@ -1,12 +1,7 @@
 """Divide a training call into epochs, time each epoch, and end the call after enough epochs.
 
-An epoch begins when the training iterates again over a loader, as :class:`EpochDetector` describes. An epoch contains
-one pass over each training loader, the validation, and all other code until the next epoch begins. The time before the
-second epoch counts as start-up: it includes the first epoch, computing statistics, building models and starting
-workers.
-
-The module also records how long the training waits for batches, which takes two readings of the clock for each batch.
-Memory and GPU use are read only while the clock of the epoch is stopped.
+docs/verify.md and docs/verify-measures.md describe epochs, start-up and what is measured. :class:`EpochDetector`
+decides where an epoch begins.
 """
 
 from __future__ import annotations
@@ -16,7 +11,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -40,6 +34,9 @@ _ENOUGH_S = 0.2
 _MOST_WAITS = 400
 """Largest number of waits for batches in one timing, so that the report stays small."""
 
+_OF_BATCHES = ("samples", "batches", "waits_s", "first_waits_s", "waited_s")
+"""Fields of a timing to which each later epoch adds its values."""
+
 FOR_ALL_S = 5.0
 """Seconds for the timing of all later epochs (after the first) of all entry points of a process together.
 
@@ -51,8 +48,7 @@ runs decide the total.
 class RepeatedBatchLoading(Interception):
     """Context manager for zero-cost loading: every loader repeats one batch that is already in memory.
 
-    The batches have the number and the sizes of the real batches. The training then only takes the time of the model
-    and of other code that is not loading. No loader can make the training faster, so the saved time is the headroom.
+    The batches have the number and the sizes of the real batches.
 
     Attributes:
         is_active: whether loaders repeat one batch now; if not, they load as usual.
@@ -83,17 +79,6 @@ class RepeatedBatchLoading(Interception):
             yield map_parts(batch, lambda part: part[:rest] if isinstance(part, Tensor) and part.ndim > 0 else part)
 
 
-@dataclass
-class _EpochBatches:
-    """The batches that all loaders yielded in an epoch, and the seconds of waiting for these batches."""
-
-    samples: int = 0
-    batches: int = 0
-    waits_s: list[float] = field(default_factory=list)
-    first_waits_s: list[float] = field(default_factory=list)
-    waited_s: float = 0.0
-
-
 class EpochTimer(Interception):
     """Context manager under which :meth:`time` divides a training call into epochs.
 
@@ -102,7 +87,7 @@ class EpochTimer(Interception):
 
     Args:
         turn: function that is called after each epoch, for example to wait for the next turn of this process. The time
-            of this call does not count for any epoch.
+            of this call counts for no epoch.
         least: smallest number of epochs to time, without the first epoch.
         cached: zero-cost loading for an additional last epoch; None for no such epoch.
         most: largest number of epochs after the first to time.
@@ -120,10 +105,12 @@ class EpochTimer(Interception):
         self._least = least
         self._most = max(least, most)
         self._enough_s = _ENOUGH_S
-        self._cached = cached
+        self._times_cached = cached is not None
+        self._cached = cached or RepeatedBatchLoading()
+        self._cached.is_active = False
         self._is_timing = False
         self._pacing = EpochDetector()
-        self._monitor, self._gpus = DataLoaderPerformanceMonitor(), GpuProbe()
+        self._gpus = GpuProbe()
         self._reset()
 
     def time(self, call: Callable[[], Any], enough_s: float = 0.0, *, reads_memory: bool = False) -> EntryPointTiming:
@@ -134,9 +121,6 @@ class EpochTimer(Interception):
             enough_s: timing ends after this many seconds of later epochs (at least 0.2) and ``least`` later epochs.
             reads_memory: whether to read the memory of this process and its workers in the first epoch. Reading may
                 take 0.1 s, which does not count for the epoch.
-
-        Raises:
-            Exception: any error of the call.
         """
         self._reset()
         self._enough_s = max(_ENOUGH_S, enough_s)
@@ -151,8 +135,7 @@ class EpochTimer(Interception):
                 del value
         finally:
             self._is_timing = False
-        if self._cached is not None:
-            self._cached.is_active = False
+        self._cached.is_active = False
         visit = self._visit
         if not self._pacing.later:
             self._count_as_start_up(visit.rest_s)
@@ -169,7 +152,7 @@ class EpochTimer(Interception):
         self._visit = EntryPointTiming()
         self._pacing = EpochDetector()
         self._over = False
-        self._epoch = _EpochBatches()
+        self._epoch = EntryPointTiming()
         self._lost: weakref.WeakSet[Any] = weakref.WeakSet()
         self._reads_memory = False
         self._stopped_s = 0.0
@@ -210,19 +193,16 @@ class EpochTimer(Interception):
             raise SeenEnough
         if self._pacing.later == 1:
             self._count_as_start_up(seconds)
-        elif self._cached is not None and self._cached.is_active:
+        elif self._cached.is_active:
             visit.cached_s.append(seconds)
         else:
             visit.epochs_s.append(seconds)
-            visit.samples += self._epoch.samples
-            visit.batches += self._epoch.batches
-            visit.waits_s += self._epoch.waits_s
-            visit.first_waits_s += self._epoch.first_waits_s
-            visit.waited_s += self._epoch.waited_s
+            for name in _OF_BATCHES:
+                setattr(visit, name, getattr(visit, name) + getattr(self._epoch, name))
             self._read_gpus()
         is_long = sum(visit.epochs_s) >= self._enough_s
         if self._pacing.is_over(1 + (self._least if is_long else self._most)):
-            if self._cached is None or visit.cached_s:
+            if visit.cached_s or not self._times_cached:
                 self._over = True
                 raise SeenEnough
             self._cached.is_active = True
@@ -231,26 +211,22 @@ class EpochTimer(Interception):
 
     def _count_as_start_up(self, seconds: float) -> None:
         """Count ``seconds``, and all passes before the first call of ``backward``, as start-up."""
-        visit = self._visit
+        visit, empty = self._visit, EntryPointTiming()
         visit.start_s += sum(visit.epochs_s) + seconds
-        visit.epochs_s, visit.cached_s = [], []
-        visit.samples = visit.batches = visit.waited_s = 0.0
-        visit.waits_s, visit.first_waits_s, visit.gpu_percent = [], [], []
-        if self._cached is not None:
-            self._cached.is_active = False
+        for name in ("epochs_s", "cached_s", "gpu_percent", *_OF_BATCHES):
+            setattr(visit, name, getattr(empty, name))
+        self._cached.is_active = False
 
     def _start_clock(self) -> None:
-        self._epoch = _EpochBatches()
+        self._epoch = EntryPointTiming()
         self._stopped_s = 0.0
         _finish_device()
-        if self._cached is not None:
-            self._cached.making_s = 0.0
+        self._cached.making_s = 0.0
         self._began = time.perf_counter()
 
     def _elapsed_seconds(self) -> float:
         _finish_device()
-        making_s = self._cached.making_s if self._cached is not None else 0.0
-        return time.perf_counter() - self._began - self._stopped_s - making_s
+        return time.perf_counter() - self._began - self._stopped_s - self._cached.making_s
 
     def _number_of_batches(self, loader: Any) -> int | None:
         """Return the number of batches in a pass over ``loader``; None if it is not known. The clock is stopped."""
@@ -268,7 +244,7 @@ class EpochTimer(Interception):
         """Read the memory while the workers of a loader are alive, but have no more batches to load."""
         _finish_device()  # the GPU must not continue while the clock is stopped
         began = time.perf_counter()
-        memory = self._monitor.memory_status()
+        memory = DataLoaderPerformanceMonitor().memory_status()
         if memory is not None:
             self._visit.memory_bytes = max(memory.bytes, self._visit.memory_bytes or 0)
             self._visit.memory_kind = memory.kind

@@ -1,9 +1,7 @@
 """Run the rounds of a verification, and decide after interim analyses whether more rounds are necessary.
 
-A round is a pair of fresh processes, one for each version, that take turns epoch by epoch. The module
-:mod:`chirp_migrate.stats.sequential_looks` defines after which rounds an interim analysis takes place. An interim
-analysis returns the entry points with an open question, such as whether an entry point is slower. Only these entry
-points run in the next rounds.
+An interim analysis (:mod:`chirp_migrate.stats.sequential_looks`) returns the entry points with an open question, such
+as whether an entry point is slower. Only these entry points run in the next rounds.
 """
 
 from __future__ import annotations
@@ -39,13 +37,7 @@ loading."""
 def own_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float:
     """Compute the seconds of the user's own run (full training) from a timing of the entry point.
 
-    The time of a cross-validation fold is ``timing.start_s`` (start-up and first epoch), plus the median time of a
-    later epoch for each of the remaining epochs. If only the first epoch was timed, the result is the time of the whole
-    training call.
-
-    Args:
-        timing: timing of the entry point in one round.
-        own_run: epochs and folds of the user's own run.
+    If only the first epoch was timed, the result is the time of the whole training call.
     """
     if not timing.epochs_s:
         return timing.start_s + timing.rest_s
@@ -137,7 +129,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, made: Sequence[TimedRound], looks: Sequence[InterimAnalysis], stopped: StopReason | None = None
     ) -> Rounds:
-        """Build the object from rounds, interim analyses and the reason why the rounds stopped."""
+        """Return the rounds, with the load of the machine in them."""
         others = [each.others for each in made if each.others is not None]
         return cls(
             made=list(made),
@@ -173,22 +165,16 @@ def run_rounds(
     """Run rounds until no entry point has an open question, ``max_rounds`` rounds have run, or the time is used up.
 
     Args:
-        run_round: function that runs one round. The first argument is the number of the round, from 0. The second
-            argument has the labels of the entry points that may run; None for all. After the time in the third
-            argument, no further entry point begins.
-        find_open: function that runs an interim analysis on the rounds, and returns the labels of the entry points with
-            an open question. The result is empty if every question is answered.
-        max_rounds: largest number of rounds. More than five rounds run only if two conditions hold: the first round had
-            time for all entry points, and all later rounds would take at most 60 % of the time that remains after the
-            first round.
+        run_round: runs one round; the arguments are its number from 0, the labels of the entry points that may run
+            (None for all), and the time after which no further entry point begins.
+        find_open: runs an interim analysis, and returns the labels of the entry points with an open question.
+        max_rounds: largest number of rounds; docs/verify.md says when more than five rounds run.
         deadline: end of the time budget, on the clock of ``time.monotonic``.
-        own_epochs: function that returns a dictionary: label of an entry point that still runs → epochs of the user's
-            own run. If the entry points of the first round have less than half of all these epochs, fewer rounds run.
-            Each round then has time for more entry points.
+        own_epochs: returns a dictionary: label of an entry point that still runs → epochs of the user's own run. If the
+            first round covers less than half of these epochs, fewer rounds run, each with time for more entry points.
 
     Raises:
-        KeyboardInterrupt: the user interrupted before the first interim analysis. A later interruption ends the rounds
-            without an error.
+        KeyboardInterrupt: the user interrupted before the first interim analysis.
     """
     max_rounds = max(max_rounds, MIN_ROUNDS)
     planned = planned_analyses(min(max_rounds, _USUAL_ROUNDS))

@@ -1,12 +1,7 @@
-"""Simulate a GPU step that uses no CPU time, for machines without a GPU: ``--simulate-step-ms``.
+"""Simulate a GPU step that uses no CPU time (``--simulate-step-ms``); docs/verify-measures.md describes the steps.
 
-During a step on a GPU, the CPUs are free for loading. In a simulation, the time from the arrival of a training batch to
-the request of the next batch is at least the time of a step. The training sleeps until the step is over. Validation
-batches have no step.
-
-A real model that computes on the CPUs would take CPUs from loading. So if ``verify`` finds the model in the project,
-:class:`StandInModel`, a tiny model, replaces the model. If the user's own code builds the model, the model stays.
-The report then counts overruns: steps in which the work of the model takes longer than the step.
+A real model that computes on the CPUs would take CPUs from loading. So :class:`StandInModel`, a tiny model, replaces
+the model that ``verify`` finds in the project.
 """
 
 from __future__ import annotations
