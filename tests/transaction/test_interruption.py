@@ -1,4 +1,4 @@
-"""The short form of `tests/stress/interruption.py`: runs killed and disks filled at random, and nothing is ever lost.
+"""The short form of `python -m qa interruption`: runs killed and disks filled at random, and nothing is ever lost.
 
 Before which file operation a run dies is gone through one by one in `test_kill.py`; here it is whole commands, in
 processes of their own, that are interrupted from outside.
@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import ROOT
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="kills process groups")
-
-STRESS = Path(__file__).resolve().parents[1] / "stress" / "interruption.py"
 
 
 def results(output: Path, *arguments: str) -> tuple[dict[str, Any], str]:
     """What the stress test wrote and printed; it ends with an error if anything was not as it must be."""
-    command = [sys.executable, STRESS, "--variants", "1", "--check", "--output", output, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "qa", "interruption", "--variants", "1", "--output", output, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads((output / "interruption.json").read_text()), done.stdout
 
