@@ -44,7 +44,7 @@ _DISTRIBUTIONS = ("chirpid_patch", ".")
 
 #: Packages that the tests of the tool need, in addition to the requirements of the tool.
 _TOOL_TESTS = ("pytest", "pytest-xdist", "hypothesis", "jsonschema", "pyyaml", "pyflakes", "packaging", "nbformat")
-_TOOL_FOLDERS = ("tests/rules", "tests/cli", "tests/transaction", "tests/report")
+_TOOL_FOLDERS = [f"tests/{one}" for one in ("additions", "cli", "edits", "engine", "report", "rules", "transaction")]
 #: Tests that do not run here: they test the sources, or files that a wheel does not contain.
 _OF_THE_SOURCES = (
     "--ignore=tests/package",
@@ -54,7 +54,7 @@ _OF_THE_SOURCES = (
     "--deselect=tests/docs/test_code_shown.py::test_python_compiles_and_its_imports_resolve[chirpid_patch/README.md]",
     "--deselect=tests/docs/test_code_shown.py::test_settings_and_data_can_be_parsed[chirpid_patch/README.md]",
     "--deselect=tests/docs/test_code_shown.py::test_links_lead_somewhere[chirpid_patch/README.md]",
-    "--deselect=tests/transaction/test_pins.py::test_what_the_runtime_needs_is_what_the_distribution_says",
+    "--deselect=tests/additions/test_pins.py::test_what_the_runtime_needs_is_what_the_distribution_says",
 )
 _NEEDS_TORCH = re.compile(r"^\s*(?:import|from) (?:torch|chirpid_patch)\b", re.MULTILINE)
 

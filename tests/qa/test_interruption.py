@@ -1,7 +1,7 @@
 """The short form of `python -m qa interruption`: runs killed and disks filled at random, and nothing is ever lost.
 
-Before which file operation a run dies is gone through one by one in `test_kill.py`; here it is whole commands, in
-processes of their own, that are interrupted from outside.
+Before which file operation a run dies is gone through one by one in `tests/transaction/test_kill.py`; here it is whole
+commands, in processes of their own, that are interrupted from outside.
 """
 
 from __future__ import annotations
