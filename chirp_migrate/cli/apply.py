@@ -80,15 +80,9 @@ def apply(
         raise UsageProblem("--diff writes nothing that --check-with could check: use only one of them.")
     with explain_interruption(request):
         if show_diff:
-            _refuse_after_interruption(request)
-        else:
-            _recover_from_interruption(request, output)
+            sys.exit(_preview(request, plan_file, output, ignore_pins=ignore_pins))
+        _recover_from_interruption(request, output)
         plan, edited = _planned(request, plan_file, output)
-        if show_diff:
-            _show_diff(plan.seen_from(request.journal), output)
-            if not ignore_pins and (problem := pin_problem(plan, request.journal)):
-                output.print_line(f"apply will refuse this: {problem}")
-            sys.exit(ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK)
         result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty, ignore_pins=ignore_pins)
         if command is not None and result.run:
             check_with_command(command, plan.root, request.journal, result.run, output)
@@ -97,12 +91,21 @@ def apply(
     sys.exit(ExitCode.WORK_REMAINS if plan.skipped or result.skipped else ExitCode.OK)
 
 
-def _refuse_after_interruption(request: PlanRequest) -> None:
-    """Raise WriteRefused if a run was interrupted, because only commands that write can recover from it."""
+def _preview(request: PlanRequest, plan_file: Path | None, output: Output, *, ignore_pins: bool) -> ExitCode:
+    """Print a diff of the changes, and write nothing.
+
+    Raises:
+        WriteRefused: a run was interrupted. Only commands that write can recover from it.
+    """
     if has_unfinished_run(request.journal):
         raise WriteRefused(
             f"an earlier run was interrupted here: run `chirp-migrate rollback {request.quoted_path}` first."
         )
+    plan, _ = _planned(request, plan_file, output)
+    _show_diff(plan.seen_from(request.journal), output)
+    if not ignore_pins and (problem := pin_problem(plan, request.journal)):
+        output.print_line(f"apply will refuse this: {problem}")
+    return ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK
 
 
 def _recover_from_interruption(request: PlanRequest, output: Output) -> None:
