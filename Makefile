@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks coverage lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-runs bench-validity bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs site bench-doctor bench-scripts bench-foreign-packages package clean
+.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks coverage lint qa bench bench-loader bench-small bench-foreign bench-codemod bench-gains bench-verify bench-runs bench-validity bench-slower bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs site bench-doctor bench-scripts bench-foreign-packages package clean
 
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ./chirpid_patch
 
@@ -57,7 +57,7 @@ test-all-start-methods: $(STAMP)  ## all tests that start processes, by these tw
 	$(PYTEST) --start-method spawn --only-forking 1000 $(STARTED)
 
 test-no-posix: $(STAMP)  ## the fast tests of both packages as on a system without POSIX
-	$(PYTEST) -m "not slow" --no-posix tests/source tests/transaction tests/cli tests/rules tests/chirpid_patch
+	$(PYTEST) -m "not slow" --no-posix tests/source tests/additions tests/engine tests/transaction tests/cli tests/rules tests/chirpid_patch
 
 # torchvision 0.16 is the last that can be imported without the operators of its wheel, which need CUDA's libraries; it
 # asks for a torch of its time, and is not there for every Python: its test is then skipped.
@@ -74,6 +74,12 @@ test-all: lint  ## lint, and all tests, by every start method
 	$(PYTEST)
 	$(MAKE) --no-print-directory test-all-start-methods
 
+# The checks that need no network. `$(BIN)/python -m qa --help` lists all, and `… -m qa NAME --help` the options of each.
+CHECKS := oracle soundness pickling mutations interruption
+
+qa: $(STAMP)  ## correctness checks by name, with random programs: make qa CHECKS="oracle soundness" (hours)
+	set -e; for check in $(CHECKS); do $(BIN)/python -m qa $$check; done
+
 bench: $(STAMP)  ## the figures of the README
 	$(BIN)/python benchmarks/verify_fixture.py
 	$(BIN)/python benchmarks/loader.py
@@ -84,38 +90,17 @@ bench-loader: $(STAMP)  ## loading alone, beside other libraries where they are 
 bench-small: $(STAMP)  ## epochs with hardly any work, beside PyTorch's loader
 	$(BIN)/python benchmarks/small_setups.py --check
 
-bench-oracle: $(STAMP)  ## our loader beside PyTorch's on 2,000 programs made up at random
-	$(BIN)/python benchmarks/loader_oracle.py --write
-
 bench-foreign: $(STAMP)  ## our loader beside PyTorch's on datasets of somebody else's code
 	$(BIN)/python benchmarks/foreign.py --check --write
 
 bench-foreign-packages: $(STAMP)  ## loaders of packages from PyPI, before and after (quiet machine, 20 minutes)
 	$(BIN)/python benchmarks/foreign_packages.py --check --write
 
-bench-soundness: $(STAMP)  ## 5,000 programs made up at random, before and after their migration
-	$(BIN)/python benchmarks/soundness.py --write
-
-bench-mutations: $(STAMP)  ## every condition under which a rule leaves code alone, switched off: is it noticed?
-	$(BIN)/python benchmarks/mutations.py --random 300 --write
-
-bench-pickling: $(STAMP)  ## what the rules say of objects that cannot be pickled, beside what pickle says
-	$(BIN)/python benchmarks/pickling.py --check --write
-
 bench-codemod: $(STAMP)  ## packages from PyPI migrated and checked, and the migration beside other tools
 	$(BIN)/python benchmarks/codemod.py
 
 bench-gains: $(STAMP)  ## what the loaders of packages from PyPI gain
 	$(BIN)/python benchmarks/gains.py
-
-bench-linters: $(STAMP)  ## packages from PyPI under their own formatters and linters, before and after
-	$(BIN)/python benchmarks/linters.py --check --write
-
-bench-suites: $(STAMP)  ## tests of packages from PyPI, before and after package and tests are migrated
-	$(BIN)/python benchmarks/suites.py --check --write
-
-bench-versions: $(STAMP)  ## the wheel and the fast tests with other versions of Python and torch
-	$(BIN)/python benchmarks/versions.py --check --write
 
 bench-verify: $(STAMP)  ## how often verify decides rightly
 	$(BIN)/python benchmarks/verify_decisions.py --docs
@@ -131,9 +116,6 @@ bench-validity: $(STAMP)  ## the saving that verify predicts, beside that of lon
 
 bench-slower: $(STAMP)  ## what verify says of a migration that makes one entry point slower
 	$(BIN)/python benchmarks/verify_slower.py --docs
-
-bench-interruption: $(STAMP)  ## runs killed at random instants, and with the disk full
-	$(BIN)/python tests/stress/interruption.py --check
 
 bench-styles: $(STAMP)  ## backends in the style of other training code, migrated and verified
 	$(BIN)/python benchmarks/verify_styles.py

@@ -25,7 +25,7 @@ from typing import Any
 import click
 import numpy as np
 from codemod_bench.packages import Unavailable, default_cache, fetch, unpack
-from gains import packages_by_name
+from gains import packages_by_name, recorded_gains
 from harness import (
     RESULTS,
     TOOL,
@@ -141,7 +141,7 @@ def _measured(case: Case, cache: Path, installed: Path, rounds: int) -> dict[str
 
 def _gain_of(case: Case) -> str:
     """Return the gain that the tool reports for the loader of a case in the whole package."""
-    rows = json.loads((RESULTS / "gains.json").read_text(encoding="utf-8"))["packages"]
+    rows = recorded_gains(RESULTS)
     kinds = {(row["package"].rpartition(" ")[0], site["place"]): site["kind"] for row in rows for site in row["sites"]}
     return str(kinds[case.package, f"{case.file}:{case.line}"])
 

@@ -204,6 +204,19 @@ def packages_by_name() -> dict[str, Package]:
     return {package.name: package for package in (*PACKAGES, *_MORE)}
 
 
+def recorded_gains(folder: Path) -> list[dict[str, Any]]:
+    """Return the results of an earlier run, for each package.
+
+    Raises:
+        click.UsageError: there was no run on this machine.
+    """
+    recorded = folder / "gains.json"
+    if not recorded.is_file():
+        raise click.UsageError(f"{recorded} does not exist: run `make bench-gains` first.")
+    rows: list[dict[str, Any]] = json.loads(recorded.read_text(encoding="utf-8"))["packages"]
+    return rows
+
+
 def _plan(root: Path, target: Path) -> dict[str, Any]:
     """Return the plan for a tree of files, as a document."""
     plan = [*TOOL, "plan", "--jobs", "1", "--no-scaffold", "-o", str(target), "-q", str(root)]
@@ -319,14 +332,12 @@ def _page(rows: list[dict[str, Any]], settings: dict[str, Any]) -> str:
 def main(cache: Path, only: tuple[str, ...], sample: int | None, seed: int, output: Path) -> None:
     """Count what the loaders of packages gain."""
     if sample is not None:
-        rows = json.loads((output / "gains.json").read_text(encoding="utf-8"))["packages"]
-        for one in _sample(rows, sample, seed):
+        for one in _sample(recorded_gains(output), sample, seed):
             click.echo("\t".join(one.values()))
         return
     progress = Progress()
     packages, settings = (*PACKAGES, *_MORE), conditions(threads=1)
-    kept = output / "gains.json"
-    known = {row["package"]: row for row in json.loads(kept.read_text(encoding="utf-8"))["packages"]} if only else {}
+    known = {row["package"]: row for row in recorded_gains(output)} if only else {}
     for package in packages:
         if only and package.name not in only:
             continue

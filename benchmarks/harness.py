@@ -1,4 +1,4 @@
-"""Functions that all benchmarks share: conditions, order of turns, goals, tables, and files with results."""
+"""Functions that benchmarks and the checks in `qa/` share: conditions, order of turns, goals, tables, and results."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from chirp_migrate.training.process import machine as machines
 
 __all__ = [
     "FIXTURE",
+    "QA_RESULTS",
     "RESULTS",
     "ROOT",
     "TOOL",
@@ -42,6 +43,7 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+QA_RESULTS = ROOT / "qa" / "results"
 FIXTURE = ROOT / "fixtures" / "backend"
 TOOL = [sys.executable, "-m", "chirp_migrate"]
 # Scripts of this folder find `qa` there only.
@@ -125,8 +127,10 @@ def conditions(threads: int | None = None) -> dict[str, Any]:
 
         threads = torch.get_num_threads()
     script = Path(sys.argv[0]).resolve()
-    shown = script.relative_to(ROOT).as_posix() if script.is_relative_to(ROOT) else script.name
-    return {"command": shlex.join(["python", shown, *sys.argv[1:]]), "machine": machines.describe_machine(threads)}
+    shown = [script.relative_to(ROOT).as_posix() if script.is_relative_to(ROOT) else script.name]
+    if script.name == "__main__.py":
+        shown = ["-m", script.parent.name]
+    return {"command": shlex.join(["python", *shown, *sys.argv[1:]]), "machine": machines.describe_machine(threads)}
 
 
 def made_by(settings: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Write docs/rules.md, a page for each rule in docs/rules/, and docs/pickling.md.
+"""Write docs/rules.md, and a page for each rule in docs/rules/.
 
     python docs/make_rules.py
 
@@ -21,7 +21,6 @@ from typing import Any
 from chirp_migrate.cli import main as command_line
 
 DOCS = Path(__file__).resolve().parent
-MEASURED = DOCS.parent / "benchmarks" / "results" / "pickling.json"
 
 _GENERATED = (
     "<!-- Written by `python docs/make_rules.py` from the rules and their examples: change those, not this page. -->"
@@ -46,8 +45,8 @@ conditions of the rule, and an example before and after. The examples are the te
 * **advice**: the rule reports and explains the code, and never rewrites it. The example shows the code after a manual
   change.
 
-A benchmark compares the findings of CHP006, CHP007, CHP012 and CHP018 with `pickle`, for objects that cannot be pickled
-for workers. [pickling.md](pickling.md) has the table of results.
+The findings of CHP006, CHP007, CHP012 and CHP018 were compared with `pickle`, for objects that cannot be pickled for
+workers: [pickling.md](pickling.md).
 
 A comment `# chirp: ignore[CHP001]` at the end of a line suppresses the rule in this line. `--ignore CHP001` disables
 the rule. [settings.md](settings.md) describes all ways to choose rules and files.
@@ -88,32 +87,6 @@ No command rewrites this code. `chirp-migrate plan -v` lists all findings.
 | disable the rule | `chirp-migrate plan --ignore {code}` |""",
 }
 
-_PICKLING = """\
-# What cannot be pickled for workers
-
-<!-- Written by `python docs/make_rules.py` from what `make bench-pickling` measured. -->
-
-After reading this page you know which objects cannot be sent to worker processes, and how reliably the rules find such
-objects.
-
-Worker processes that are not forked get a pickled copy of the dataset, the collate function and `worker_init_fn`. The
-rules CHP006, CHP007, CHP012 and CHP018 report each object in this copy that pickle refuses. The analysis follows
-objects through constructors, containers, helper functions and files. The analysis reports nothing for loaders that
-cannot have workers. The rules may also rewrite a lambda or local function that no worker gets. This rewrite does not
-change the results.
-
-The benchmark tests each kind of object in each place where a dataset or loader can contain the object. For each
-combination, the benchmark writes a program with random names and structure, and pickles the objects that the loader
-sends to its workers. Stand-ins replace h5py, lmdb, netCDF4 and torchvision."""
-
-_CELLS = """\
-In the table, each row is a place, and each column is a group of objects. Each cell has two numbers: programs in which a
-rule names the object / programs whose objects cannot be pickled. `+n` counts findings in programs whose objects can be
-pickled. If all cells of a row begin with 0, workers receive no object from that place.
-
-`make bench-pickling` writes the table. The [results](../benchmarks/results/pickling.md) also list each kind of object
-and each place."""
-
 
 def reference() -> dict[str, str]:
     """Return the text of each page, by its path in docs/."""
@@ -123,13 +96,6 @@ def reference() -> dict[str, str]:
     rows = [f"| {link} | {rule['safety']} | {text} |" for link, rule, text in zip(links, rules, summaries, strict=True)]
     table = "\n".join(["| rule | safety | what it does |", "|---|---|---|", *rows])
     return {"rules.md": f"{_HEAD}\n{table}\n", **{f"rules/{rule['code']}.md": page(rule) for rule in rules}}
-
-
-def pickling() -> str:
-    """Return the page on objects that cannot be pickled for workers, with the results of the benchmark."""
-    measured = json.loads(MEASURED.read_text(encoding="utf-8"))
-    goals = [f"* {goal['what']}: {goal['measured']}" for goal in measured["goals"]]
-    return "\n\n".join([_PICKLING, "\n".join(goals), _CELLS, "\n".join(measured["matrix"])]) + "\n"
 
 
 def page(rule: dict[str, Any]) -> str:
@@ -188,6 +154,6 @@ def _code(text: str) -> str:
 if __name__ == "__main__":
     shutil.rmtree(DOCS / "rules", ignore_errors=True)
     (DOCS / "rules").mkdir()
-    for name, text in {**reference(), "pickling.md": pickling()}.items():
+    for name, text in reference().items():
         (DOCS / name).write_text(text, encoding="utf-8")
         print(f"written: {DOCS / name}")

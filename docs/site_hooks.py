@@ -18,11 +18,11 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Pages at the top of the repository.
 _TOP = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE")
 _LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()(?P<target>[^()\s#]+)(?P<anchor>#[^()\s]*)?\)")
-_RESULTS = "benchmarks/results/"
+_RESULTS = ("benchmarks/results/", "qa/results/")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages at the top of the repository, each benchmark result that a page links, and the API reference."""
+    """Add the pages at the top of the repository, each page of results that a page links, and the API reference."""
     pages = [*_TOP, *(f"docs/{file.src_uri}" for file in files.documentation_pages())]
     results = {target for page in pages for target in _links(page)}
     results |= {target for page in results if page.endswith(".md") for target in _links(page)}
@@ -39,9 +39,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Change the links of a page so that they lead to the files on the site."""
     uri = page.file.src_uri
-    here = next(
-        (path for path in (*_TOP, f"{_RESULTS}{PurePosixPath(uri).name}") if _on_site(path) == uri), f"docs/{uri}"
-    )
+    elsewhere = (*_TOP, *(f"{folder}{PurePosixPath(uri).name}" for folder in _RESULTS))
+    here = next((path for path in elsewhere if _on_site(path) == uri), f"docs/{uri}")
 
     def moved(link: re.Match[str]) -> str:
         target = normpath(join(str(PurePosixPath(here).parent), link["target"]))

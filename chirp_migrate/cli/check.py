@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,6 @@ from chirp_migrate.console.text import escape_invisible, pluralize, to_one_line
 from chirp_migrate.engine.add_ignore import plan_ignore_comments
 from chirp_migrate.engine.checking import CheckReport
 from chirp_migrate.engine.plan_tree import plan_tree
-from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import Finding, FindingStatus
@@ -77,24 +75,24 @@ def check(request: PlanRequest, form: str, add_ignore: bool, strict: bool, outpu
     is_text = form == "text"
     if output.json_is_printed and not is_text:
         raise UsageProblem("--json and the output name the same file: choose another file for --json.")
-    path, settings, project = request.path, request.settings, request.journal
+    project = request.journal
     if has_unfinished_run(project):  # perhaps only some files are rewritten, so a result would be meaningless
         raise UsageProblem(
             "a run of apply or rollback was interrupted here, or is still running: wait for it, or finish it "
-            f"with `chirp-migrate rollback {shlex.quote(str(path))}`."
+            f"with `chirp-migrate rollback {request.quoted_path}`."
         )
-    found = _run_check(path, settings, request.jobs, output, strict=strict)
+    found = _run_check(request, output, strict=strict)
     if add_ignore and found.work:
         click.echo(_add_ignores(found, project, output), err=True)
-        found = _run_check(path, settings, request.jobs, output, strict=strict)
+        found = _run_check(request, output, strict=strict)
     result = run_document(found.plan.seen_from(project), (), strict=strict, exit_code=int(found.exit_code))
     output.write(result)
     if output.json_is_printed:  # standard output is only for the JSON document
-        for line in _lines_of_findings(found, path if path.is_dir() else path.parent, output.screen()):
+        for line in _lines_of_findings(found, request.folder, output.screen()):
             click.echo(line, err=True)
         lines = []
     elif is_text:
-        lines = list(_lines_of_findings(found, path if path.is_dir() else path.parent, output.screen(err=False)))
+        lines = list(_lines_of_findings(found, request.folder, output.screen(err=False)))
     elif form == "github":
         lines = list(workflow_commands(found, verbose=output.verbose))
     else:
@@ -102,13 +100,15 @@ def check(request: PlanRequest, form: str, add_ignore: bool, strict: bool, outpu
     write_bytes(STANDARD_OUTPUT, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
         # If a program reads standard output, print only the document there.
-        click.echo(_summary(found, path), err=not is_text or output.json_is_printed)
+        click.echo(_summary(found, request.quoted_path), err=not is_text or output.json_is_printed)
     sys.exit(found.exit_code)
 
 
-def _run_check(path: Path, settings: Settings, jobs: int | None, output: Output, *, strict: bool) -> CheckReport:
+def _run_check(request: PlanRequest, output: Output, *, strict: bool) -> CheckReport:
+    settings = request.settings
     with output.progress("checking") as progress:
-        return CheckReport(plan_tree(path, settings=settings, jobs=jobs, progress=progress), settings, strict)
+        plan = plan_tree(request.path, settings=settings, jobs=request.jobs, progress=progress)
+    return CheckReport(plan, settings, strict)
 
 
 def _add_ignores(found: CheckReport, project: Path, output: Output) -> str:
@@ -148,7 +148,7 @@ def _line_of_finding(finding: Finding, base: Path, screen: Screen) -> str:
     return f"{name}:{place}: {screen.styled(finding.rule, 'cyan')} {to_one_line(finding.message)}{mark}"
 
 
-def _summary(found: CheckReport, path: Path) -> str:
+def _summary(found: CheckReport, quoted_path: str) -> str:
     """Return the last line of the output: whether work remains, and the numbers of findings."""
     plan = found.plan
     files = len({finding.path for finding in found.work})
@@ -158,7 +158,7 @@ def _summary(found: CheckReport, path: Path) -> str:
     clean = f"Nothing to rewrite. {stopping}" if found.stopping else "Clean: nothing to rewrite."
     verdict = f"Work remains: {', '.join(parts)}." if parts else clean
     if plan.files:
-        verdict += f" To rewrite: chirp-migrate apply {shlex.quote(str(path))}"
+        verdict += f" To rewrite: chirp-migrate apply {quoted_path}"
     uncounted = [f"{len(found.others)} remarks or suggestions (--strict counts them)"] if found.others else []
     uncounted += [f"{len(found.suppressed)} suppressed"] if found.suppressed else []
     uncounted += [f"{len(found.unchanged)} unchanged (nothing to gain)"] if found.unchanged else []

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from msgspec import structs
@@ -42,6 +43,25 @@ class PlanRequest:
     path: Path
     jobs: int | None
     asked: Mapping[str, Any]
+
+    @cached_property
+    def root(self) -> Path:
+        """Return the absolute folder to which the paths of a plan are relative.
+
+        Raises:
+            UsageProblem: ``path`` does not exist.
+        """
+        return project_root(self.path)
+
+    @property
+    def folder(self) -> Path:
+        """Return ``path``, or the folder of a single file, as written on the command line."""
+        return self.path if self.path.is_dir() else self.path.parent
+
+    @property
+    def quoted_path(self) -> str:
+        """Return ``path`` as an argument for a shell, for messages that name a command."""
+        return quote(str(self.path))
 
     @cached_property
     def settings(self) -> Settings:
@@ -142,4 +162,4 @@ def read_plan_file(file: Path, request: PlanRequest) -> PlanFile:
     """
     if not request.is_bare:
         raise UsageProblem("--plan already fixes rules and files: omit the options that choose them.")
-    return load_plan(file, project_root(request.path))
+    return load_plan(file, request.root)

@@ -11,13 +11,7 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.cli.apply import (
-    accepted_part_of_plan,
-    apply_plan,
-    check_version_pins,
-    explain_interruption,
-    next_commands,
-)
+from chirp_migrate.cli.applying import accepted_part_of_plan, apply_plan, explain_interruption, show_result
 from chirp_migrate.cli.options import (
     CommandWithOptionGroups,
     ignore_pins_option,
@@ -30,12 +24,10 @@ from chirp_migrate.console.json_document import read_document, to_json_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import pluralize
-from chirp_migrate.engine.discover import project_root
 from chirp_migrate.errors import UsageProblem, WriteRefused
 from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import FindingStatus, Plan, Safety
 from chirp_migrate.plans.plan_document import PlanDocument
-from chirp_migrate.report.terminal import applied
 from chirp_migrate.report.wording import NOTES
 from chirp_migrate.review.plan_file import (
     PlanFile,
@@ -89,7 +81,6 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
     `review` saves every answer to the plan file at once, so that you can quit and continue later, or pass the file on.
     At the end, `review` offers to apply the accepted hunks. `apply --plan` also applies these hunks.
     """
-    path = request.path
     found = _open_plan(request, plan_file, output)
     session = Review(found.plan, found.choices)
     screen = output.screen()
@@ -117,11 +108,11 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
     screen.line(f"{accepted} accepted, {refused} refused, {left} not decided.")
     if left:
         screen.line(
-            f"Saved in {plan_file}. Continue with: chirp-migrate review {quote(str(path))} --plan "
+            f"Saved in {plan_file}. Continue with: chirp-migrate review {request.quoted_path} --plan "
             f"{quote(str(plan_file))}"
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.WORK_REMAINS)
-    selected, edited = accepted_part_of_plan(replace(found, choices=session.choices, reviewed=True), path, plan_file)
+    selected, edited = accepted_part_of_plan(replace(found, choices=session.choices, reviewed=True), request, plan_file)
     if not selected.files:
         screen.line("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)
@@ -132,19 +123,16 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
         click.echo("\nchirp-migrate: interrupted", err=True)
     if answer.lower() not in ("y", "yes"):
         screen.line(
-            f"Saved in {plan_file}. Apply it with: chirp-migrate apply {quote(str(path))} --plan "
+            f"Saved in {plan_file}. Apply it with: chirp-migrate apply {request.quoted_path} --plan "
             f"{quote(str(plan_file))}"
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
-    if not ignore_pins:
-        check_version_pins(selected, request.journal)
     with explain_interruption(request):
-        result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty)
+        result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, ignore_pins=ignore_pins)
     # -q and -v apply to the output of the review, and not to the output of the apply.
-    plain = replace(output, quiet=False, verbose=False).screen()
-    applied.show_applied_changes(selected.seen_from(request.journal), result, path, plain, next_commands(request))
+    show_result(request, selected, result, replace(output, quiet=False, verbose=False).screen())
     if refused:
-        screen.line(f"To suppress the refused hunks in `check`: chirp-migrate check --add-ignore {quote(str(path))}")
+        screen.line(f"To suppress the refused hunks in `check`: chirp-migrate check --add-ignore {request.quoted_path}")
     sys.exit(ExitCode.WORK_REMAINS if result.skipped else ExitCode.OK)
 
 
@@ -163,7 +151,7 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
     A new plan keeps the decisions of the old plan on equal hunks.
     """
     if request.path.suffix == ".json":
-        raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {quote(str(request.path))}")
+        raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {request.quoted_path}")
     old: PlanDocument | None = None
     if plan_file.exists():
         try:
@@ -172,11 +160,10 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
             raise UsageProblem(f"{plan_file} cannot be read ({error.strerror}): choose another --plan.") from None
         with contextlib.suppress(ValueError):  # a file that is not a plan has no decisions
             old = read_document(data, PlanDocument)
-        root = project_root(request.path)
         rewritten = [file.path for file in old.files if file.sha256_before is not None] if old is not None else []
-        if rewritten and not any((root / path).exists() for path in rewritten):
+        if rewritten and not any((request.root / path).exists() for path in rewritten):
             raise WriteRefused(
-                f"{plan_file} is the plan of another project: none of its files is in {root}: "
+                f"{plan_file} is the plan of another project: none of its files is in {request.root}: "
                 "choose another --plan; nothing was changed."
             )
         if request.is_bare:

@@ -84,25 +84,29 @@ class CallEdit:
         return tuple(self._black_layout(in_place) or in_place)
 
     @cached_property
-    def _aligned_lines(self) -> list[int]:
-        """Return the starts of the lines that begin at or to the right of the first argument, behind a new name.
+    def _moved_lines(self) -> dict[int, Edit]:
+        """Return the edits that move lines to the left if the first argument moves below a new name.
 
-        Lines inside strings are omitted, because the value of the string would change if such a line moved. The result
-        is empty if the first argument opens a line.
+        The key is the start of a line. Lines that begin at or to the right of the first argument move, each by the same
+        number of columns. Lines inside strings are omitted, because the value of the string would change if such a line
+        moved. The result is empty if the first argument opens a line.
         """
         module = self._module
         if self._style is None or not self._callee or not self._spans or self._opens_line(0):
-            return []
+            return {}
         start, end = self._spans[0][0], module.span(self._call)[1]
-        blanks = " " * (start - module.line_start(start))
-        lines = (line for line in module.lines_inside(start, end) if line not in module.once(lines_in_strings))
-        return [line for line in lines if module.text.startswith(blanks, line)]
-
-    @property
-    def _shift(self) -> int:
-        """Return by how many columns the aligned lines move to the left if the first argument moves below the name."""
-        module, start = self._module, self._spans[0][0]
-        return max(start - module.line_start(start) - len(self._inner_indent), 0)
+        before = module.text[module.line_start(start) : start]
+        column, moved = len(before.expandtabs()), {}
+        for line in module.lines_inside(start, end):
+            indent = module.indentation(line)
+            further = len(indent.expandtabs()) - column
+            if further < 0 or line in module.once(lines_in_strings):
+                continue
+            if "\t" in before + indent:
+                moved[line] = Edit(line, line + len(indent), self._inner_indent + " " * further)
+            else:
+                moved[line] = Edit(line, line + max(column - len(self._inner_indent), 0), "")
+        return moved
 
     @property
     def _inner_indent(self) -> str:
@@ -116,15 +120,15 @@ class CallEdit:
         All these lines move by the same number of columns, so that code and comments stay aligned with one another. A
         closing bracket on its own line gets the indentation of the line in which the call begins.
         """
-        if not self._aligned_lines:
+        if not self._moved_lines:
             return
         module, start, close = self._module, self._spans[0][0], self._module.span(self._call)[1] - 1
         line_of_close = module.line_start(close)
         has_own_line = not module.text[line_of_close:close].strip()
         yield Edit(start, start, module.newline + self._inner_indent)
-        for line in self._aligned_lines:
+        for line, edit in self._moved_lines.items():
             if not (has_own_line and line == line_of_close):
-                yield Edit(line, line + self._shift, "")
+                yield edit
         if has_own_line:
             yield Edit(line_of_close, close, module.indentation(module.span(self._call)[0]))
 
@@ -140,8 +144,11 @@ class CallEdit:
         start, end = self._spans[last]
         separator = ", "
         if self._opens_line(last):
-            is_moved = module.line_start(start) in self._aligned_lines
-            separator = f",{module.newline}{module.indentation(start)[self._shift if is_moved else 0 :]}"
+            line, indent = module.line_start(start), module.indentation(start)
+            moved = self._moved_lines.get(line)
+            if moved is not None:
+                indent = moved.replacement + indent[moved.end - line :]
+            separator = f",{module.newline}{indent}"
         text = separator.join(self._added)
         if "#" in module.text[end : module.line_end(end)] and self._call.args[last].keyword is not None:
             yield Edit(start, start, text + separator)

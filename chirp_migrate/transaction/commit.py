@@ -71,57 +71,49 @@ def commit_plan(
     """
     root = plan.root.resolve()
     with recover_and_lock(root, on_step=on_step) as found:
-        targets, skipped = _find_targets(root, plan.files)
+        targets, skipped, linked = _find_targets(root, plan.files)
         if not targets:
             return CommitResult((), skipped, "", found=found)
-        contents = (content for target in targets for content in (target.plan.before, target.plan.after))
+        applied, files = tuple(file for file, _ in targets), tuple(record for _, record in targets)
+        contents = (content for file in applied for content in (file.before, file.after))
         run = journal.record_new_run(
             root,
-            tuple(target.file for target in targets),
-            _new_folders(root, targets),
+            files,
+            _new_folders(root, files),
             {sha256(content): content for content in contents if content is not None},
             on_step,
             documents,
         )
         _apply_run(run, on_step)
-        linked = tuple(target.plan.path for target in targets if target.linked)
-        return CommitResult(tuple(target.plan for target in targets), skipped, run.name, linked, found)
+        return CommitResult(applied, skipped, run.name, linked, found)
 
 
-@dataclass(frozen=True)
-class _Target:
-    """A file to write.
+def _find_targets(
+    root: Path, files: Sequence[FilePlan]
+) -> tuple[list[tuple[FilePlan, JournalFile]], tuple[SkippedFile, ...], tuple[str, ...]]:
+    """Return the files to write, the files that this user may not write, and the paths with further hard links.
 
-    Attributes:
-        plan: the file as planned.
-        file: the file as recorded in the journal; links in its path are resolved.
-        linked: whether the file has further hard links.
+    Each file to write is a pair: the file as planned, and its record for the journal, whose path has no links.
     """
-
-    plan: FilePlan
-    file: JournalFile
-    linked: bool
-
-
-def _find_targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tuple[SkippedFile, ...]]:
-    targets: list[_Target] = []
+    targets: list[tuple[FilePlan, JournalFile]] = []
     skipped: list[SkippedFile] = []
+    linked: list[str] = []
     changed: list[str] = []
     for file in files:
         if file.before == file.after:
             continue
         path = _resolve_links(root, file.path)
         place = root / path
-        if any(target.file.path == path for target in targets):
+        if any(record.path == path for _, record in targets):
             raise WriteRefused(f"The plan contains {file.path} twice. Nothing was written.")
-        version, linked = None, False
+        version, links = None, 1
         if file.before is None:
             as_planned = not os.path.lexists(root / file.path) and _can_create_file(root, path)
         else:
             try:
                 now = place.stat()
                 as_planned = stat.S_ISREG(now.st_mode) and read_file(place) == file.before
-                version, linked = FileVersion(sha256(file.before), stat.S_IMODE(now.st_mode)), now.st_nlink > 1
+                version, links = FileVersion(sha256(file.before), stat.S_IMODE(now.st_mode)), now.st_nlink
             except (FileNotFoundError, NotADirectoryError):
                 as_planned = False
         if not as_planned:
@@ -129,17 +121,18 @@ def _find_targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target],
         elif (why := _why_not_writable(place)) is not None:
             skipped.append(SkippedFile(file.path, why))
         else:
-            targets.append(_Target(file, JournalFile.of(path, version, sha256(file.after)), linked))
+            targets.append((file, JournalFile.of(path, version, sha256(file.after))))
+            linked += [file.path] if links > 1 else []
     if changed:
         raise WriteRefused(
             f"changed since the migration was planned: {', '.join(changed)}; nothing was written, run apply again."
         )
-    return targets, tuple(skipped)
+    return targets, tuple(skipped), tuple(linked)
 
 
-def _new_folders(root: Path, targets: Sequence[_Target]) -> tuple[str, ...]:
-    """Return the folders that must be created for the targets; parents come before their subfolders."""
-    above = (parent for target in targets for parent in reversed(PurePosixPath(target.file.path).parents))
+def _new_folders(root: Path, files: Sequence[JournalFile]) -> tuple[str, ...]:
+    """Return the folders that must be created for the files; parents come before their subfolders."""
+    above = (parent for file in files for parent in reversed(PurePosixPath(file.path).parents))
     return tuple(str(folder) for folder in dict.fromkeys(above) if not (root / folder).exists())
 
 

@@ -380,7 +380,7 @@ def test_a_full_disk_under_the_output_is_said(backend: Path) -> None:
 
 def test_another_apply_meanwhile_is_refused(backend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "chirp_migrate.cli.apply.check_nothing_to_rewrite", lambda *_, **__: run_process("apply", backend)
+        "chirp_migrate.cli.applying.check_nothing_to_rewrite", lambda *_, **__: run_process("apply", backend)
     )
     done = run("apply", backend)
     assert done.exit_code == 3 and "changed since the migration was planned" in sentence(done)
@@ -390,7 +390,7 @@ def test_an_interrupted_apply_says_that_nothing_was_written(backend: Path, monke
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("chirp_migrate.cli.apply.check_nothing_to_rewrite", stop)
+    monkeypatch.setattr("chirp_migrate.cli.applying.check_nothing_to_rewrite", stop)
     done = run("apply", backend)
     assert done.exit_code == 130 and "interrupted: nothing was written" in sentence(done)
 

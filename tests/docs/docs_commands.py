@@ -17,6 +17,7 @@ from docs_pages import Block
 from support import ROOT, run
 
 from chirp_migrate.cli import main
+from qa.__main__ import CHECKS
 
 _TOOL = "chirp-migrate"
 _SHELL = re.compile(r"[|><&;$`*]")
@@ -146,6 +147,9 @@ def _unknown_to_the_tool(arguments: list[str]) -> str | None:
 
 
 def _unknown_to_python(arguments: list[str]) -> str | None:
+    if arguments[:2] == ["-m", "qa"]:
+        unknown = set(arguments[2:3]) - {*CHECKS, "NAME", "--help"}
+        return f"qa has no {unknown}" if unknown else None
     if arguments[:1] == ["-m"]:
         return None if arguments[1] in ("pytest", "venv", "build", "pip", "libcst.tool") else f"what is {arguments[1]}?"
     if arguments[:1] == ["-c"]:

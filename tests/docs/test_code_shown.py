@@ -91,7 +91,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Where a file that a document names can be: here, in the packages, in the fixture backend, or added to one."""
     migrated = write_files(tmp_path_factory.mktemp("migrated"), {"train.py": LOADER, "utils/training_engine.py": ""})
     assert run("apply", migrated).exit_code == 0
-    packages = [ROOT / name for name in ("chirp_migrate", "chirpid_patch", "benchmarks")]
+    packages = [ROOT / name for name in ("chirp_migrate", "chirpid_patch", "benchmarks", "qa")]
     folders = [one for package in packages for one in (package, *package.rglob("*/")) if one.is_dir()]
     return [ROOT, *folders, FIXTURES / "backend", migrated]
 

@@ -29,11 +29,6 @@ def test_the_rule_reference_is_current() -> None:
     assert kept == program("make_rules").reference(), "run: python docs/make_rules.py"
 
 
-def test_the_table_of_pickling_is_what_was_measured() -> None:
-    page = (ROOT / "docs" / "pickling.md").read_text(encoding="utf-8")
-    assert page == program("make_rules").pickling(), "run: python docs/make_rules.py"
-
-
 def test_the_schemas_of_documents_are_current() -> None:
     schemas = program("make_schemas")
     kept = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "schemas").iterdir()}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-from benchmarks.versions import find_interpreter
+from qa.versions import find_interpreter
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -1,0 +1,73 @@
+"""Run the user's command after ``apply`` (``--check-with``), and undo the run if the command fails."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import tempfile
+from pathlib import Path
+
+import click
+
+from chirp_migrate.console.output import Output
+from chirp_migrate.errors import CheckFailed, ChirpMigrateError
+from chirp_migrate.transaction.rollback import rollback
+
+_TAIL_LINES = 20
+_TAIL_BYTES = 16_384
+
+
+def check_with_command(command: str, folder: Path, journal: Path, run: str, output: Output) -> None:
+    """Run the user's command in ``folder``. If the command fails, undo the run ``run`` of ``apply``.
+
+    Raises:
+        CheckFailed: the command failed. The message reports whether the run is undone.
+    """
+    try:
+        with output.progress(f"running: {command}"):
+            status, last_lines = _run_command(command, folder)
+        if status:
+            if last_lines:
+                click.echo(f"The last lines of `{command}`:\n{last_lines}", err=True)
+            how = f"exit code {status}" if status > 0 else f"signal {-status}"
+            raise CheckFailed(f"`{command}` ended with {how}: everything was rolled back, all files are as before.")
+    except BaseException as failure:
+        try:
+            with output.progress("rolling back") as step:
+                rollback(journal, run=int(run), on_step=step)
+        except ChirpMigrateError as error:
+            why = f"`{command}` failed, and the rewrite cannot be rolled back now: {error}"
+            raise CheckFailed(why) from failure
+        raise
+
+
+def _run_command(command: str, folder: Path) -> tuple[int, str]:
+    """Run ``command`` with the shell in ``folder``, and return its exit status and the last lines that it printed.
+
+    A negative status is the number of the signal that ended the command. If the wait is interrupted, the processes of
+    the command are killed.
+    """
+    from chirp_migrate.training.process.descendants import MARKER, kill_processes  # most runs need no psutil
+
+    mark = secrets.token_hex()
+    with tempfile.TemporaryFile() as printed:
+        child = subprocess.Popen(
+            command,
+            shell=True,
+            cwd=folder,
+            env={**os.environ, MARKER: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = child.wait()
+        except BaseException:
+            kill_processes(mark, child.pid, include_living=True)
+            child.wait()
+            raise
+        printed.seek(max(0, printed.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        lines = printed.read().decode("utf-8", errors="replace").splitlines()
+    return status, "\n".join(lines[-_TAIL_LINES:])

@@ -1,0 +1,218 @@
+"""Switch off each condition under which a rule does not rewrite code, one at a time.
+
+The loss of a condition is detected in three cases. A program in fixtures/rules that must not be rewritten is rewritten,
+or leads to an error. A ``before.py`` of a rule no longer becomes its ``after.py``. Or a random program of the
+check `soundness` behaves differently after its migration. Exits with code 1 if the program of a named requirement of a
+rule detects the loss of no condition.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from multiprocessing import get_context
+from types import FrameType
+
+import click
+
+from benchmarks.harness import QA_RESULTS, ROOT, Progress, conditions, write
+from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.plans.plan import Safety
+from chirp_migrate.rules import Rule, all_rules
+from chirp_migrate.syntax.project import Project
+from qa.rule_cases import cases
+from qa.soundness_programs.mutants import Mutant, forget, judging_modules, mutants_of
+
+_PAIRS = ROOT / "fixtures" / "rules"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What detected the loss of a condition: programs of requirements, pairs, and numbers of random programs."""
+
+    mutant: str
+    module: str
+    line: int
+    text: str
+    rewritten: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    random: tuple[int, ...] = ()
+
+    @property
+    def missed(self) -> bool:
+        """Return whether anything detected the loss of the condition."""
+        return bool(self.rewritten or self.broken or self.random)
+
+
+def rewriting_rules(codes: Iterable[str]) -> list[Rule]:
+    """Return the rules that rewrite by default, or the rules with these codes."""
+    chosen = set(codes)
+    return [one for one in all_rules() if (one.code in chosen if chosen else one.safety is Safety.SAFE)]
+
+
+@click.command()
+@click.option("--rule", "codes", multiple=True, help="Conditions of this rule only, such as CHP002. [all safe rules]")
+@click.option("--module", "only", multiple=True, help="Conditions in this module only, such as movability. [all]")
+@click.option("--random", default=0, show_default=True, help="For what is not missed: so many programs made up.")
+@click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="How many at a time.")
+@click.option("--write", "save", is_flag=True, help="Write qa/results/mutations.md.")
+def main(codes: tuple[str, ...], only: tuple[str, ...], random: int, jobs: int, save: bool) -> None:
+    """Switch off each condition, and check whether the loss is detected."""
+    progress = Progress()
+    rules = rewriting_rules(codes)
+    seen = list(_all_seen(rules, only, random, jobs, progress))
+    progress.end()
+    lines = [*_requirements(rules, seen), "", *_modules(seen)]
+    text = "\n".join(lines)
+    click.echo(f"{text}\n\n{progress.seconds:.0f} s")
+    if save:
+        head = "# Conditions of the rules, switched off one at a time"
+        write(QA_RESULTS, "mutations", f"{head}\n\n`{conditions()['command']}`\n\n{text}\n")
+    sys.exit(1 if any("| **none** |" in line for line in lines) else 0)
+
+
+def _all_seen(rules: list[Rule], only: tuple[str, ...], random: int, jobs: int, progress: Progress) -> Iterator[Seen]:
+    names = sorted(set().union(*(judging_modules(rule) for rule in rules)))
+    names = [name for name in names if not only or name.rpartition(".")[2] in only]
+    mutants = [(name, place) for name in names for place, _ in enumerate(mutants_of(name))]
+    codes = tuple(rule.code for rule in rules)
+    context = get_context("fork")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        for number, one in enumerate(pool.map(partial(_see, codes, random), mutants, chunksize=8)):
+            progress.count(number + 1, len(mutants))
+            yield one
+
+
+def _see(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Seen:
+    name, place = which
+    mutant = _mutants(name)[place]
+    for rule in rewriting_rules(codes):  # as it is, before anything is switched off
+        for title in cases(rule.code):
+            _called(rule.code, title)
+    with mutant():
+        rules = [rule for rule in rewriting_rules(codes) if name in judging_modules_of(rule.code)]
+        broken = tuple(rule.code for rule in rules if _is_broken(rule))
+        results = {
+            f"{rule.code} {title}": _is_rewritten(rule, texts)
+            for rule in rules
+            for title, texts in cases(rule.code).items()
+            if mutant.place in _called(rule.code, title)
+        }
+        # An error counts as detection, unless it occurs for every program.
+        refused = {title.partition(" ")[0] for title, result in results.items() if result is False}
+        rewritten = tuple(
+            title
+            for title, result in results.items()
+            if result or (result is None and title.partition(" ")[0] in refused)
+        )
+    found: tuple[int, ...] = ()
+    if random and not (rewritten or broken):
+        found = tuple(_differing(mutant, random))
+    short = name.rpartition(".")[2]
+    return Seen(f"{short}.{mutant.function}", short, mutant.line, mutant.text, rewritten, broken, found)
+
+
+def _is_rewritten(rule: Rule, texts: dict[str, str]) -> bool | None:
+    """Return whether the rule rewrites a program; None if it raises an error."""
+    results = [_migrated(rule, texts, path) for path in texts]
+    return None if None in results else results != list(texts.values())
+
+
+def _is_broken(rule: Rule) -> bool:
+    path, after = "rule/before.py", (_PAIRS / rule.code / "after.py").read_text(encoding="utf-8")
+    return _migrated(rule, {path: (_PAIRS / rule.code / "before.py").read_text(encoding="utf-8")}, path) != after
+
+
+def _migrated(rule: Rule, texts: dict[str, str], path: str) -> str | None:
+    """Return the text of ``path`` after the rule; None if the rule raises an error."""
+    beside = {f"rule/{one.name}": one.read_text(encoding="utf-8") for one in (_PAIRS / rule.code).glob("*.py")}
+    beside = {name: text for name, text in beside.items() if name not in ("rule/before.py", "rule/after.py")}
+    try:
+        return rewrite_text(path, texts[path], Project({**beside, **texts}), unsafe=True, rules=[rule])[0]
+    except Exception:
+        return None
+
+
+@cache
+def _called(code: str, title: str) -> frozenset[tuple[str, int]]:
+    """Return (file, line) of the functions that a program calls; only their conditions can matter to it."""
+    rule = next(rule for rule in all_rules() if rule.code == code)
+    found = set()
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        found.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+
+    forget()
+    sys.setprofile(profile)
+    try:
+        _is_rewritten(rule, cases(rule.code)[title])
+    finally:
+        sys.setprofile(None)
+    return frozenset(found)
+
+
+def _differing(mutant: Mutant, random: int) -> Iterator[int]:
+    """Yield the number of the first random program that behaves differently after its migration."""
+    from qa.soundness_programs.running import outcome_of
+
+    before = _migrations(random)
+    with mutant():
+        for number, text in before.items():
+            try:
+                changed = _migration(number) != text
+            except Exception:
+                yield number
+                return
+            if changed and outcome_of(number).difference:
+                yield number
+                return
+
+
+@cache
+def _migrations(random: int) -> dict[int, str]:
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    return {number: _migration(number) for number in range(random)}
+
+
+def _migration(number: int) -> str:
+    from qa.soundness_programs.programs import make_program
+
+    text = make_program(number).text
+    return rewrite_text("made_up.py", text, Project({"made_up.py": text}), unsafe=False)[0]
+
+
+@cache
+def _mutants(name: str) -> list[Mutant]:
+    return list(mutants_of(name))
+
+
+@cache
+def judging_modules_of(code: str) -> set[str]:
+    """Return the modules that contain the conditions of the rule with this code."""
+    return judging_modules(next(rule for rule in all_rules() if rule.code == code))
+
+
+def _requirements(rules: list[Rule], seen: list[Seen]) -> list[str]:
+    lines = ["| rule | requirement | programs | conditions whose absence one of them shows |", "|---|---|--:|---|"]
+    for rule in rules:
+        programs: dict[str, list[str]] = {}
+        for title in cases(rule.code):  # ``known-members.default`` is another program of ``known-members``
+            programs.setdefault(title.partition(".")[0], []).append(f"{rule.code} {title}")
+        for requirement, titles in programs.items():
+            shown = [f"{one.mutant}:{one.line}" for one in seen if not set(titles).isdisjoint(one.rewritten)]
+            lines.append(f"| {rule.code} | {requirement} | {len(titles)} | {', '.join(shown) or '**none**'} |")
+    return lines
+
+
+def _modules(seen: list[Seen]) -> list[str]:
+    lines = ["| module | conditions | missed | not missed |", "|---|--:|--:|---|"]
+    for name in sorted({one.module for one in seen}):
+        here = [one for one in seen if one.module == name]
+        kept = [one for one in here if not one.missed]
+        places = "<br>".join(f"{one.line}: `{one.text.replace('|', chr(92) + '|')}`" for one in kept)
+        lines.append(f"| {name} | {len(here)} | {len(here) - len(kept)} | {places} |")
+    return lines

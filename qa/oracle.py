@@ -1,0 +1,55 @@
+"""Run random programs with PyTorch's loader, with the new loader, and as a migrated call.
+
+The check compares batches, errors and where they occur, calls of the user's methods by kind of process, random
+states, the dataset after the run, the start method, imports, handlers of signals and logging, and remaining threads and
+processes. docs/loader.md lists the permitted differences. Any other difference leads to exit code 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import click
+
+from benchmarks.harness import QA_RESULTS, Progress, conditions, made_by, table, write
+from qa.oracle_programs.cases import make_case
+from qa.oracle_programs.runner import explain, run_cases
+
+
+@click.command()
+@click.option("--cases", default=2000, show_default=True, type=click.IntRange(min=1), help="How many programs.")
+@click.option("--first", default=0, show_default=True, help="Number of the first: the same number, the same program.")
+@click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="How many at a time.")
+@click.option("--slow-methods", default=0.04, show_default=True, help="Share that spawn workers or use a fork server.")
+@click.option("--write", "save", is_flag=True, help="Write qa/results/oracle.md.")
+def main(cases: int, first: int, jobs: int, slow_methods: float, save: bool) -> None:
+    """Compare the loaders of `chirpid_patch` with PyTorch's loader on random programs."""
+    progress, shown = Progress(), 0
+    counts: Counter[str] = Counter()
+    uses: Counter[str] = Counter()
+    programs = [make_case(first + number, slow_methods) for number in range(cases)]
+    for number, outcome in enumerate(run_cases(programs, jobs)):
+        events = outcome.found["torch"].get("events", [])
+        uses[f"{outcome.case.workers} workers"] += 1
+        uses[outcome.case.method or "default start method"] += 1
+        uses["an error is raised"] += any(event[0] == "error" for event in events)
+        for side, names in outcome.differing.items():
+            counts[side] += bool(names)
+        if not outcome.is_same:
+            shown += 1
+            click.echo(explain(outcome))
+        progress.count(number + 1, cases, f", {shown} differ", every=250)
+    progress.end()
+    ends = ", ".join(f"{side}: {count} of {cases} differ" for side, count in sorted(counts.items()))
+    click.echo(f"\n{ends}; {progress.seconds:.0f} s")
+    if save:
+        counted = [(side, f"{count} of {cases}") for side, count in sorted(counts.items())]
+        lines = [
+            "# Our loaders beside PyTorch's, on programs made up at random", "", f"{made_by(conditions())}.", "",
+            *table(["of the programs", ""], sorted(uses.items())), "",
+            *table(["loader", "programs that differ from PyTorch's"], counted), "",
+        ]  # fmt: skip
+        write(QA_RESULTS, "oracle", "\n".join(lines))
+    if shown:
+        sys.exit(1)

@@ -1,0 +1,167 @@
+"""Run each program in separate processes, one for each loader, and several programs at a time."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .cases import Case
+from .compare import differences
+from .observe import SIDES, observe
+
+_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one program: loader of `chirpid_patch` → differences from PyTorch's loader."""
+
+    case: Case
+    found: dict[str, dict[str, Any]]
+    differing: dict[str, list[str]]
+
+    @property
+    def is_same(self) -> bool:
+        """Return whether there are no differences."""
+        return not any(self.differing.values())
+
+
+def run_case(case: Case) -> Outcome:
+    """Run one program with each loader, and compare."""
+    found = {side: _in_child(case, side) for side in SIDES}
+    expected = found["torch"]
+    differing = {}
+    for side in SIDES:
+        if side != "torch":
+            if "crash" in expected or "crash" in found[side]:
+                differing[side] = [] if expected.get("crash") == found[side].get("crash") else ["crash"]
+            else:
+                differing[side] = differences(case, expected, found[side], side)
+    return Outcome(case, found, differing)
+
+
+def run_cases(cases: list[Case], jobs: int) -> Iterator[Outcome]:
+    """Run many programs, ``jobs`` at a time."""
+    with ThreadPoolExecutor(jobs) as executor:
+        yield from executor.map(_run_settled, cases)
+
+
+#: How far a worker reads ahead when the loop ends early depends on timing, also in PyTorch's loader.
+_RACE = "calls in worker"
+_RACE_RUNS = 4
+
+
+def _run_settled(case: Case) -> Outcome:
+    """Run a program again if counts depend on timing; only counts that PyTorch's loader never has are a difference."""
+    outcome = run_case(case)
+    seen = [outcome.found]
+    while any(_RACE in names for names in outcome.differing.values()):
+        if len(seen) == _RACE_RUNS or any(name != _RACE for names in outcome.differing.values() for name in names):
+            break
+        outcome = run_case(case)
+        seen.append(outcome.found)
+        possible = [found["torch"].get("calls", {}).get("worker") for found in seen]
+        for side, names in outcome.differing.items():
+            if names == [_RACE] and any(found[side].get("calls", {}).get("worker") in possible for found in seen):
+                names.clear()
+    return outcome
+
+
+def _in_child(case: Case, side: str) -> dict[str, Any]:
+    """Run ``observe`` in a fork of this process; a crash or a hang is a result, too."""
+    folder = Path(tempfile.mkdtemp(prefix="loader-oracle-"))
+    receive, send = os.pipe()
+    child = os.fork()
+    if not child:
+        _be_child(case, side, folder, send)
+    os.close(send)
+    try:
+        content = _read(receive, _SECONDS)
+    finally:
+        os.close(receive)
+        _end(child)
+        shutil.rmtree(folder, ignore_errors=True)
+    if not content:
+        return {"crash": "silence"}
+    found: dict[str, Any] = pickle.loads(content)
+    return found
+
+
+def _be_child(case: Case, side: str, folder: Path, send: int) -> None:
+    """Run ``observe``, send the result, and end this process."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        silent = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silent, 1)
+        os.dup2(silent, 2)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            found = observe(case, side, folder)
+        except BaseException:
+            found = {"crash": traceback.format_exc()}
+        with os.fdopen(send, "wb") as pipe:
+            pickle.dump(found, pipe)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _read(receive: int, seconds: float) -> bytes:
+    """Return all data until the other end closes; empty if that takes too long."""
+    chunks: list[bytes] = []
+    deadline = time.monotonic() + seconds
+    while True:
+        ready, _, _ = select.select([receive], [], [], max(deadline - time.monotonic(), 0))
+        if not ready:
+            return b""
+        chunk = os.read(receive, 1 << 16)
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)
+
+
+def _end(child: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def explain(outcome: Outcome) -> str:
+    """Return the program and its differences as text."""
+    lines = [repr(outcome.case)]
+    for side, names in outcome.differing.items():
+        for name in names:
+            kind = name.removeprefix("calls in ") if name.startswith("calls in ") else None
+            values: list[Any] = [
+                one.get("crash") if name == "crash" else one["calls"][kind] if kind else one[name]
+                for one in (outcome.found["torch"], outcome.found[side])
+            ]
+            lines.append(f"  {side}: {name}")
+            if isinstance(values[0], list) and isinstance(values[1], list):
+                place = next(
+                    (n for n, (a, b) in enumerate(zip(*values, strict=False)) if a != b), min(map(len, values))
+                )
+                values = [f"[{place}] {value[place : place + 2]} of {len(value)}" for value in values]
+            elif isinstance(values[0], dict) and isinstance(values[1], dict):
+                keys = [key for key in {**values[0], **values[1]} if values[0].get(key) != values[1].get(key)]
+                values = [{key: value.get(key) for key in keys[:6]} for value in values]
+            lines += [f"    torch {str(values[0])[:600]}", f"    {side:5} {str(values[1])[:600]}"]
+    return "\n".join(lines)
+
+
+if sys.platform == "win32":
+    raise ImportError("programs are run in forks of this process: use Linux or macOS")

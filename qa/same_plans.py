@@ -1,0 +1,103 @@
+"""Compare the plans of another revision of the tool with the plans of this tree: findings, hunks and written bytes.
+
+Use it for a change of the implementation that must not change the result: `python -m qa same-plans REVISION`. Both
+revisions plan the packages of the survey, the fixtures and random programs, with all rules. Their plan files contain
+every edit, and the hash of every file after the edits. Exits with code 1 if the plans differ.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks.codemod_bench.packages import PACKAGES, default_cache, fetch, unpack
+from benchmarks.harness import ROOT, TOOL, Progress
+from qa.rule_cases import RULES, cases
+from qa.soundness_programs.programs import make_program
+
+_FIXTURES = ROOT / "fixtures"
+_PLAN = [*TOOL, "plan", "--tests", "--unsafe", "--no-scaffold", "--json", "-"]
+
+
+def _trees(names: list[str], programs: int, folder: Path) -> Iterator[tuple[str, Path]]:
+    for fixture in sorted([*_FIXTURES.iterdir(), *(_FIXTURES / "rules").iterdir()]):
+        if fixture.is_dir() and fixture.name != "rules":
+            yield fixture.name, fixture
+    for rule in sorted(RULES.iterdir()):
+        for name, texts in cases(rule.name).items():
+            for path, text in texts.items():
+                file = folder / "cases" / rule.name / name / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+    yield "cases of the rules", folder / "cases"
+    made = folder / "programs"
+    made.mkdir()
+    for number in range(programs):
+        (made / f"program_{number}.py").write_text(make_program(number).text, encoding="utf-8")
+    yield f"{programs} programs", made
+    for package in PACKAGES:
+        if not names or package.name in names:
+            yield f"{package.name} {package.version}", unpack(fetch(package, default_cache()), folder / package.name)
+
+
+def planned(checkout: Path, tree: Path, *options: str) -> dict[str, Any]:
+    """Return the plan for ``tree`` by the tool in ``checkout``, without the data that identifies the run.
+
+    Raises:
+        click.ClickException: the tool wrote no plan.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
+    ended = subprocess.run([*_PLAN, *options, str(tree)], capture_output=True, text=True, cwd=checkout, env=environment)
+    if ended.returncode not in (0, 1):
+        raise click.ClickException(f"plan ended with {ended.returncode}: {ended.stderr.strip()[-500:]}")
+    plan: dict[str, Any] = json.loads(ended.stdout)
+    return {part: value for part, value in plan.items() if part not in ("tool", "options")}
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    for part in before.keys() | now.keys():
+        then, this = before.get(part), now.get(part)
+        if not isinstance(then, list) or not isinstance(this, list):
+            if then != this:
+                yield f"{part}: {then!r} before, now {this!r}"
+            continue
+        yield from (f"{part}, only before: {json.dumps(one)}" for one in then if one not in this)
+        yield from (f"{part}, only now: {json.dumps(one)}" for one in this if one not in then)
+        if then != this and sorted(map(repr, then)) == sorted(map(repr, this)):
+            yield f"{part}: in another order"
+
+
+@click.command()
+@click.argument("revision")
+@click.option("--packages", default="", help="Only these of the survey, with commas; 'none': no package.")
+@click.option("--programs", default=600, show_default=True, type=click.IntRange(min=1), help="Programs made up.")
+def main(revision: str, packages: str, programs: int) -> None:
+    """Compare the plans of REVISION with the plans of this tree."""
+    names = [one.strip() for one in packages.split(",") if one.strip()]
+    progress, differing = Progress(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        checkout = Path(folder) / "checkout"
+        if subprocess.run(
+            ["git", "worktree", "add", "--quiet", "--detach", str(checkout), revision], cwd=ROOT
+        ).returncode:
+            raise click.ClickException(f"git has no revision {revision} to compare with")
+        try:
+            for name, tree in _trees(names, programs, Path(folder)):
+                progress.step(name)
+                found = list(_differences(planned(checkout, tree), planned(ROOT, tree)))
+                differing += len(found)
+                for one in found:
+                    click.echo(f"{name}: {one}")
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", str(checkout)], cwd=ROOT, check=True)
+    progress.end()
+    click.echo(f"{differing} differences from {revision} in findings, hunks and bytes; {progress.seconds:.0f} s")
+    sys.exit(1 if differing else 0)
