@@ -1,4 +1,4 @@
-"""Measure which number of workers is best for a loader that the training waits for, with the code of ``tune``."""
+"""Measure the best number of workers for a loader that the training waits for, with the code of ``tune``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chirpid_patch.loading.worker_start import start_method, worker_start_second
 from chirpid_patch.machine.cpus import usable_cpus
 
 _ROUNDS = 3
-"""Number of rounds that must fit into the time. Two rounds are necessary, and the estimated time may be too short."""
+"""Number of measurement rounds that must fit into the time. Two are necessary, but the estimate may be too low."""
 _SLICE_S = 0.2
 
 
@@ -26,18 +26,19 @@ def measure_worker_counts(
     """Measure how fast a loader is with different numbers of workers.
 
     Args:
-        loader: a loader of the training whose workers have ended.
-        loader_pass: a training pass over the loader.
+        loader: a loader that the training used and whose workers have ended.
+        loader_pass: the recording of a training epoch with this loader.
         batch_s: seconds that one process takes to read a batch.
-        seconds: time limit; large numbers of workers that would take longer are skipped.
-        progress: called with the progress.
+        seconds: time limit of the measurement. The largest numbers of workers are skipped until the rest fits.
+        progress: callback for the progress.
 
     Returns:
-        The loading times with the best and with the present number of workers; None if the best number is not clear.
+        The loading times with the best and with the present number of workers; None if the measurement does not show
+        which number is best.
 
     Raises:
-        TaskNotPossible: the loader cannot be measured, because its dataset is a stream.
-        Exception: any error of the user's code while this process loads batches.
+        TaskNotPossible: the loader cannot be measured, because its dataset is an ``IterableDataset``.
+        Exception: the user's code raised an error while this process loaded batches.
     """
     subject = make_measured_dataset_from_loader(loader, "training")
     now = subject.report.now

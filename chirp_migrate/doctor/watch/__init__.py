@@ -1,1 +1,1 @@
-"""Record the loaders, datasets and models of a training, and the processes that read samples (in the child process)."""
+"""Record loaders, datasets, models and worker processes of a training. This code runs in the child of ``doctor``."""

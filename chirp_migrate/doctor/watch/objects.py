@@ -1,4 +1,8 @@
-"""Find the objects in a dataset without running its code: in attributes, lists, tuples and dictionaries."""
+"""Inspect the objects that a dataset contains, without running code of the dataset.
+
+The objects are in attributes, lists, tuples and dictionaries. An attribute path names the place of an object, such as
+``dataset.transform.steps[2]``.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ _LONGEST_TEXT = 80
 _MANY_OBJECTS, _MANY_BYTES, _MOST_VALUES = 10_000, 8 * 2**20, 4_096
 _MOST_COUNTED = 20_000
 _PLAIN = (int, float, bool, str)
-#: Functions and attributes with which code reads an attribute whose name is a value, such as ``getattr(self, name)``.
+#: Names that code uses to read attributes with a computed name, as in ``getattr(self, name)``.
 _READ_ANY = frozenset({"getattr", "vars", "__dict__", "attrgetter"})
 _OTHERS_CODE = frozenset({"torch", *sys.stdlib_module_names})
 _CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
@@ -36,7 +40,7 @@ _LEAVES = (torch.Tensor, torch.nn.Module, np.ndarray, str, bytes, type, Function
 
 
 def attributes_with_paths(root: Any, root_name: str = "dataset") -> Iterator[tuple[str, Any]]:
-    """Yield attribute path and value of ``root`` and of the objects in it, outermost first. Each object occurs once."""
+    """Yield (attribute path, value) of ``root`` and of all objects in it, outermost first. Each object occurs once."""
     seen = {id(root)}
     level = [(root_name, root)]
     left = _MOST_OBJECTS
@@ -55,14 +59,18 @@ def attributes_with_paths(root: Any, root_name: str = "dataset") -> Iterator[tup
 
 
 def dataset_and_inner_datasets(dataset: Any) -> list[Any]:
-    """Return the dataset and every dataset that it wraps, outermost first."""
+    """Return the dataset, and all datasets that it wraps, with the outermost dataset first."""
     return [value for _, value in attributes_with_paths(dataset) if isinstance(value, torch.utils.data.Dataset)] or [
         dataset
     ]
 
 
 def generator_states(dataset: Any) -> dict[str, str]:
-    """Return a dictionary: name of a random generator → text of its state; includes global generators."""
+    """Return a dictionary: name of a random generator → its state as text.
+
+    The generators are the global generators of Python, NumPy and PyTorch, and all generators in the dataset. The name
+    of a generator in the dataset is its attribute path.
+    """
     numpy_state: Any = np.random.get_state(legacy=False)
     states = {
         "random": str(hash(random.getstate()[1])),
@@ -80,10 +88,10 @@ def generator_states(dataset: Any) -> dict[str, str]:
 
 
 def container_lengths(dataset: Any) -> dict[str, int]:
-    """Return a dictionary: attribute path → length of a container of the dataset, or of an ``lru_cache`` of a method.
+    """Return a dictionary: attribute path of a container, or of a method with ``lru_cache`` → number of its entries.
 
-    The length of a short list does not include its None entries. The result omits queues of limited length. The result
-    also omits containers of open files, archives and connections, because each process must open its own files.
+    For lists of up to 20,000 entries, None entries do not count. The result omits queues of limited length. The result
+    also omits containers of open files, archives or connections, because each process must open its own files.
     """
     found: dict[str, int] = {}
     for path, value in attributes_with_paths(dataset):
@@ -102,16 +110,16 @@ def container_lengths(dataset: Any) -> dict[str, int]:
 
 
 def _holds_handles(container: Any) -> bool:
-    """Return whether the first entry of a container is an open file or connection (except images), or a memory map."""
+    """Return whether the first entry of a container is a memory map, or can be closed like a file (except images)."""
     first = next(iter(container.values() if isinstance(container, dict) else container), None)
     return isinstance(first, np.memmap) or (hasattr(type(first), "close") and not hasattr(type(first), "tobytes"))
 
 
 def large_containers(dataset: Any) -> dict[str, int]:
-    """Return a dictionary: attribute path → number of Python objects, for each large container of the dataset.
+    """Return a dictionary: attribute path of a large container in the dataset → number of its entries.
 
-    A container is large if it has at least 10,000 entries that are Python objects, not tensors or arrays, and that take
-    about 8 MiB or more.
+    A container is large if it has at least 10,000 entries that take about 8 MiB or more. The entries must be Python
+    objects, not tensors or arrays.
     """
     found = {}
     for path, value in attributes_with_paths(dataset):
@@ -124,16 +132,16 @@ def large_containers(dataset: Any) -> dict[str, int]:
 
 
 def _object_bytes(value: Any) -> int:
-    """Return the bytes of an object and of the objects directly in it."""
+    """Return the size in bytes of an object, including the objects directly in it."""
     held = value if type(value) in (tuple, list) else getattr(value, "__dict__", value)
     inner = held.values() if type(held) is dict else held if type(held) in (tuple, list) else ()
     return sys.getsizeof(value) + sum(map(sys.getsizeof, inner))
 
 
 def count_tensor_bytes(dataset: Any) -> int:
-    """Return the bytes of the tensors, arrays and pandas tables in a dataset.
+    """Return the total size in bytes of the tensors, arrays and pandas tables in a dataset.
 
-    Every entry of a container counts as many bytes as the first entry.
+    The function assumes that all entries of a container have the size of the first entry.
     """
     found = 0
     for path, value in attributes_with_paths(dataset):
@@ -154,7 +162,7 @@ def _parts_of_sample(sample: Any) -> tuple[Any, ...]:
 
 
 def open_files(dataset: Any) -> dict[str, int]:
-    """Return a dictionary: attribute path → file descriptor of a regular file that the dataset opened for reading."""
+    """Return a dictionary: attribute path of a file that the dataset opened for reading → its file descriptor."""
     found = {}
     for path, value in attributes_with_paths(dataset):
         if isinstance(value, io.IOBase) and not value.closed:
@@ -165,11 +173,12 @@ def open_files(dataset: Any) -> dict[str, int]:
 
 
 def read_plain_attributes(dataset: Any) -> dict[str, str]:
-    """Return a dictionary: attribute path → text of a plain value that the dataset stores and that its code reads.
+    """Return a dictionary: path of an attribute with a plain value, which the dataset's code reads → the value as text.
 
-    Plain values are numbers, bools and short strings. For small lists, arrays and tensors, the text is the length and a
-    hash. An attribute counts as read if code of the dataset, or of an object in the dataset, reads an attribute of this
-    name. If this code computes attribute names, as in ``getattr(self, name)``, every attribute counts as read.
+    Plain values are numbers, bools and short strings, and small lists, arrays and tensors of such values. The text of a
+    list, array or tensor consists of its length and a hash. An attribute counts as read if the code of the dataset, or
+    of an object in the dataset, reads any attribute with this name. If this code computes attribute names, as in
+    ``getattr(self, name)``, every attribute counts as read.
     """
     held = dict(attributes_with_paths(dataset))
     readers: set[Any] = {one if isinstance(one, FunctionType) else type(one) for one in held.values()}
@@ -185,7 +194,7 @@ def read_plain_attributes(dataset: Any) -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _names_read(reader: Any) -> frozenset[str]:
-    """Return the names of the attributes that a function, or the methods of a class, read."""
+    """Return the names of all attributes that a function reads, or that the methods of a class read."""
     if isinstance(reader, FunctionType):
         return frozenset(_loaded_attributes(reader.__code__))
     kinds = [one for one in reader.__mro__ if not is_library_class(one)]
@@ -196,12 +205,12 @@ def _names_read(reader: Any) -> frozenset[str]:
 
 
 def is_library_class(cls: type) -> bool:
-    """Return whether a class belongs to PyTorch or to Python's standard library."""
+    """Return whether ``cls`` is a class of PyTorch or of Python's standard library."""
     return cls.__module__.partition(".")[0] in _OTHERS_CODE
 
 
 def _function_of(member: Any) -> Any:
-    """Return the function of a class member such as a property or static method; return other members unchanged."""
+    """Return the function inside a class member such as a property or static method. Return other members unchanged."""
     match member:
         case property():
             return member.fget
@@ -253,7 +262,7 @@ def _is_key(key: Any) -> bool:
 
 
 def _arrays_as_lists(state: Any) -> Any:
-    """Convert the arrays in a generator's state to lists, because ``repr`` shortens long arrays."""
+    """Convert all arrays in the state of a generator to lists, because ``repr`` would shorten long arrays."""
     if isinstance(state, dict):
         return {key: _arrays_as_lists(value) for key, value in state.items()}
     return state.tolist() if isinstance(state, np.ndarray) else state

@@ -1,4 +1,4 @@
-"""Record a training call until its third epoch begins or its time is up."""
+"""Run and record a training call until its third epoch begins or its time is over."""
 
 from __future__ import annotations
 
@@ -76,31 +76,31 @@ _EPOCHS = 2
 _LEAST_BATCHES = 8
 _BATCHES_WITH_STATE = 2
 _COMPARED = 64
-"""Approximate number of samples in a later training epoch that are compared with the first epoch."""
+"""Approximate number of samples that a later training epoch hashes, to compare them with the first epoch."""
 _SHARE_OF_PASS = 0.2
-"""Largest share of an entry point's time that one loader pass may take."""
+"""Largest share of the time of a training call that one loader pass may take."""
 _LONGER = 2
-"""A pass may take this many times longer if the memory of its workers is measured, because memory rises slowly."""
+"""A pass may take this many times longer if the memory of workers is measured, because the memory rises slowly."""
 
 
 def record_training(
     label: str, call: Callable[[], Any], tree: Path, folder: Path, seconds: float, recording: Recording
 ) -> list[Any]:
-    """Run a training call and fill in ``recording``, even if the call raises an error.
+    """Run a training call, and fill in ``recording`` even if the call raises an error.
 
     Args:
-        label: label of the entry point.
-        call: the training call.
-        tree: folder of the user's code, an absolute path.
+        label: short unique name of the training call, for messages.
+        call: function without arguments that trains.
+        tree: absolute path of the folder with the user's code.
         folder: folder for the files in which worker processes write their recordings.
-        seconds: time for the call. A loader pass ends after a fifth of this time.
+        seconds: time limit for the call. Each iteration over a loader ends early after about a fifth of this time.
         recording: the recording to fill in.
 
     Returns:
-        The loaders of the training, in the order of their numbers, without running workers.
+        The loaders that the training used, in the order of their numbers. No worker of these loaders is running.
 
     Raises:
-        Exception: any error of the call.
+        Exception: the call raised this error.
     """
     folder = Path(tempfile.mkdtemp(dir=folder))  # workers of a failed call may still write to its folder
     watch = _TrainingWatch(recording, LineFinder(tree), folder, seconds)
@@ -152,7 +152,7 @@ class _TrainingWatch(Interception):
             yield
 
     def end_workers(self) -> list[Any]:
-        """End persistent workers, and return all loaders of the training."""
+        """End the persistent workers of all loaders of the training, and return these loaders."""
         loaders, self._loaders = self._loaders, []
         for loader in loaders:
             shut_down_workers(loader)
@@ -161,7 +161,8 @@ class _TrainingWatch(Interception):
         return loaders
 
     def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        # If an epoch begins with an evaluation of the last epoch, the recording ends at the next call of ``backward``.
+        # An epoch may begin with an evaluation of the previous epoch. Then the recording ends later, at the next call
+        # of ``backward``.
         if self._pacing.begins_epoch(loader) and self._pacing.is_over(_EPOCHS) and not self._pacing.evaluates:
             self._end()
         self._end_if_late()
@@ -234,7 +235,7 @@ class _TrainingWatch(Interception):
         return LoaderIteratorWrapper(self, loader, iterator, around)
 
     def _make_recorder(self, loader: Any, one: LoaderPass) -> Callable[[Any], None]:
-        """Return a function that records batches, for a loader that does not use PyTorch's fetcher objects."""
+        """Return a function that records a batch, for a loader that reads batches without PyTorch's fetcher objects."""
         run, every = FetcherPassRecord(IN_TRAINING_PROCESS, one.number, 0), self._every
         self._recording.runs.append(run)
 
@@ -264,17 +265,17 @@ class _TrainingWatch(Interception):
             self._end()
 
     def _end(self) -> None:
-        """Raise an exception that ends the training, but only in the main thread. Other threads only load ahead.
+        """Raise an exception that ends the training, but only in the main thread. Other threads only prefetch batches.
 
         Raises:
-            SeenEnough: the caller is the main thread.
+            SeenEnough: the caller runs in the main thread.
         """
         self._is_over = True
         if threading.current_thread() is threading.main_thread():
             raise SeenEnough
 
     def _make_receiver(self, _dataset: Any) -> RecordReceiver | None:
-        """Return the receiver for the recording of a new fetcher; None if no loader pass begins now."""
+        """Return the destination for the recording of a new fetcher; None if no loader pass is beginning."""
         if self._beginning is None:
             return None
         self._is_fetched = True
@@ -329,13 +330,13 @@ class _TrainingWatch(Interception):
         return info
 
     def _place(self, loader: Any) -> CodeLine:
-        """Return the line that built a loader; if the line is not known, the line that iterates over the loader."""
+        """Return the line that built the loader or, if this line is not known, iterates over the loader."""
         with suppress(TypeError, KeyError):
             return self._built[loader]
         return self._places.line_of_caller()
 
     def _count_training_passes(self, place: CodeLine) -> int:
-        """Return the number of training passes over loaders that the line ``place`` built."""
+        """Return the number of training epochs with loaders that the line ``place`` built."""
         loaders = self._recording.loaders
         return sum(one.trains and loaders[one.loader].place == place for one in self._recording.passes)
 
@@ -382,7 +383,7 @@ class _TrainingWatch(Interception):
             calls.with_one_sample += 1
 
     def _record_initial_state(self, one: LoaderPass, module: torch.nn.Module, arguments: Any) -> None:
-        """Record whether the first call of a recurrent module for a batch has an initial state that is not zero."""
+        """Record whether a recurrent module gets an initial state that is not zero in its first call for a batch."""
         batch = one.number, len(one.sizes)
         begins = self._begins_with_state.setdefault(id(module), {})
         if batch not in begins:
@@ -402,7 +403,7 @@ def _replacing_attribute(owner: Any, name: str, make: Callable[[Any], Any]) -> I
 
 
 def _index_of(one: Any, known: list[Any]) -> int:
-    """Return the position of an object in a list of known objects; append the object if it is new."""
+    """Return the position of an object in the list ``known``. Append the object if it is not in the list."""
     number = next((number for number, other in enumerate(known) if other is one), len(known))
     if number == len(known):
         known.append(one)
@@ -417,14 +418,14 @@ def _dataset_length(dataset: Any) -> int:
 
 
 def _count_file_descriptors(process: psutil.Process) -> int:
-    """Return the number of open file descriptors of a process; 0 if the system does not count them."""
+    """Return the number of open file descriptors of a process; 0 if the operating system does not count them."""
     with suppress(psutil.Error, OSError, AttributeError):
         return int(process.num_fds())
     return 0
 
 
 def _file_descriptor_limit() -> int:
-    """Return the largest number of file descriptors that this process may open; 0 if it is not known."""
+    """Return the largest number of file descriptors that this process may have open; 0 if it is not known."""
     try:
         import resource
     except ImportError:  # Windows
