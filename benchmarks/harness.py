@@ -1,4 +1,4 @@
-"""Functions that all benchmarks share: conditions, order of turns, goals, tables, and files with results."""
+"""Functions that all benchmarks share: description of the machine, order of turns, goals, tables, and result files."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Measure how soon a browser shows a report of 2,000 changes: `python benchmarks/report_page.py`
 
-Migrates a synthetic backend with this number of hunks, writes the page, and opens it several times in headless
-Chromium, each time in a separate process. Prints the milliseconds to the first paint and to the end of
-loading. Exits with code 1 if the median first paint takes longer than 2 s. Needs Chromium and playwright (in the test
-extra).
+The benchmark migrates a synthetic project with 2,000 hunks, and writes the report as an HTML page. It opens the page
+several times in headless Chromium, each time in a separate process. The benchmark prints the milliseconds to the first
+paint and to the end of loading. The exit code is 1 if the median time to the first paint is longer than 2 s. The
+benchmark needs Chromium and playwright (from the extra `test`).
 """
 
 from __future__ import annotations

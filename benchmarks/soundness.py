@@ -1,7 +1,7 @@
-"""`make bench-soundness`: migrate random programs, and run them before and after with the same seeds.
+"""`make bench-soundness`: migrate random programs, and run each before and after its migration with the same seeds.
 
-The benchmark compares return values (to the bit, with dtypes), errors, output, and random states after the run. Exits
-with code 1 if a difference is not listed in docs/differences.md.
+The benchmark compares the return values (every bit and the dtypes), the errors, the output, and the random states after
+the run. The exit code is 1 if a difference is not listed in docs/differences.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""`make bench-suites`: run tests of packages from PyPI before and after package and tests are migrated.
+"""`make bench-suites`: run the tests of PyPI packages before and after package and tests are migrated.
 
-The benchmark unpacks each source distribution, and runs the test files that concern data loading: they mention
-`DataLoader`, are migrated themselves, or import a migrated module. The tests run after `apply --tests --all-loaders`,
-and twice after a rollback, in the same folder and environment. A test with different outcomes in the two runs after the
-rollback is flaky and listed. The outcome of no other test may change.
+The benchmark unpacks each source distribution, and runs the test files that concern data loading. A test file concerns
+data loading if it mentions `DataLoader`, is migrated itself, or imports a migrated module. The tests run once after
+`apply --tests --all-loaders`, and twice after a rollback, in the same folder and environment. A test is flaky if it has
+different outcomes in the two runs after the rollback. The page lists flaky tests. All other tests must have the same
+outcome with and without the migration.
 
-Writes `suites.json` and `suites.md` to `benchmarks/results/`, with `--write`. Results of suites that do not run are
-kept.
+With `--write`, the benchmark writes `suites.json` and `suites.md` to `benchmarks/results/`. The previous results of
+suites that do not run this time stay in these files.
 """
 
 from __future__ import annotations
