@@ -17,7 +17,7 @@ from chirpid_patch.machine.cpus import usable_cpus
 
 _ROUNDS = 3
 """Number of measurement rounds that must fit into the time. Two are necessary, but the estimate may be too low."""
-_SLICE_S = 0.2
+_MEASUREMENT_S = 0.2
 
 
 def measure_worker_counts(
@@ -47,12 +47,12 @@ def measure_worker_counts(
     )
     start_s = worker_start_seconds(start_method(subject.options))
 
-    def takes_s(tried: list[CandidateSettings]) -> float:
+    def estimated_seconds(tried: list[CandidateSettings]) -> float:
         return _ROUNDS * sum(
-            expected_measurement_seconds(one, batch_s, _SLICE_S, start_s, usable_cpus()) for one in tried
+            expected_measurement_seconds(one, batch_s, _MEASUREMENT_S, start_s, usable_cpus()) for one in tried
         )
 
-    while candidates and takes_s(candidates) > seconds:
+    while candidates and estimated_seconds(candidates) > seconds:
         largest = next((one for one in reversed(candidates) if one != now and not one.is_in_main_process), None)
         if largest is None:
             return None
@@ -61,20 +61,22 @@ def measure_worker_counts(
         return None
     sweep = SettingsSweep(subject, candidates, seconds, progress, is_limited=True)
     measured = sweep.run()
-    of_now, compared = next(
+    present_outcome, compared = next(
         (each for each in zip(measured, compare_with_best(measured), strict=True) if each[0].candidate == now),
         (None, None),
     )
     best = (
-        pick_smallest_best(measured) if compared is not None and compared.outcome is SettingsOutcome.BELOW else of_now
+        pick_smallest_best(measured)
+        if compared is not None and compared.outcome is SettingsOutcome.BELOW
+        else present_outcome
     )
-    if of_now is None or compared is None or best is None or not of_now.rates or sweep.rounds < 2:
+    if present_outcome is None or compared is None or best is None or not present_outcome.rates or sweep.rounds < 2:
         return None
-    if not (compared.conclusive if best is not of_now else is_pick_conclusive(measured)):
+    if not (compared.conclusive if best is not present_outcome else is_pick_conclusive(measured)):
         return None
     tried = sorted({one.candidate.num_workers for one in measured if one.rates})
     if len(tried) < 2:
         return None
     samples = sum(loader_pass.sizes) if loader_pass.is_complete else len(loader.dataset)
-    now_s, best_s = (samples / mean_rate(one.rates).value for one in (of_now, best))
+    now_s, best_s = (samples / mean_rate(one.rates).value for one in (present_outcome, best))
     return WorkerCountTimings(loader_pass.loader, best.candidate.num_workers, now_s, best_s, tried)

@@ -98,7 +98,7 @@ class LoaderInfo(msgspec.Struct):
         return f"the loader at {self.place}" if self.place.file else f"a loader of {self.dataset}"
 
 
-class NormalizationCall(msgspec.Struct):
+class BatchNormCalls(msgspec.Struct):
     """The number of calls of a ``BatchNorm`` class in training mode during one loader pass (iteration over a loader).
 
     Attributes:
@@ -135,8 +135,8 @@ class LoaderPass(msgspec.Struct):
         seconds: seconds from the beginning of the pass to the arrival of its last batch.
         doubles: dictionary, position in the first batch → number of bytes of the float64 tensor at this position.
         normalization: dictionary, class name of a BatchNorm → number of its calls in training mode.
-        carries_state: whether a recurrent module carries its state from batch to batch. A module does so if its initial
-            state is zero for the first batch and not zero for the second batch.
+        carries_state: whether a recurrent module carries its state from batch to batch. Such a module gets a zero state
+            for the first batch, and a state that is not zero for the second batch.
         device: device type of the first called module with parameters, such as ``cuda``; an empty string if no such
             module was called.
         moved: dictionary, position in the first batch → number of bytes of the tensor at this position. The dictionary
@@ -162,7 +162,7 @@ class LoaderPass(msgspec.Struct):
     waits_s: list[float] = []
     seconds: float = 0.0
     doubles: dict[str, int] = {}
-    normalization: dict[str, NormalizationCall] = {}
+    normalization: dict[str, BatchNormCalls] = {}
     carries_state: bool = False
     device: str = ""
     moved: dict[str, int] = {}
@@ -430,7 +430,7 @@ class Recording(msgspec.Struct):
         return list(found.values())
 
     def group_training_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Group the training passes in the same way, without iterable datasets and without passes of a second model.
+        """Group the training passes by dataset and loader line. Omit iterable datasets and passes of a second model.
 
         A second model may belong to a second training, which may start from the same seed on purpose.
         """

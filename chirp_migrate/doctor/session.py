@@ -27,10 +27,10 @@ from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, TrainingSource
 from chirp_migrate.verify.options import VerifyOptions, entry_points_from_options
 
-_ROLE = ChildLabels("The training process", "", "use a longer --time-budget")
+_CHILD_LABELS = ChildLabels("The training process", "", "use a longer --time-budget")
 _GRACE_S = 20.0
 """An entry point that still runs this many seconds after the end of its time counts as hung."""
-_LAST_WORDS_S = 0.3
+_LAST_OUTPUT_S = 0.3
 """Seconds to wait for the last lines of output from a failed script."""
 
 
@@ -55,7 +55,7 @@ def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> Doctor
             "the settings of `verify` start the training with a command, whose loaders `doctor` cannot record: pass a "
             "Python script, as in `chirp-migrate doctor . -- python train.py`, or --workload."
         )
-    progress(ProgressStep("finding and copying the training"))
+    progress(ProgressStep("finding the training and copying the project"))
     discovery = entry_points_from_options(root, root, options, "doctor")
     if options.source is not TrainingSource.HOOK:
         discovery = select_entry_points(discovery, options.select)
@@ -71,7 +71,10 @@ def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> Doctor
         with sigterm_as_keyboard_interrupt():
             recordings, left = _TrainingRecorder(request, progress).run()
     if left:
-        notes.append(f"not run, because the time was over: {shorten_list(left, 4)} (use a longer --time-budget)")
+        notes.append(
+            f"these entry points did not run, because the time was over: {shorten_list(left, 4)} (use a longer "
+            "--time-budget)"
+        )
     return _report(recordings, notes)
 
 
@@ -100,7 +103,7 @@ class _TrainingRecorder:
             "chirp_migrate.doctor.runner",
             request,
             dict,
-            _ROLE,
+            _CHILD_LABELS,
             request.ends_at - time.time() + _GRACE_S,
             progress=self._progress,
         ) as child:
@@ -139,7 +142,7 @@ class _TrainingRecorder:
                 continue
             recording = msgspec.convert(part.value, Recording, str_keys=True)
             if recording.error and not recording.printed:
-                time.sleep(_LAST_WORDS_S)
+                time.sleep(_LAST_OUTPUT_S)
                 recording.printed = child.printed
             self._recordings.append(recording)
             self._left.pop(0)
@@ -163,7 +166,9 @@ def _report(recordings: list[Recording], notes: list[str]) -> DoctorReport:
         raise UsageProblem(f"the training read no batch from a PyTorch loader, so nothing was checked: {change}.")
     cut = [one.label for one in recordings if one.is_cut]
     if cut:
-        notes.append(f"ended before two epochs were over: {shorten_list(cut, 4)} (use a longer --time-budget)")
+        notes.append(
+            f"these entry points ended before two epochs were over: {shorten_list(cut, 4)} (use a longer --time-budget)"
+        )
     watched = [
         WatchedEntryPoint(
             label=one.label,

@@ -40,7 +40,7 @@ def _single_sample_problem(seen: Recording, loader: LoaderInfo, one: LoaderPass)
     ):
         return None
     total = sum(one.sizes)
-    raised = " This batch raised an error." if "more than 1 value per channel" in seen.error else ""
+    raised = " Normalizing this batch raised an error." if "more than 1 value per channel" in seen.error else ""
     return Problem.at(
         loader.place,
         "last-batch",

@@ -15,7 +15,7 @@ from chirp_migrate.stats.ratios import student_quantile
 _KIB, _MIB = 2**10, 2**20
 _LEAST_RISE = 3 * _MIB
 _LEAST_MEASURED = 4
-_LARGEST_STEP = 0.6
+_MAX_STEP_SHARE = 0.6
 """Largest share of the total rise in a single step. A larger step is memory that a process needs only once."""
 
 
@@ -109,7 +109,7 @@ def _rises_steadily(memory: list[int]) -> bool:
     """Return whether the memory rises after the second measurement, and not only in a single step."""
     steps = [after - before for before, after in pairwise(memory[1:])]
     rise = sum(steps)
-    return len(memory) >= _LEAST_MEASURED and rise >= _LEAST_RISE and max(steps) <= _LARGEST_STEP * rise
+    return len(memory) >= _LEAST_MEASURED and rise >= _LEAST_RISE and max(steps) <= _MAX_STEP_SHARE * rise
 
 
 def _has_grown(run: FetcherPassRecord) -> bool:

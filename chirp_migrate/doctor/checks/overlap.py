@@ -23,9 +23,9 @@ def check(recording: Recording) -> Iterator[Problem]:
     If all samples of a validation loader are training samples, there are two possible causes. Either the split is
     wrong, or the loader measures the fit on training samples. The message names both causes. But if training and
     validation share some samples, and each also has samples of its own, the split must be wrong. For example, the
-    project may split the data twice at random. The message then names only this cause, on two conditions. Both epochs
-    read every sample of their datasets, and the training samples are equal in the next epoch. Otherwise a sampler or
-    random transforms may hide equal samples.
+    project may split the data twice at random. The message then names only this cause, on two conditions. First, the
+    training epoch and the validation epoch read every sample of their datasets. Second, the training samples are equal
+    in the next training epoch. Otherwise a sampler or random transforms may hide equal samples.
     """
     trained = recording.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None

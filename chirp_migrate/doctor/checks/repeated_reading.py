@@ -12,7 +12,7 @@ _LEAST_COMPARED = 8
 _LEAST_WAITED, _LEAST_WAIT_S = 0.5, 0.5
 _LEAST_SAMPLE_S = 1e-3
 _LEAST_SHARE = 0.5
-_HELD_SHARE = 0.5
+_IN_MEMORY_SHARE = 0.5
 _MIB = 2**20
 
 
@@ -24,14 +24,14 @@ class _RepeatedReading(NamedTuple):
         share: share of the time for reading samples that the repeated work takes, 0 to 1.
         bytes: number of bytes of one sample, or of one return value of the function that repeats the work.
         place: line that defines the dataset class, or the function that repeats the work.
-        below: part of the message if random transforms follow the repeated work; otherwise "".
+        detail: part of the message if random transforms follow the repeated work; otherwise "".
     """
 
     evidence: str
     share: float
     bytes: int
     place: CodeLine
-    below: str = ""
+    detail: str = ""
 
 
 def check(recording: Recording) -> Iterator[Problem]:
@@ -51,7 +51,7 @@ def check(recording: Recording) -> Iterator[Problem]:
         yield Problem.at(
             again.place if again.place.file else loader.place,
             "repeated-reading",
-            f"Each epoch reads and decodes the same samples again{again.below}, and the training waits for them.",
+            f"Each epoch reads and decodes the same samples again{again.detail}, and the training waits for them.",
             f"{again.evidence} In the second epoch, the training waited {waited_s:.1f} of {later.seconds:.1f} s for "
             f"{loader}.",
             f"Decode the samples once into a memory-mapped array (docs/caching.md). For {loader.samples} samples, an "
@@ -61,7 +61,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 def is_in_memory(recording: Recording, loader: LoaderInfo, loader_pass: LoaderPass) -> bool:
     """Return whether the samples are in memory: the dataset's tensors and arrays are about as large as all samples."""
-    return 0 < _HELD_SHARE * _sample_bytes(recording, loader_pass) * loader.samples <= loader.held_bytes
+    return 0 < _IN_MEMORY_SHARE * _sample_bytes(recording, loader_pass) * loader.samples <= loader.held_bytes
 
 
 def find_repeated_slow_reading(

@@ -26,7 +26,7 @@ def check(recording: Recording) -> Iterator[Problem]:
                     one,
                     "Batches are copied to the device from pageable memory, so training waits for each copy, and "
                     "non_blocking=True has no effect.",
-                    "Its memory is not pinned.",
+                    "The memory of this batch is not pinned.",
                     "Set pin_memory=True on the loader, and call batch.to(device, non_blocking=True).",
                 )
             if one.strided:

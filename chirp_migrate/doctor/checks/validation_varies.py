@@ -1,4 +1,4 @@
-"""Find validation whose result is not deterministic: its samples are random, or the model is in training mode."""
+"""Find validation that is not deterministic, because the samples are random or the model is in training mode."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _find_varying_samples(seen: Recording, passes: list[tuple[LoaderInfo, Loader
     fix = "Use transforms without randomness for the validation dataset."
     cause = ""
     if shared is not None:
-        cause = f" The loader shares a dataset object with {shared}, which trains."
+        cause = f" The validation loader shares a dataset object with {shared}, which is used for training."
         fix = "Build the dataset twice, and take the validation samples from the dataset without augmentation."
     yield Problem.at(
         loader.place,

@@ -26,25 +26,35 @@ import torch
 from chirp_migrate.training.watch.samples import Hash
 from chirpid_patch.randomness.random_states import generator_state
 
-_DEEPEST, _MOST_OBJECTS, _MOST_ITEMS = 5, 300, 32
-_LONGEST_TEXT = 80
-_MANY_OBJECTS, _MANY_BYTES, _MOST_VALUES = 10_000, 8 * 2**20, 4_096
-_MOST_COUNTED = 20_000
-_PLAIN = (int, float, bool, str)
+_MAX_DEPTH, _MAX_OBJECTS, _MAX_ENTRIES = 5, 300, 32
+_MAX_TEXT_LENGTH = 80
+_LARGE_LENGTH, _LARGE_BYTES, _MAX_VALUES = 10_000, 8 * 2**20, 4_096
+_MAX_COUNTED_LENGTH = 20_000
+_PLAIN_TYPES = (int, float, bool, str)
 #: Names that code uses to read attributes with a computed name, as in ``getattr(self, name)``.
-_READ_ANY = frozenset({"getattr", "vars", "__dict__", "attrgetter"})
-_OTHERS_CODE = frozenset({"torch", *sys.stdlib_module_names})
+_COMPUTED_NAME_READERS = frozenset({"getattr", "vars", "__dict__", "attrgetter"})
+_LIBRARY_PACKAGES = frozenset({"torch", *sys.stdlib_module_names})
 _CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
 _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
-_LEAVES = (torch.Tensor, torch.nn.Module, np.ndarray, str, bytes, type, FunctionType, ModuleType, *_GENERATORS)
+_TYPES_WITHOUT_CHILDREN = (
+    torch.Tensor,
+    torch.nn.Module,
+    np.ndarray,
+    str,
+    bytes,
+    type,
+    FunctionType,
+    ModuleType,
+    *_GENERATORS,
+)
 
 
 def attributes_with_paths(root: Any, root_name: str = "dataset") -> Iterator[tuple[str, Any]]:
     """Yield (attribute path, value) of ``root`` and of all objects in it, outermost first. Each object occurs once."""
     seen = {id(root)}
     level = [(root_name, root)]
-    left = _MOST_OBJECTS
-    for _ in range(_DEEPEST):
+    left = _MAX_OBJECTS
+    for _ in range(_MAX_DEPTH):
         below: list[tuple[str, Any]] = []
         for path, value in level:
             yield path, value
@@ -99,7 +109,7 @@ def container_lengths(dataset: Any) -> dict[str, int]:
         if type(value) in _CONTAINERS and (is_named or path.endswith("']")):
             if _holds_handles(value) or (type(value) is deque and value.maxlen is not None):
                 continue
-            is_counted = is_named and type(value) is list and len(value) <= _MOST_COUNTED
+            is_counted = is_named and type(value) is list and len(value) <= _MAX_COUNTED_LENGTH
             found[path] = sum(one is not None for one in value) if is_counted else len(value)
         elif isinstance(value, torch.utils.data.Dataset):
             for kind in type(value).__mro__:
@@ -123,10 +133,10 @@ def large_containers(dataset: Any) -> dict[str, int]:
     """
     found = {}
     for path, value in attributes_with_paths(dataset):
-        if type(value) in (*_CONTAINERS, tuple) and len(value) >= _MANY_OBJECTS:
-            some = list(islice(value.values() if isinstance(value, dict) else value, _MOST_ITEMS))
+        if type(value) in (*_CONTAINERS, tuple) and len(value) >= _LARGE_LENGTH:
+            some = list(islice(value.values() if isinstance(value, dict) else value, _MAX_ENTRIES))
             is_object = type(some[0]) in (str, bytes, tuple, list, dict, float, int) or hasattr(some[0], "__dict__")
-            if is_object and sum(map(_object_bytes, some)) / len(some) * len(value) >= _MANY_BYTES:
+            if is_object and sum(map(_object_bytes, some)) / len(some) * len(value) >= _LARGE_BYTES:
                 found[path] = len(value)
     return found
 
@@ -161,7 +171,7 @@ def _parts_of_sample(sample: Any) -> tuple[Any, ...]:
     return tuple(sample) if type(sample) in (list, tuple) else (sample,)
 
 
-def open_files(dataset: Any) -> dict[str, int]:
+def opened_files(dataset: Any) -> dict[str, int]:
     """Return a dictionary: attribute path of a file that the dataset opened for reading → its file descriptor."""
     found = {}
     for path, value in attributes_with_paths(dataset):
@@ -187,7 +197,7 @@ def read_plain_attributes(dataset: Any) -> dict[str, str]:
         path: text
         for path, value in held.items()
         if not path.endswith("]")
-        and (path.rpartition(".")[2] in read or not read.isdisjoint(_READ_ANY))
+        and (path.rpartition(".")[2] in read or not read.isdisjoint(_COMPUTED_NAME_READERS))
         and (text := _value_text(value)) is not None
     }
 
@@ -206,7 +216,7 @@ def _names_read(reader: Any) -> frozenset[str]:
 
 def is_library_class(cls: type) -> bool:
     """Return whether ``cls`` is a class of PyTorch or of Python's standard library."""
-    return cls.__module__.partition(".")[0] in _OTHERS_CODE
+    return cls.__module__.partition(".")[0] in _LIBRARY_PACKAGES
 
 
 def _function_of(member: Any) -> Any:
@@ -227,7 +237,7 @@ def _loaded_attributes(code: CodeType) -> Iterator[str]:
     for instruction in get_instructions(code):
         if instruction.opname.startswith("LOAD_") and isinstance(instruction.argval, str):
             is_attribute = "ATTR" in instruction.opname or "METHOD" in instruction.opname
-            if is_attribute or instruction.argval in _READ_ANY:
+            if is_attribute or instruction.argval in _COMPUTED_NAME_READERS:
                 yield instruction.argval
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -235,23 +245,27 @@ def _loaded_attributes(code: CodeType) -> Iterator[str]:
 
 
 def _value_text(value: Any) -> str | None:
-    if type(value) in _PLAIN:
-        return text if len(text := repr(value)) <= _LONGEST_TEXT else None
-    if type(value) in (list, tuple) and 0 < len(value) <= _MOST_VALUES and all(type(one) in _PLAIN for one in value):
+    if type(value) in _PLAIN_TYPES:
+        return text if len(text := repr(value)) <= _MAX_TEXT_LENGTH else None
+    if (
+        type(value) in (list, tuple)
+        and 0 < len(value) <= _MAX_VALUES
+        and all(type(one) in _PLAIN_TYPES for one in value)
+    ):
         return f"{len(value)} values (hash {_short_hash(repr(value).encode())[:6]})"
     if type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided:
         value = value.detach().numpy() if value.dtype is not torch.bfloat16 else value
-    if type(value) is np.ndarray and not value.dtype.hasobject and 0 < value.size <= _MOST_VALUES:
+    if type(value) is np.ndarray and not value.dtype.hasobject and 0 < value.size <= _MAX_VALUES:
         return f"{value.size} values (hash {_short_hash(value.tobytes())[:6]})"
     return None
 
 
 def _child_objects(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     if type(value) in (dict, OrderedDict, defaultdict):
-        yield from ((f"{path}[{key!r}]", one) for key, one in islice(value.items(), _MOST_ITEMS) if _is_key(key))
+        yield from ((f"{path}[{key!r}]", one) for key, one in islice(value.items(), _MAX_ENTRIES) if _is_key(key))
     elif type(value) in (list, tuple):
-        yield from ((f"{path}[{number}]", one) for number, one in enumerate(value[:_MOST_ITEMS]))
-    elif not isinstance(value, _LEAVES):
+        yield from ((f"{path}[{number}]", one) for number, one in enumerate(value[:_MAX_ENTRIES]))
+    elif not isinstance(value, _TYPES_WITHOUT_CHILDREN):
         held = getattr(value, "__dict__", None)
         if type(held) is dict:
             yield from ((f"{path}.{name}", one) for name, one in list(held.items()))

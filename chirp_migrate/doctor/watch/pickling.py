@@ -39,14 +39,14 @@ _KINDS: tuple[tuple[Any, str], ...] = (
 )
 
 
-def unpicklable_parts(loader: Any, places: LineFinder) -> Iterator[UnpicklablePart]:
+def unpicklable_parts(loader: Any, line_finder: LineFinder) -> Iterator[UnpicklablePart]:
     """Yield the first object that cannot be pickled in each of dataset, ``collate_fn`` and ``worker_init_fn``."""
     for name in _PARTS:
         part = getattr(loader, name, None)
         try:
             check_picklable(part)
         except Exception as error:  # __getstate__ or __setstate__ of the user's class may raise any error
-            yield _first_failure(part, name, error, places)
+            yield _first_failure(part, name, error, line_finder)
 
 
 def count_pickled_bytes(loader: Any) -> int:
@@ -78,7 +78,7 @@ class _ByteCounter(ForkingPickler):
         return id(value)
 
 
-def _first_failure(part: Any, name: str, error: Exception, places: LineFinder) -> UnpicklablePart:
+def _first_failure(part: Any, name: str, error: Exception, line_finder: LineFinder) -> UnpicklablePart:
     tracer = _TracingPickler()
     try:
         with allow_process_start_pickling():
@@ -92,7 +92,7 @@ def _first_failure(part: Any, name: str, error: Exception, places: LineFinder) -
     failed = chain[-1]
     text = _ADDRESS.sub("", " ".join(f"{type(error).__name__}: {error}".split()))
     return UnpicklablePart(
-        path, _describe_kind(failed), places.line_of_definition(_defining_object(failed)), text[:_LONGEST_TEXT]
+        path, _describe_kind(failed), line_finder.line_of_definition(_defining_object(failed)), text[:_LONGEST_TEXT]
     )
 
 
@@ -111,14 +111,14 @@ class _TracingPickler(pickle._Pickler):
         self.begun.pop()
 
     def persistent_id(self, value: Any) -> Any:
-        """Return an id for an array or tensor. Its data is skipped, because it is large and can always be pickled."""
+        """Return an id for an array or tensor, to skip its data. Arrays and tensors can always be pickled."""
         return id(value) if is_always_picklable(value) else None
 
 
 def _path_step(above: list[Any], child: Any) -> str:
     """Return the part of the attribute path from the last object of ``above`` to ``child``, such as ``.name``.
 
-    The result is an empty string if ``pickle`` created the object ``child``, so that users do not know this object.
+    The result is an empty string if ``pickle`` created the object ``child``, so that it is not part of the user's data.
     """
     parent = above[-1]
     owner = above[-2] if len(above) > 1 else None

@@ -59,7 +59,7 @@ class RecordReceiver(NamedTuple):
     """The destination for the recording of one fetcher (PyTorch's object that reads batches).
 
     Attributes:
-        run: the recording of the loader pass by this process. At first, it contains no batches.
+        run: the recording of the loader pass by this process. At first, this recording contains no batches.
         write: function that stores a part of the recording. The function gets ``run``, then each batch, and an
             :class:`_End` when an iterable dataset ends.
         every: which samples to hash: all (1), every N-th sample (N > 1), or none (0). See :func:`.describe_batch`.

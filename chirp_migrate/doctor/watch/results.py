@@ -22,14 +22,14 @@ from chirp_migrate.doctor.recording import DatasetFunctionCalls
 from chirp_migrate.doctor.watch.objects import attributes_with_paths, is_library_class
 from chirp_migrate.training.watch.samples import Hash, add_tensor_to_hash, leaves_by_position
 
-_TOOL = 4
+_TOOL_ID = 4
 """Tool id of this module in ``sys.monitoring``. Python reserves other ids for debuggers and profilers."""
 _LEAST_S = 1e-3
 """A return value is hashed only if the calls of its function take at least this many seconds on average."""
 _QUICK_CALLS, _QUICK_S = 64, 1e-4
 """A function is no longer recorded if its first 64 calls take less than 0.1 ms on average."""
 
-_of_thread = threading.local()
+_thread_local = threading.local()
 
 
 def functions_by_code(dataset: Any) -> dict[CodeType, FunctionType]:
@@ -64,23 +64,23 @@ class FunctionResultRecorder:
         self._names = {code: one.__qualname__ for code, one in functions_by_code(dataset).items()}
         self._calls: dict[CodeType, DatasetFunctionCalls] = {}
         self._begun: dict[CodeType, list[float]] = {}
-        self._taken: dict[str, DatasetFunctionCalls] = {}
+        self._calls_of_batch: dict[str, DatasetFunctionCalls] = {}
         if sys.version_info >= (3, 12) and self._names:
             _monitor_calls(self._names)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Return a context in which the object records the calls in this thread."""
-        self._begun, self._taken = {}, {}
-        _of_thread.watch = self
+        self._begun, self._calls_of_batch = {}, {}
+        _thread_local.watch = self
         try:
             yield
         finally:
-            _of_thread.watch = None
+            _thread_local.watch = None
 
     def last_calls(self) -> dict[str, DatasetFunctionCalls]:
         """Return a dictionary: name of a function → its calls in the latest context of :meth:`watching`."""
-        return self._taken
+        return self._calls_of_batch
 
     def is_quick(self, code: CodeType) -> bool:
         """Return whether a function is too fast to be worth recording."""
@@ -98,7 +98,7 @@ class FunctionResultRecorder:
             return
         seconds = time.perf_counter() - begun.pop()
         all_of_it = self._calls.setdefault(code, DatasetFunctionCalls())
-        of_batch = self._taken.setdefault(self._names[code], DatasetFunctionCalls())
+        of_batch = self._calls_of_batch.setdefault(self._names[code], DatasetFunctionCalls())
         for one in (all_of_it, of_batch):
             one.calls += 1
             one.seconds += seconds
@@ -133,23 +133,23 @@ if sys.version_info >= (3, 12):
 
     def _monitor_calls(codes: dict[CodeType, str]) -> None:
         """Make the interpreter report all calls of these functions, unless another tool uses the same tool id."""
-        if monitoring.get_tool(_TOOL) is None:
-            monitoring.use_tool_id(_TOOL, __name__)
-            monitoring.register_callback(_TOOL, monitoring.events.PY_START, _started)
-            monitoring.register_callback(_TOOL, monitoring.events.PY_RETURN, _returned)
-        if monitoring.get_tool(_TOOL) == __name__:
+        if monitoring.get_tool(_TOOL_ID) is None:
+            monitoring.use_tool_id(_TOOL_ID, __name__)
+            monitoring.register_callback(_TOOL_ID, monitoring.events.PY_START, _on_call)
+            monitoring.register_callback(_TOOL_ID, monitoring.events.PY_RETURN, _on_return)
+        if monitoring.get_tool(_TOOL_ID) == __name__:
             for code in codes:
-                monitoring.set_local_events(_TOOL, code, monitoring.events.PY_START | monitoring.events.PY_RETURN)
+                monitoring.set_local_events(_TOOL_ID, code, monitoring.events.PY_START | monitoring.events.PY_RETURN)
 
-    def _started(code: CodeType, _offset: int) -> Any:
-        watch: FunctionResultRecorder | None = getattr(_of_thread, "watch", None)
+    def _on_call(code: CodeType, _offset: int) -> Any:
+        watch: FunctionResultRecorder | None = getattr(_thread_local, "watch", None)
         if watch is None:
             return None
         watch.begin(code)
         return monitoring.DISABLE if watch.is_quick(code) else None
 
-    def _returned(code: CodeType, _offset: int, value: Any) -> Any:
-        watch: FunctionResultRecorder | None = getattr(_of_thread, "watch", None)
+    def _on_return(code: CodeType, _offset: int, value: Any) -> Any:
+        watch: FunctionResultRecorder | None = getattr(_thread_local, "watch", None)
         if watch is None:
             return None
         watch.end(code, value)

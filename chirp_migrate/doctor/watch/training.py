@@ -29,19 +29,19 @@ from torch.utils.data._utils import worker
 
 from chirp_migrate.doctor.recording import (
     IN_TRAINING_PROCESS,
+    BatchNormCalls,
     BatchRecord,
     CodeLine,
     FetcherPassRecord,
     LoaderInfo,
     LoaderPass,
-    NormalizationCall,
     Recording,
 )
 from chirp_migrate.doctor.watch.objects import (
     count_tensor_bytes,
     dataset_and_inner_datasets,
     large_containers,
-    open_files,
+    opened_files,
     read_plain_attributes,
 )
 from chirp_migrate.doctor.watch.pickling import count_pickled_bytes, unpicklable_parts
@@ -75,11 +75,11 @@ from chirpid_patch.torch_private import MultiProcessingIterator
 _EPOCHS = 2
 _LEAST_BATCHES = 8
 _BATCHES_WITH_STATE = 2
-_COMPARED = 64
+_COMPARED_SAMPLES = 64
 """Approximate number of samples that a later training epoch hashes, to compare them with the first epoch."""
-_SHARE_OF_PASS = 0.2
+_MAX_SHARE_OF_PASS = 0.2
 """Largest share of the time of a training call that one loader pass may take."""
-_LONGER = 2
+_MEMORY_FACTOR = 2
 """A pass may take this many times longer if the memory of workers is measured, because the memory rises slowly."""
 
 
@@ -119,24 +119,24 @@ def record_training(
 
 class _TrainingWatch(Interception):
     def __init__(self, recording: Recording, places: LineFinder, folder: Path, seconds: float) -> None:
-        super().__init__(self._pass)
+        super().__init__(self._record_pass)
         self._recording, self._places, self._folder = recording, places, folder
         self._pacing = EpochDetector()
-        self._pass_s = seconds * _SHARE_OF_PASS
-        self._until = time.perf_counter() + seconds
-        self._built: WeakKeyDictionary[Any, CodeLine] = WeakKeyDictionary()
+        self._pass_s = seconds * _MAX_SHARE_OF_PASS
+        self._deadline = time.perf_counter() + seconds
+        self._build_lines: WeakKeyDictionary[Any, CodeLine] = WeakKeyDictionary()
         self._models: list[Any] = []
         self._loaders: list[Any] = []
         self._datasets: list[Any] = []
-        self._is_over = False
-        self._current: LoaderPass | None = None
-        self._beginning: LoaderPass | None = None
-        self._every, self._is_fetched = 1, False
+        self._has_ended = False
+        self._current_pass: LoaderPass | None = None
+        self._beginning_pass: LoaderPass | None = None
+        self._hash_every, self._is_fetched = 1, False
         self._process = psutil.Process()
         self._samplers = Interception(self._watch_sampler, Sampler)
         self._begins_with_state: dict[int, dict[tuple[int, int], bool]] = {}
-        self._loading: Any = None
-        self._drawn: dict[int, list[list[Any]]] = {}
+        self._loader_of_sampler: Any = None
+        self._sampled_indices: dict[int, list[list[Any]]] = {}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -144,7 +144,7 @@ class _TrainingWatch(Interception):
             stack.enter_context(self)
             stack.enter_context(self._samplers)
             stack.enter_context(record_fetchers(self._make_receiver))
-            stack.enter_context(_replacing_attribute(DataLoader, "__init__", self._recording_line))
+            stack.enter_context(_replacing_attribute(DataLoader, "__init__", self._recording_build_line))
             stack.enter_context(self._pacing)
             stack.enter_context(call_before_backward(self._record_backward))
             hook = torch.nn.modules.module.register_module_forward_pre_hook(self._record_module_call)
@@ -160,50 +160,52 @@ class _TrainingWatch(Interception):
         self._datasets.clear()
         return loaders
 
-    def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    def _record_pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         # An epoch may begin with an evaluation of the previous epoch. Then the recording ends later, at the next call
         # of ``backward``.
         if self._pacing.begins_epoch(loader) and self._pacing.is_over(_EPOCHS) and not self._pacing.evaluates:
-            self._end()
-        self._end_if_late()
+            self._end_training()
+        self._end_training_if_late()
         with restore_generators_after():
             info = self._loader_info(loader)
         is_third = torch.is_grad_enabled() and self._count_training_passes(info.place) >= _EPOCHS
         if not self._pacing.later and is_third:  # the training builds a new dataset for each epoch
-            self._end()
+            self._end_training()
         one = LoaderPass(len(self._recording.passes), info.number)
-        files = open_files(loader.dataset) if info.num_workers > 1 and info.start_method == "fork" else {}
+        files = opened_files(loader.dataset) if info.num_workers > 1 and info.start_method == "fork" else {}
         if info.persistent_workers:
             one.values = read_plain_attributes(loader.dataset)
         self._recording.passes.append(one)
-        pass_s = self._pass_s * (_LONGER if info.num_workers and info.start_method == "fork" and info.objects else 1)
+        pass_s = self._pass_s * (
+            _MEMORY_FACTOR if info.num_workers and info.start_method == "fork" and info.objects else 1
+        )
         began = time.perf_counter()
         record: Callable[[Any], None] | None = None
         is_last = False
 
         def around(advance: Callable[[], Any]) -> Any:
             nonlocal is_last
-            asked = time.perf_counter()
+            requested_s = time.perf_counter()
             if one.sizes:  # not before the first batch, because the start of workers may take long
-                self._end_if_late()
+                self._end_training_if_late()
             has_gradients = torch.is_grad_enabled()
-            if len(one.sizes) >= _LEAST_BATCHES and asked - began > pass_s:
+            if len(one.sizes) >= _LEAST_BATCHES and requested_s - began > pass_s:
                 if is_last or not has_gradients or not limit_lightning_validation(len(one.sizes) + 1):
                     self._recording.is_shortened = True
                     raise StopIteration
                 is_last = True
-            self._loading = None if record is None else loader
+            self._loader_of_sampler = None if record is None else loader
             try:
                 batch = advance()
             except StopIteration:
                 one.is_complete = True
                 raise
             finally:
-                self._loading = None
+                self._loader_of_sampler = None
             if record is not None:
                 record(batch)
             one.seconds = time.perf_counter() - began
-            one.waits_s.append(time.perf_counter() - asked)
+            one.waits_s.append(time.perf_counter() - requested_s)
             one.sizes.append(count_batch_samples(batch))
             one.has_gradients.append(has_gradients)
             if len(one.sizes) == 1:
@@ -214,72 +216,74 @@ class _TrainingWatch(Interception):
             for path, descriptor in files.items():
                 with suppress(OSError):  # the file was closed
                     one.positions.setdefault(path, []).append(os.lseek(descriptor, 0, os.SEEK_CUR))
-            self._current = one
+            self._current_pass = one
             return batch
 
-        self._beginning = one
+        self._beginning_pass = one
         is_validation = not torch.is_grad_enabled()
-        later = 1 if is_validation else 0 if info.is_stream else max(2, info.samples // _COMPARED)
-        self._every = later if self._count_training_passes(info.place) else 1
-        loop = RecordingWorkerLoop(str(self._folder), one.number, (self._every, later))
+        later = 1 if is_validation else 0 if info.is_stream else max(2, info.samples // _COMPARED_SAMPLES)
+        self._hash_every = later if self._count_training_passes(info.place) else 1
+        loop = RecordingWorkerLoop(str(self._folder), one.number, (self._hash_every, later))
         self._samplers.cover_new_classes()
-        self._drawn.pop(id(loader), None)
-        self._is_fetched, self._loading = False, loader
+        self._sampled_indices.pop(id(loader), None)
+        self._is_fetched, self._loader_of_sampler = False, loader
         try:
             with _replacing_attribute(worker, "_worker_loop", lambda _: loop):
                 iterator = start()
         finally:
-            self._beginning = self._loading = None
+            self._beginning_pass = self._loader_of_sampler = None
         if not (self._is_fetched or isinstance(iterator, MultiProcessingIterator)):
             record = self._make_recorder(loader, one)
         return LoaderIteratorWrapper(self, loader, iterator, around)
 
     def _make_recorder(self, loader: Any, one: LoaderPass) -> Callable[[Any], None]:
         """Return a function that records a batch, for a loader that reads batches without PyTorch's fetcher objects."""
-        run, every = FetcherPassRecord(IN_TRAINING_PROCESS, one.number, 0), self._every
+        run, every = FetcherPassRecord(IN_TRAINING_PROCESS, one.number, 0), self._hash_every
         self._recording.runs.append(run)
 
         def record(batch: Any) -> None:
-            drawn: list[Any] = next((each for each in reversed(self._drawn.get(id(loader), [])) if each), [])
+            sampled: list[Any] = next(
+                (each for each in reversed(self._sampled_indices.get(id(loader), [])) if each), []
+            )
             with suppress(Exception):  # a batch that cannot be described is not recorded
-                run.tasks.append(describe_batch(drawn[len(run.tasks)], batch, hash_every=every))
+                run.tasks.append(describe_batch(sampled[len(run.tasks)], batch, hash_every=every))
 
         return record
 
     def _watch_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        loader = self._loading
+        loader = self._loader_of_sampler
         if loader is None or sampler is not (loader.sampler if loader.batch_sampler is None else loader.batch_sampler):
             return start()
-        drawn: list[Any] = []
-        self._drawn.setdefault(id(loader), []).append(drawn)
+        sampled: list[Any] = []
+        self._sampled_indices.setdefault(id(loader), []).append(sampled)
 
         def around(advance: Callable[[], Any]) -> Any:
-            drawn.append(advance())
-            return drawn[-1]
+            sampled.append(advance())
+            return sampled[-1]
 
         return LoaderIteratorWrapper(self._samplers, sampler, start(), around)
 
-    def _end_if_late(self) -> None:
-        if time.perf_counter() > self._until:
+    def _end_training_if_late(self) -> None:
+        if time.perf_counter() > self._deadline:
             self._recording.is_cut = True
-            self._end()
+            self._end_training()
 
-    def _end(self) -> None:
+    def _end_training(self) -> None:
         """Raise an exception that ends the training, but only in the main thread. Other threads only prefetch batches.
 
         Raises:
             SeenEnough: the caller runs in the main thread.
         """
-        self._is_over = True
+        self._has_ended = True
         if threading.current_thread() is threading.main_thread():
             raise SeenEnough
 
     def _make_receiver(self, _dataset: Any) -> RecordReceiver | None:
         """Return the destination for the recording of a new fetcher; None if no loader pass is beginning."""
-        if self._beginning is None:
+        if self._beginning_pass is None:
             return None
         self._is_fetched = True
-        run = FetcherPassRecord(IN_TRAINING_PROCESS, self._beginning.number, 0)
+        run = FetcherPassRecord(IN_TRAINING_PROCESS, self._beginning_pass.number, 0)
 
         def write(record: Any) -> None:
             match record:
@@ -290,7 +294,7 @@ class _TrainingWatch(Interception):
                 case _:
                     run.is_over = True
 
-        return RecordReceiver(run, write, self._every)
+        return RecordReceiver(run, write, self._hash_every)
 
     def _loader_info(self, loader: Any) -> LoaderInfo:
         number = next((n for n, one in enumerate(self._loaders) if one is loader), None)
@@ -332,7 +336,7 @@ class _TrainingWatch(Interception):
     def _place(self, loader: Any) -> CodeLine:
         """Return the line that built the loader or, if this line is not known, iterates over the loader."""
         with suppress(TypeError, KeyError):
-            return self._built[loader]
+            return self._build_lines[loader]
         return self._places.line_of_caller()
 
     def _count_training_passes(self, place: CodeLine) -> int:
@@ -340,25 +344,25 @@ class _TrainingWatch(Interception):
         loaders = self._recording.loaders
         return sum(one.trains and loaders[one.loader].place == place for one in self._recording.passes)
 
-    def _recording_line(self, original: Callable[..., None]) -> Callable[..., None]:
+    def _recording_build_line(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(loader: Any, *arguments: Any, **named: Any) -> None:
             with suppress(TypeError):  # a subclass may be unhashable
-                self._built[loader] = self._places.line_of_caller()
+                self._build_lines[loader] = self._places.line_of_caller()
             original(loader, *arguments, **named)
 
         return __init__
 
     def _record_backward(self) -> None:
         if self._pacing.is_over(_EPOCHS):
-            self._end()
-        if self._current is not None:
-            self._current.backwards += 1
+            self._end_training()
+        if self._current_pass is not None:
+            self._current_pass.backwards += 1
 
     def _record_module_call(self, module: torch.nn.Module, arguments: Any) -> None:
-        if self._is_over:
+        if self._has_ended:
             raise SeenEnough
-        one = self._current
+        one = self._current_pass
         if one is None:
             return
         if torch.is_grad_enabled():
@@ -376,7 +380,7 @@ class _TrainingWatch(Interception):
         if not module.training or not isinstance(module, _BatchNorm) or not arguments:
             return
         kind = type(module).__name__
-        calls = one.normalization.setdefault(kind, NormalizationCall(kind))
+        calls = one.normalization.setdefault(kind, BatchNormCalls(kind))
         calls.calls += 1
         given = arguments[0]
         if isinstance(given, torch.Tensor) and given.shape[0] == 1 and one.sizes[-1] == 1:
