@@ -1,4 +1,4 @@
-"""Convert the edits of a hunk (positions in a text) to blocks of whole lines."""
+"""Convert the edits of a hunk, which replace spans of text, to replacements of whole lines."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def _replacements(lines: SourceLines, new: str) -> tuple[ReplacementEntry, ...]:
 
 
 def _line_and_column(lines: SourceLines, offset: int) -> tuple[int, int]:
-    """Convert an offset to (line, column). If the text ends with a newline, its end is column 1 of one more line."""
+    """Convert an offset to (line, column). The end of a text that ends with a newline is column 1 of a new line."""
     if offset == len(lines.text) and lines.text.endswith(("\r", "\n")):
         return len(lines.lines) + 1, 1
     return lines.position(offset)

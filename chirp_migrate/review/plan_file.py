@@ -1,7 +1,7 @@
 """Read and write plan files, from which any machine with the same sources writes exactly the reviewed bytes.
 
 A plan file contains the edits, and hashes of the source files. So ``apply`` accepts a plan only for the sources from
-which the plan was made. This module checks the whole plan file, because any program may have changed it.
+which the plan was made. This module checks the whole plan file, because any program may have changed the file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PlanFile:
     """The contents of a plan file.
 
     Attributes:
-        plan: the plan as it was made. The decisions of the review are not applied to it.
+        plan: the plan as it was made. The decisions of the review are not applied to this plan.
         choices: the decisions of the review so far.
         tool: name and version of the program that wrote the file.
         reviewed: whether a review has begun. Then ``apply`` refuses the plan until the user has decided on every hunk.
@@ -106,7 +106,7 @@ def load_plan(file: Path, root: Path) -> PlanFile:
     """Read the plan in ``file`` for the project at ``root``.
 
     Raises:
-        UsageProblem: ``file`` cannot be read, or is not a valid plan (see :func:`read_plan`).
+        UsageProblem: the plan file cannot be read, or is not a valid plan (see :func:`read_plan`).
         WriteRefused: source files have changed since the plan was made.
     """
     try:

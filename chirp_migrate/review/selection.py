@@ -30,7 +30,7 @@ class HunkChoice:
     """The decision of the user on a hunk.
 
     Attributes:
-        accepted: True if the user accepted the hunk, False if the user refused the hunk.
+        accepted: whether the user accepted the hunk; False if the user refused the hunk.
         edits: the edits with which the user replaced the planned edits; None if the user changed nothing.
     """
 
