@@ -116,8 +116,8 @@ class Screen:
             style: name of a style of rich.
             first: text in front of the first line. All other lines are indented by the width of this text.
             hang: additional indentation of all lines after the first line, in columns.
-            most: largest number of lines. If the text is longer, the note " … (-v)" replaces its end. None for no
-                limit.
+            most: largest number of lines. If the text is longer, the note " … (-v)" replaces its end. If ``most`` is
+                None, there is no limit.
             short: a shorter form of the text, or "". If the text has more than ``most`` lines, the shorter form is
                 printed instead, with the note " (-v)" at its end. If the shorter form is also too long, only its
                 beginning is printed, on one line if possible.

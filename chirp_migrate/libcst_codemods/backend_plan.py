@@ -92,14 +92,14 @@ def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ())
     changes is the reason.
 
     Args:
-        root: folder of the project. The function reads all its files, because the rewrites of a file depend on other
-            files.
+        root: folder of the project. The function reads all files in this folder, because the rewrites of a file depend
+            on other files.
         paths: paths of the Python files whose changes are returned, as LibCST passes these paths.
         codes: codes of the rules to run; an empty sequence runs the rules that the settings select.
 
     Raises:
-        chirp_migrate.errors.ChirpMigrateError: ``root`` contains no Python file, its settings are invalid, or a run of
-            ``apply`` in ``root`` was interrupted.
+        chirp_migrate.errors.ChirpMigrateError: the folder ``root`` contains no Python file, its settings are invalid,
+            or a run of ``apply`` in ``root`` was interrupted.
     """
     root = _absolute(root)
     settings = read_settings(root).overridden(select=codes)

@@ -27,7 +27,7 @@ class PlanApplyingCommand(CodemodCommand, ABC):
     """
 
     def transform_module(self, tree: cst.Module) -> cst.Module:
-        """Return the rewritten module.
+        """Return the rewritten module of a file.
 
         Raises:
             libcst.codemod.SkipFile: the source comes from standard input, the file is excluded or cannot be rewritten,

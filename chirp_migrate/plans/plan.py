@@ -120,7 +120,7 @@ Import = tuple[str, str]
 
 @dataclass(frozen=True)
 class Hunk:
-    """The smallest change that can be accepted or refused alone. The edits of a hunk make sense only together.
+    """The smallest change of a file that a user can accept or refuse alone. It consists of edits that belong together.
 
     The edits of a hunk do not add imports, and do not remove code that becomes unused. Such changes depend on all
     accepted hunks of the file, so :func:`chirp_migrate.edits.apply_hunks.text_with_hunks` makes them later.

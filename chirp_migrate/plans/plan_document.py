@@ -21,7 +21,7 @@ _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 
 
 class ReplacementEntry(Struct, frozen=True):
-    """A replacement of the source code from start to end by text. The character at end itself is not replaced.
+    """A replacement: the new text replaces the source code from start to end, without the character at end.
 
     In a notebook, start and end are positions in a module that consists of all code cells.
     """
@@ -38,7 +38,8 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
         number: number of the hunk in its file, counted from 1.
         lines: pairs of the first and last line of each changed range. The pair (5, 4) is an insertion before line 5.
         edits: the edits of the hunk.
-        imports: the imports that the edits need. An import is added if any accepted hunk needs the import.
+        imports: the imports that the edits need. ``apply`` adds an import if at least one accepted hunk needs the
+            import.
         decision: the decision of the user in a review; None if the user has not decided on the hunk yet.
         edited: the edits with which the user replaced the field edits; None if the user changed nothing.
         together: calls that build loaders, as path:line. Hunks that list the same call must be accepted or refused

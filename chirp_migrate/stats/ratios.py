@@ -1,4 +1,4 @@
-"""Compute ratios of times with intervals, correct p-values for many tests, and compare two samples.
+"""Compute ratios of times with confidence intervals, adjust p-values of many tests, and compare two samples.
 
 The interval of a ratio is Student's confidence interval for the mean of ``log(after / before)`` over all rounds. The
 interval is exact if these logarithms have a normal distribution. A bootstrap interval from only a few rounds would be
@@ -165,8 +165,8 @@ def detectable_shift(values: ArrayLike, share: float) -> float | None:
     """Return the smallest shift of all values that moves the given share of the values past some point.
 
     The shift is the length of the shortest interval that contains ``share`` (0 to 1) of the values. The function
-    assumes that the most common value does not move, such as the value of samples without augmentation. If too few
-    other values exist, the result is None.
+    assumes that the most common value does not move, such as the value of samples without augmentation. If there are
+    fewer other values than ``share`` requires, the result is None.
     """
     import numpy as np
 
