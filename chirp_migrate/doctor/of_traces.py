@@ -35,7 +35,7 @@ def find_problems_in_traces(
 
 
 def _make_recording(label: str, traces: Sequence[LoaderPassTrace], has_own_data: bool) -> Recording:
-    """Convert the loader passes of an entry point to a recording. A number stands for the code line of each loader."""
+    """Convert the loader passes of an entry point to a recording. Loaders have numbers in place of code lines."""
     seen = Recording(label, has_own_data=has_own_data)
     numbers: dict[int, int] = {}
     datasets: dict[tuple[str, int], int] = {}

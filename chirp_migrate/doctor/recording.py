@@ -116,7 +116,7 @@ class LoaderPass(msgspec.Struct):
     """The data that the training process records during one iteration over a loader.
 
     Attributes:
-        number: number of the pass, in the order in which passes began.
+        number: number of the loader pass, counted from 0 in the order in which loader passes began.
         loader: number of the loader over which the training iterated.
         sizes: number of samples in each batch of the pass.
         has_gradients: for each batch, whether gradients were enabled when the training requested this batch.
@@ -125,7 +125,7 @@ class LoaderPass(msgspec.Struct):
         backwards: number of calls of ``backward`` for batches of this pass.
         is_complete: whether the training read all batches of the loader in this pass.
         values: dictionary, attribute path in the dataset → value as text at the beginning of the pass (see
-            :func:`.read_plain_attributes`). The dictionary is empty without persistent workers.
+            :func:`.read_plain_attributes`). The dictionary is empty if the loader has no persistent workers.
         handles: numbers of open file descriptors of the training process after each batch; an empty list if the loader
             has no workers.
         model: number of the first module that was called in this pass; -1 if no module was called.
@@ -330,10 +330,10 @@ class FetcherPassRecord(msgspec.Struct):
 
 
 class WorkerCountTimings(msgspec.Struct, frozen=True):
-    """The measured loading times of a loader with different numbers of workers. The measurement did not train.
+    """The measured loading times of a loader with different numbers of workers, without the time for training.
 
     Attributes:
-        loader: number of the loader.
+        loader: number of the measured loader.
         num_workers: best number of workers. This is the smallest number that is at most 5 % slower than the fastest
             number.
         now_s, best_s: seconds to load an epoch with the loader's present settings, and with the best number of workers.
@@ -430,7 +430,7 @@ class Recording(msgspec.Struct):
         return list(found.values())
 
     def group_training_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Group the training passes by dataset and loader line. Omit iterable datasets and passes of a second model.
+        """Group the training passes like :meth:`group_passes`, but omit iterable datasets and passes of a second model.
 
         A second model may belong to a second training, which may start from the same seed on purpose.
         """

@@ -53,7 +53,8 @@ def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
     largest share of an epoch.
 
     Raises:
-        TaskNotPossible: no entry point is selected, or the original project was imported instead of the copy.
+        TaskNotPossible: no entry point is selected, or the user's code imported the original project instead of its
+            temporary copy.
         UserCodeError: the user's code raised an error before the first entry point began.
     """
     entries = request.discovery.entry_points
@@ -83,7 +84,7 @@ def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
             del loaders
         except NoSuchObject:
             raise
-        except SystemExit as ended:  # the script may print the reason
+        except SystemExit as ended:  # the script called sys.exit, possibly with an error message
             has_text = isinstance(ended.code, str)
             recording.error = first_message_line(ended) if has_text else f"exit code {ended.code or 0}"
         except (Exception, KeyboardInterrupt) as error:
@@ -134,7 +135,7 @@ def _measure(slow: _SlowLoader, seconds: float, parent: Parent) -> None:
 
 
 def _begin_in_user_code(tree: Path, error: BaseException) -> BaseException:
-    """Remove all frames above the user's code (the files in ``tree``) from the traceback, and return the error."""
+    """Return the error with a traceback that begins at the first frame of the user's code (the files in ``tree``)."""
     frames = error.__traceback__
     while frames is not None and not Path(frames.tb_frame.f_code.co_filename).is_relative_to(tree):
         frames = frames.tb_next

@@ -13,7 +13,7 @@ _LEAST_STEPS = 2
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Find containers of a dataset that grow in the workers in two epochs, but have the same length at both beginnings.
+    """Find containers of a dataset that grow in workers in two epochs, but begin both epochs with the same length.
 
     The check skips iterable datasets, because they may have buffers that grow and shrink by design.
     """

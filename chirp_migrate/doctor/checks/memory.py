@@ -91,7 +91,7 @@ def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -
 
 
 def _describe_rise_per_sample(runs: list[FetcherPassRecord]) -> str:
-    """Return as text by how much the memory rises for each sample, with a 95 % interval.
+    """Describe the mean rise of the memory for each sample, with a 95 % interval.
 
     The first measurement of each worker does not count.
     """

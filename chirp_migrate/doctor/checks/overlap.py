@@ -16,9 +16,9 @@ def check(recording: Recording) -> Iterator[Problem]:
     """Compare the samples of each validation epoch with the samples of the training epoch before it.
 
     The check skips loaders of the training dataset itself, because such loaders measure the fit on training samples on
-    purpose. The check skips samples smaller than 16 bytes, because such samples may be equal by chance. If at least one
-    validation loader shares no sample with a training loader, the check reports no other loader for this training
-    loader, because the training has a correct validation.
+    purpose. The check skips samples smaller than 16 bytes, because such samples may be equal by chance. If a validation
+    loader shares no sample with a training loader, the training has a correct validation. The check then reports no
+    other loader that shares samples with this training loader.
 
     If all samples of a validation loader are training samples, there are two possible causes. Either the split is
     wrong, or the loader measures the fit on training samples. The message names both causes. But if training and

@@ -1,1 +1,1 @@
-"""Record loaders, datasets, models and worker processes of a training. This code runs in the child of ``doctor``."""
+"""Record the loaders, datasets, models and workers of a training, in the child process of ``doctor``."""

@@ -13,7 +13,7 @@ from chirp_migrate.doctor.recording import CodeLine
 
 
 class LineFinder:
-    """Finds lines of the user's code.
+    """Finds the line of a definition or of a running call in the user's code.
 
     Args:
         tree: absolute path of the folder with the user's code.
@@ -23,7 +23,10 @@ class LineFinder:
         self._tree = tree
 
     def line_of_caller(self) -> CodeLine:
-        """Return the innermost line of the user's code on the call stack. Without such a line, the result is empty."""
+        """Return the innermost line of the user's code on the call stack.
+
+        If no line of the user's code is on the call stack, the result is an empty ``CodeLine``.
+        """
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             place = self._place(frame.f_code.co_filename, frame.f_lineno)
@@ -48,7 +51,10 @@ class LineFinder:
         return CodeLine()
 
     def line_of_definition(self, value: Any) -> CodeLine:
-        """Return the line of the user's code that defines a function or class. For other code, the result is empty."""
+        """Return the line of the user's code that defines a function or class.
+
+        If the function or class is not defined in the user's code, the result is an empty ``CodeLine``.
+        """
         if isinstance(value, FunctionType):
             return self._place(value.__code__.co_filename, value.__code__.co_firstlineno)
         if not isinstance(value, type):

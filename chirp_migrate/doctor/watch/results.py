@@ -1,7 +1,7 @@
 """Record the return values of the functions that a dataset's ``__getitem__`` calls to read a sample.
 
 ``sys.monitoring`` reports the return values, so the module neither replaces the functions nor calls them again. Python
-has ``sys.monitoring`` since version 3.12. Older versions record nothing.
+has ``sys.monitoring`` since version 3.12. With older versions of Python, the module records nothing.
 """
 
 from __future__ import annotations

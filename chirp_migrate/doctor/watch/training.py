@@ -169,7 +169,7 @@ class _TrainingWatch(Interception):
         with restore_generators_after():
             info = self._loader_info(loader)
         is_third = torch.is_grad_enabled() and self._count_training_passes(info.place) >= _EPOCHS
-        if not self._pacing.later and is_third:  # the training builds a new dataset for each epoch
+        if not self._pacing.later and is_third:  # a training that builds a new dataset for each epoch
             self._end_training()
         one = LoaderPass(len(self._recording.passes), info.number)
         files = opened_files(loader.dataset) if info.num_workers > 1 and info.start_method == "fork" else {}
