@@ -31,8 +31,10 @@ MIN_ROUNDS = 3
 """Number of rounds before the first interim analysis. A variance from fewer rounds would be too uncertain."""
 
 _GROWTH = 1.6
-_ROOM = 1.25
-_SPENDING = 1.2
+"""Factor between the numbers of rounds of two successive analyses."""
+_LAST_FACTOR = 1.25
+"""The last analysis has at least this many times the rounds of the analysis before it."""
+_SPENDING_EXPONENT = 1.2
 _FAR = 8.5  # number of standard deviations beyond which the normal distribution is negligible
 
 
@@ -56,8 +58,8 @@ def planned_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
     while counts[-1] < max_rounds:
         following = math.ceil(counts[-1] * _GROWTH)
         # Skip an analysis that would be just before the last analysis, which would then get only a small share.
-        counts.append(max_rounds if max_rounds < _ROOM * following else following)
-    spent = [0.0, *((count / max_rounds) ** _SPENDING for count in counts)]
+        counts.append(max_rounds if max_rounds < _LAST_FACTOR * following else following)
+    spent = [0.0, *((count / max_rounds) ** _SPENDING_EXPONENT for count in counts)]
     return tuple(
         InterimAnalysis(count, after - before) for count, before, after in zip(counts, spent, spent[1:], strict=False)
     )
