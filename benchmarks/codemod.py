@@ -1,10 +1,11 @@
 """`make bench-codemod`: migrate packages from PyPI, and compare the speed with other tools.
 
-The survey migrates copies of source distributions and checks every rewritten file. The speed part times whole commands
-on one tree of files, in rounds. The growth part plans trees with more and more files. The folder `codemod_bench/`
-contains the packages (`packages.py`), an independent count of call sites (`census.py`), the checks (`checks.py`,
-`account.py`), the timed commands (`speed.py`) and the growing trees (`growth.py`). Writes `codemod.json` (raw values)
-and `codemod.md` (tables). With one part alone, it writes `codemod-survey.*`, `codemod-speed.*` or `codemod-growth.*`.
+The benchmark has three parts. The survey part migrates copies of source distributions, and checks every rewritten file.
+The speed part times whole commands on the same files, in several rounds. The growth part measures how the time grows
+with the number of files. The folder `codemod_bench/` contains the packages (`packages.py`), an independent count of the
+places that build a loader (`census.py`), the checks (`checks.py`, `account.py`), the timed commands (`speed.py`), and
+the measurement of growth (`growth.py`). The benchmark writes `codemod.json` (raw values) and `codemod.md` (tables). If
+only one part runs, the benchmark writes `codemod-survey.*`, `codemod-speed.*` or `codemod-growth.*` instead.
 """
 
 from __future__ import annotations

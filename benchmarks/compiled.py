@@ -1,7 +1,8 @@
-"""Measure how much the C module speeds up an epoch: train with and without it in turns.
+"""Measure how much the C module of `chirpid_patch` speeds up an epoch: train with and without this module, in turns.
 
-The samples are float32 of shape 1x224x313 in memory, standardised, masked and with noise. A small CNN trains on them.
-Epochs of both variants alternate in one process, in a changing order.
+The samples are float32 spectrograms of shape 1x224x313 in memory. The loader standardises and masks the samples, and
+adds noise. A small CNN trains on the batches. Epochs with and without the C module alternate in one process, in a
+changing order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Measure what recording for `chirp-migrate doctor` costs: its share of an epoch, and CPU time for each batch.
+"""Measure how much time `chirp-migrate doctor` takes to record a training, per epoch and per batch.
 
-The recording is timed inside the training that it records, so that other processes slow both equally.
+The recording is timed inside the recorded training, so that other processes slow down the training and the recording
+equally. The results are the share of the epoch time, and the CPU time for each batch.
 
 Run: python benchmarks/doctor.py
 """

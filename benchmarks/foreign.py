@@ -1,9 +1,10 @@
-"""`make bench-foreign`: compare PyTorch's loader with the loader of `chirpid_patch` on datasets that are not declared.
+"""`make bench-foreign`: compare the loaders of PyTorch and `chirpid_patch` on datasets without our decorators.
 
-The new loader cannot be faster here, and must not be slower: the 95 % interval of the ratio of times must not be wholly
-above 1.05. Whole epochs of both loaders alternate in one process, in a changing order. Workers start again for each
-epoch, or persist. Writes benchmarks/results/foreign.md with --write. With --check, a ratio above the limit leads to
-exit code 1.
+Without a decorator of `chirpid_patch`, the loader of `chirpid_patch` cannot be faster than PyTorch's loader, but it
+must not be slower. The benchmark computes the ratio of the times (`chirpid_patch` / PyTorch). The 95 % interval of this
+ratio must not be wholly above 1.05. Whole epochs of both loaders alternate in one process, in a changing order. Workers
+start again for each epoch, or persist. With --write, the benchmark writes benchmarks/results/foreign.md. With --check,
+a ratio above the limit leads to exit code 1.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
 """`make bench-foreign-packages`: time the loaders of packages from PyPI before and after their migration.
 
-Each case builds a loader with a package's own code, on synthetic data (`package_cases.py`). There are two copies of the
-source distribution; in one of them, the file with the loader is migrated. Each copy has a process. Epochs of both
-processes alternate, in an order that changes from round to round. The benchmark records wall time and CPU time, with
-the time of worker processes. The gain of each loader comes from `gains.json`.
+Each case builds a loader with a package's own code, on synthetic data (`package_cases.py`). The benchmark makes two
+copies of the source distribution, and migrates the file with the loader in one copy. Each copy runs in its own process.
+Epochs of both processes alternate, in an order that changes from round to round. The benchmark records the wall time
+and the CPU time of each epoch, including its worker processes. `gains.json` names the gain of each loader, which is the
+improvement that a migration should bring.
 
-A loader with a gain must take at most 0.9 of the time, or become picklable. A loader without a gain must take 0.95 to
-1.05 of the time. The 95 % interval of the median ratio of CPU times decides, because other programs use the machine,
-too. pip installs the other packages that a case needs into a folder of the cache, without their dependencies. Writes
-`foreign-packages.json` and `foreign-packages.md` with --write. --only and --rounds run a part of the benchmark.
+A loader with a gain must take at most 0.9 of the time before the migration, or become picklable. A loader without a
+gain must take 0.95 to 1.05 of the time before. The 95 % interval of the median ratio of CPU times decides whether a
+loader meets these limits. The benchmark compares CPU times, because other programs also use the machine. If a case
+needs other packages, pip installs them into a cache folder, without their dependencies. With --write, the benchmark
+writes `foreign-packages.json` and `foreign-packages.md`. --only and --rounds run only a part of the benchmark.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""`make bench-gains`: count what the loaders of packages from PyPI gain from a migration, according to the tool.
+"""`make bench-gains`: count the gains that chirp-migrate predicts for the loaders of packages from PyPI.
 
-The benchmark plans the migration of each source distribution, and writes nothing into it. The table has the number of
-loaders, the gain of each, the hunks, the unchanged loaders, and requirements that contradict the runtime. The benchmark
-times nothing.
+A gain is the improvement that the migration of a loader brings. The benchmark plans the migration of each source
+distribution, but does not apply the plan and does not measure times. For each distribution, the table has the number of
+loaders, of loaders with each kind of gain, of hunks and of unchanged loaders. The table also lists requirements of the
+distribution that contradict the runtime `chirpid_patch`.
 
-A person read the code of loaders that `--sample 40` chose from `gains.json` with several seeds, and judged their gain.
-`gains_judged.json` has these judgements, and the page shows how often the tool agrees with them.
+`--sample 40` chooses random loaders from `gains.json`. A person read the code of loaders chosen with several seeds, and
+judged their gain. `gains_judged.json` has these judgements. The page shows how often chirp-migrate and the judgements
+agree.
 
-Writes `gains.json` and `gains.md` to `benchmarks/results/`.
+The benchmark writes `gains.json` and `gains.md` to `benchmarks/results/`.
 """
 
 from __future__ import annotations

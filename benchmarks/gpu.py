@@ -1,14 +1,16 @@
-"""`python benchmarks/gpu.py OUT_DIR`: measure how long a GPU waits for data, and how much device loading helps.
+"""`python benchmarks/gpu.py OUT_DIR`: measure how long a GPU waits for data with six different loaders.
 
 The benchmark first checks that all loaders yield the same batches. Then it trains a small and a medium CNN with batches
 of 24, 32, 48 and 256 samples, with and without augmentation. Six loaders take turns, round after round (`gpu_bench/`):
-the original code without and with 4 workers, the original code with the settings of a guide, the pinned loader, samples
-that are resident on the device, and one batch that stays on the device, which is the limit. The benchmark also measures
-what `.item()`, `.cpu().numpy()` and `empty_cache()` in every step cost. Writes `gpu.json` (raw values, after every
-training), `gpu.txt` and `gpu.png` to OUT_DIR. The table is the last output.
+the original code without workers, the original code with 4 workers, the original code with the settings of a guide, the
+migrated loader with pinned memory, the migrated loader with its samples on the device, and a single batch that stays on
+the device. The single batch shows the limit that no loader can exceed. The benchmark also measures the cost of
+`.item()`, `.cpu().numpy()` and `empty_cache()` in every training step. The benchmark writes `gpu.json` (raw values,
+updated after every training), `gpu.txt` and `gpu.png` to OUT_DIR, and prints a table at the end.
 
-Exit code 0: all targets are met. 1: a target is missed or was not measured. 2: an option is invalid. 3: PyTorch finds
-no CUDA device. With `--device cpu` or `--quick`, no target is judged, and 0 means that the batches are the same.
+The exit code is 0 if all targets are met, 1 if a target is missed or was not measured, 2 if an option is invalid, and 3
+if PyTorch finds no CUDA device. With `--device cpu` or `--quick`, the benchmark does not judge targets, and exit code 0
+means that all loaders yield the same batches.
 """
 
 from __future__ import annotations

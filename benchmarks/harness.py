@@ -1,4 +1,4 @@
-"""Functions that benchmarks and the checks in `qa/` share: conditions, order of turns, goals, tables, and results."""
+"""Functions that benchmarks and the checks in `qa/` share: machine, order of turns, goals, tables, result files."""
 
 from __future__ import annotations
 

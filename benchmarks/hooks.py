@@ -1,10 +1,11 @@
-"""Measure what `DataLoaderProfilingHook` costs a training loop: run the same loop with and without it, in turns.
+"""Measure the time that `DataLoaderProfilingHook` adds to a training loop: run steps with and without it in turns.
 
-There are two loops: a step that keeps the CPU busy for 5 ms, and a real training step of about that length. Each round
-times 25 steps of each variant. Steps with and without the hook alternate, in an order that changes from step to step.
-The ratios of the two times are averaged over the rounds, with a 95 % interval. The time is the CPU time of the training
-thread, because all work of the hook is in this thread, and other programs hardly change it. The figures include the log
-lines of the hook. Exits with code 1 if an interval reaches 1.01.
+The benchmark runs two loops. The step of the first loop keeps the CPU busy for 5 ms, and the step of the second loop is
+a real training step of about the same length. Each round times 25 steps with the hook and 25 steps without the hook.
+The steps alternate, in an order that changes from step to step. The result is the mean ratio (time with / without the
+hook) over all rounds, with a 95 % interval. The benchmark measures the CPU time of the training thread, because the
+hook does all its work in this thread, and because other programs hardly change this time. The time includes the log
+lines of the hook. The exit code is 1 if an interval reaches 1.01.
 """
 
 from __future__ import annotations

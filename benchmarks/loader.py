@@ -1,8 +1,8 @@
-"""`make bench-loader`: compare the loader of `chirpid_patch` with the original code and with other libraries.
+"""`make bench-loader`: compare the speed of the loader of `chirpid_patch`, the original code and other libraries.
 
-Every loader does the same work on the same samples in one process, in turns, round after round. The folder
-`loader_bench/` has the work (`workloads.py`), the loaders (`contenders.py`) and the timing (`measure.py`). Writes
-`loader.json` (raw values), `loader.md` (tables) and `loader.png` (a chart).
+All loaders do the same work on the same samples. They take turns in one process, round after round. The folder
+`loader_bench/` contains the work (`workloads.py`), the loaders (`contenders.py`) and the timing (`measure.py`). The
+benchmark writes `loader.json` (raw values), `loader.md` (tables) and `loader.png` (a chart).
 """
 
 from __future__ import annotations

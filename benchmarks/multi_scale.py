@@ -1,9 +1,9 @@
-"""`make bench-multi-scale`: compare training on all scales at once with scales that are made when they are needed.
+"""`make bench-multi-scale`: compare training on all scales at once with making each scale when it is needed.
 
-Each mode trains in a separate process, in turns, round after round, from the same weights, on the same samples in the
-same order. The benchmark compares peak memory (on CUDA: the peak of the allocator), samples per second after the first
-step, the losses of every step, and the final weights. Writes `multi-scale.json` (raw values) and `multi-scale.md`
-(tables).
+All modes train from the same weights on the same samples in the same order. Each training runs in a separate process,
+and the modes take turns, round after round. The benchmark compares the peak memory (on CUDA, the peak of PyTorch's
+allocator), the samples per second after the first step, the losses of every step, and the final weights. The benchmark
+writes `multi-scale.json` (raw values) and `multi-scale.md` (tables).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Build loaders with the code of packages from PyPI, on synthetic data.
+"""Build loaders with the code of PyPI packages, on synthetic data.
 
-As a program, with the name of a case as argument, it builds the loader and runs one epoch for each line of its input.
+If this module runs as a program, its argument is the name of a case. The program builds the loader of the case, and
+runs one epoch for each line of standard input.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""`make bench-small`: compare the factory's loader with PyTorch's loader on epochs with hardly any work.
+"""`make bench-small`: compare the loader that the factory builds with PyTorch's loader on epochs with little work.
 
-There are 40 set-ups: eight kinds of dataset with five settings each. A round times the same number of epochs with each
-loader, in one process, in an order that changes from round to round. The ratio is averaged over the rounds, with its 95
-% interval. Datasets of `chirpid_patch` are compared with the classes that they replace. Writes `small-setups.md` and
-`small-setups.json`. With `--check`, exits with code 1 if a ratio is above 1.1.
+There are 40 set-ups: eight kinds of dataset with five settings of the loader each. A round times the same number of
+epochs with each loader, in one process, in an order that changes from round to round. The result is the mean ratio of
+times (factory / PyTorch) over all rounds, with its 95 % interval. Datasets of `chirpid_patch` are compared with the
+classes that they replace. The benchmark writes `small-setups.md` and `small-setups.json`. With `--check`, the exit code
+is 1 if a ratio is above 1.1.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Check whether the settings that `chirp-migrate tune` picks are as fast as the best of all settings.
+"""Check whether the loader settings that `chirp-migrate tune` picks are as fast as the best settings.
 
 Run: python benchmarks/tune.py [--quick]
 
-The samples are in memory, memory-mapped, or take 5 ms of CPU time each to decode. The benchmark repeats three steps.
-First, tune picks a configuration. Then every configuration is measured equally often, which shows the best. Then the
-pick and the best are measured again in pairs. A repeat fails if the whole interval of the ratio (rate of the pick /
-rate of the best) is below 0.95. Prints a table, writes raw values with --json, and exits with code 1 if a repeat
-failed.
+The benchmark uses three kinds of samples: in memory, memory-mapped, and samples that take 5 ms of CPU time to decode.
+For each kind, it repeats three steps several times. First, `tune` picks a configuration (a combination of settings).
+Second, the benchmark measures every configuration equally often, to find the best configuration. Third, it measures the
+pick and the best configuration again in pairs. A repeat fails if the whole interval of the ratio (samples per second of
+the pick / of the best) is below 0.95. The benchmark prints a table, and writes raw values with --json. The exit code is
+1 if a repeat failed.
 """
 
 from __future__ import annotations

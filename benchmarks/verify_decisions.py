@@ -1,8 +1,9 @@
 """`make bench-verify`: measure how often the decisions of `verify` are correct on this machine.
 
-The benchmark verifies 16 entry points many times, with the code that `verify` uses to decide. The times are simulated,
-with synthetic noise or with the noise of recorded rounds of real processes. Writes `verify-decisions.json` (the
-recording and all counts) and `verify-decisions.md` (tables).
+The benchmark simulates many verifications of 16 entry points (training functions), and decides each verification with
+the code of `verify`. The times are simulated with synthetic noise, or with the noise of recorded rounds of real
+processes. The benchmark writes `verify-decisions.json` (the recorded times and all counts) and `verify-decisions.md`
+(tables).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""`make bench`: measure the figures of the README on this machine.
+"""`make bench`: measure the numbers in the README on this machine.
 
-Migrates a temporary copy of the fixture backend, and verifies it with a longer time budget than the default. Prints the
-report, and writes the raw values to the file in the first argument (default `benchmark.json`). Other arguments are
-passed to `verify`. With `--readme`, the report replaces the report in the README.
+The benchmark migrates a temporary copy of the fixture backend (an example project), and runs `verify` on the copy with
+a longer time budget than the default. It prints the report, and writes the raw values to the file that the first
+argument names (default `benchmark.json`). The benchmark passes all other arguments to `verify`. With `--readme`, the
+new report replaces the report in the README.
 """
 
 from __future__ import annotations

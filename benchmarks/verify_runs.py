@@ -1,8 +1,9 @@
-"""`make bench-runs`: what repeated runs of `verify` at its defaults say, how long they take, and how wide they are.
+"""`make bench-runs`: run `verify` again and again with its defaults, and compare verdicts, durations and intervals.
 
-Migrates copies of fixture backends and verifies each of them again and again, on the machine as it is and with one core
-kept busy. Each run is added to `verify-runs.json` at once, so that a table can be made in several sittings; `--runs 0`
-only writes the page again, and `--new` begins again. Writes `verify-runs.md`.
+The benchmark migrates copies of the fixture backends (example projects), and verifies each copy repeatedly. Some runs
+use the machine as it is, and other runs keep one CPU core busy. After each run, the benchmark adds its result to
+`verify-runs.json`, so that users can interrupt the benchmark and continue later. The benchmark writes `verify-runs.md`.
+`--runs 0` only writes this page again, and `--new` discards earlier runs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""`make bench-scripts`: training scripts of other people, examined by `doctor`, migrated, and verified.
+"""`make bench-scripts`: run `doctor`, `apply` and `verify` on training scripts of other people.
 
-Each script is an example in a source distribution from PyPI (pinned by version and content). `doctor DIR -- python
-SCRIPT` examines a copy of its folder, `apply` migrates the copy, and `verify DIR -- python SCRIPT` verifies it. The
-benchmark writes no file for `verify`. It generates the data that a script would download: names in files, and images by
-a replacement of torchvision's datasets. Other imports of a script are installed into a separate folder, without
-dependencies. Writes `verify-scripts.md`. The exit code is 0 if no script is slower, different or broken.
+Each script is an example in a source distribution from PyPI, whose version and content are pinned. `doctor DIR --
+python SCRIPT` examines a copy of the script's folder, `apply` migrates the copy, and `verify DIR -- python SCRIPT`
+verifies the copy. `verify` needs no additional file for these scripts. The benchmark generates the data that a script
+would download: files with names, and images from a replacement of torchvision's datasets. The benchmark installs other
+packages that a script imports into a separate folder, without their dependencies. The benchmark writes
+`verify-scripts.md`. The exit code is 0 if no migrated script is slower, trains differently, or is broken.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`make bench-slower`: show the report of `verify` on a migration that makes one entry point slower.
 
-Migrates a temporary copy of the fixture backend. One entry point of the migrated version waits for a second in each
-epoch. Prints the report of `verify`. With `--docs`, also writes it to docs/verify-slower.md.
+The script migrates a temporary copy of the fixture backend (an example project). One training function of the migrated
+version waits for an additional second in each epoch. The script prints the report of `verify`. With `--docs`, the
+script also writes the report to docs/verify-slower.md.
 """
 
 from __future__ import annotations

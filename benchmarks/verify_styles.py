@@ -1,8 +1,9 @@
-"""`make bench-styles`: migrate and verify backends in the style of other training code.
+"""`make bench-styles`: migrate and verify example projects in the style of other training code.
 
-The benchmark copies each fixture with a workload of its own (`chirp_verify.py`), migrates it with `apply`, and verifies
-it with its own settings. Other arguments are passed to `verify`. Writes `verify-styles.md` into the results. The exit
-code is 0 if no backend is slower, different or broken.
+The benchmark copies each example project that has a workload file (`chirp_verify.py`), which defines the training for
+`verify`. It migrates the copy with `apply`, and verifies the copy with the settings of the project. The benchmark
+passes all other arguments to `verify`. The benchmark writes `verify-styles.md` to the results. The exit code is 0 if no
+migrated project is slower, trains differently, or is broken.
 """
 
 from __future__ import annotations

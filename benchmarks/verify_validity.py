@@ -1,9 +1,10 @@
-"""`make bench-validity`: compare the saving that `verify` predicts with the saving of long trainings.
+"""`make bench-validity`: compare the saving of training time that `verify` predicts with the saving of long trainings.
 
-Migrates a copy of the fixture backend and verifies it with the defaults, with `--own-epochs` of the long trainings.
-Then some entry points train for that number of epochs in both versions. Each training runs in a separate process and is
-timed from its call to its end. Writes `verify-validity.json` and `verify-validity.md`; docs/verify.md has the same
-table.
+The benchmark migrates a copy of the fixture backend (an example project), and verifies it with the default settings.
+The option `--own-epochs` of `verify` is the number of epochs of the long trainings. Then some entry points (training
+functions) of both versions train for this number of epochs. Each training runs in a separate process, and is timed from
+the call of the training function to its return. The benchmark writes `verify-validity.json` and `verify-validity.md`.
+docs/verify.md has the same table.
 """
 
 from __future__ import annotations

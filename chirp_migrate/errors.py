@@ -1,4 +1,4 @@
-"""Errors for users. Each error has a message of one sentence that names what to do, and an exit code."""
+"""Errors that commands show to users. Each error has an exit code, and a message with the problem and what to do."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from chirp_migrate.exit_codes import ExitCode
 
 
 class ChirpMigrateError(Exception):
-    """Base of all errors for users: the command prints the message, without a traceback.
+    """Base class of the errors for which a command prints only the message, without a traceback.
 
     Attributes:
-        exit_code: exit code of the command.
+        exit_code: the code with which the command exits.
     """
 
     exit_code: ClassVar[ExitCode] = ExitCode.USAGE
@@ -22,28 +22,28 @@ class UsageProblem(ChirpMigrateError):
 
 
 class WriteRefused(ChirpMigrateError):
-    """Continuing could lose work of the user, so nothing was written (exit code 3)."""
+    """The command wrote nothing, because the user could lose changes (exit code 3)."""
 
     exit_code = ExitCode.REFUSED
 
 
 class JournalDamaged(WriteRefused):
-    """A journal cannot be read, or lists paths that a run must not change (exit code 3)."""
+    """The journal (the record of earlier runs) cannot be read, or lists paths that must not change (exit code 3)."""
 
 
 class CommitFailed(ChirpMigrateError):
-    """Writing failed midway; the message describes the state of the project (exit code 4)."""
+    """Writing the files failed midway (exit code 4). The message describes the resulting state of the files."""
 
     exit_code = ExitCode.UNDONE
 
 
 class InterruptedByUser(ChirpMigrateError):
-    """The user pressed Ctrl-C; the message describes the state of the project (exit code 130)."""
+    """The user pressed Ctrl-C (exit code 130). The message describes the resulting state of the files."""
 
     exit_code = ExitCode.INTERRUPTED
 
 
 class CheckFailed(ChirpMigrateError):
-    """The user's own command failed after the rewrite, which was rolled back (exit code 5)."""
+    """The command after ``--check-with`` failed, so the rewrite was rolled back (exit code 5)."""
 
     exit_code = ExitCode.CHECK_FAILED

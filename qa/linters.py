@@ -1,12 +1,13 @@
-"""Run formatters and linters of packages from PyPI before and after their migration.
+"""Run the formatters and linters of PyPI packages before and after their migration.
 
-The check unpacks each package into a new git repository, and migrates it with the installed command line, with its
-tests. Then it runs the tools black, ruff, isort and flake8, if the package has settings for them, on every rewritten
-file; and again on the same files after a rollback. A file fails newly if a tool finds something (or would format
-something) that it did not find before. `apply --diff` must also show as many changed lines as `git diff --minimal`,
-and dependencies and files may be added only if something needs them.
+The check unpacks each package into a new git repository, and migrates the package and its tests with the installed
+command `chirp-migrate`. Then the check runs black, ruff, isort and flake8 on every rewritten file, if the package
+has settings for the tool. After a rollback, the check runs these tools again on the same files. The migration
+breaks a file if a tool reports or would reformat something in the migrated file, but not in the original file. The
+benchmark also checks that `apply --diff` shows as many changed lines as `git diff --minimal`, and that `apply` adds
+dependencies and files only if they are needed.
 
-Writes `linters.md` to `qa/results/`, with `--write`.
+With `--write`, the check writes `linters.md` to `qa/results/`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Switch off each condition under which a rule does not rewrite code, one at a time.
+"""Remove the safety conditions of the rules one at a time, and check that a test detects it.
 
-The loss of a condition is detected in three cases. A program in fixtures/rules that must not be rewritten is rewritten,
-or leads to an error. A ``before.py`` of a rule no longer becomes its ``after.py``. Or a random program of the
-check `soundness` behaves differently after its migration. Exits with code 1 if the program of a named requirement of a
-rule detects the loss of no condition.
+A safety condition is a condition under which a rule does not rewrite code. The loss of a condition can be detected in
+three ways. First, a program in fixtures/rules that must not be rewritten is rewritten or leads to an error. Second, a
+``before.py`` of a rule no longer becomes its ``after.py``. Third, a random program of the check `soundness` behaves
+differently after its migration. Each named requirement of a rule has a program in fixtures/rules. The exit code is 1 if
+one of these programs detects the loss of no condition.
 """
 
 from __future__ import annotations

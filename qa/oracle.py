@@ -1,8 +1,10 @@
-"""Run random programs with PyTorch's loader, with the new loader, and as a migrated call.
+"""Run random programs with PyTorch's loader, with our loader, and with a migrated call.
 
-The check compares batches, errors and where they occur, calls of the user's methods by kind of process, random
-states, the dataset after the run, the start method, imports, handlers of signals and logging, and remaining threads and
-processes. docs/loader.md lists the permitted differences. Any other difference leads to exit code 1.
+PyTorch's loader defines the correct behaviour of the other two. The check compares the batches, the errors and the
+places of the errors, the calls of the user's methods in each kind of process, and the random states. It also compares
+the dataset after the run, the start method, the imported modules, the handlers of signals and logging, and the
+remaining threads and processes. docs/loader.md lists the permitted differences. Any other difference leads to exit code
+1.
 """
 
 from __future__ import annotations

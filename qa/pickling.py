@@ -1,7 +1,8 @@
-"""Check whether the rules find all objects that cannot be pickled for workers, and no others.
+"""Check that the rules find exactly the objects that cannot be pickled for workers.
 
-A program is generated for every kind of object at every position in which a dataset or loader may hold it. A seed
-determines names and structure. Another process pickles the objects that workers need, which shows the correct answer.
+The benchmark generates a program for every kind of object, at every position in which a dataset or loader may contain
+such an object. A seed determines the names and the structure of the program. To find the correct answer, another
+process pickles the objects that workers need.
 """
 
 from __future__ import annotations

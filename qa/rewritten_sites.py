@@ -1,7 +1,9 @@
-"""Check which call sites that another revision of the tool rewrites are still rewritten, and why others are not.
+"""Compare the places that another revision of the tool rewrites with the places that this revision rewrites.
 
-`python -m qa rewritten-sites REVISION [FOLDER…]` plans the packages of the survey, and the given folders, with the tool
-of REVISION and with the tool of this tree, with all loaders. A site is a finding of a rule: its file, line and column.
+`python -m qa rewritten-sites REVISION [FOLDER…]` plans the migration of the packages of the survey, and of the given
+folders. It makes one plan with the tool of REVISION, and one plan with the tool in this working tree (with
+`--all-loaders`). The check compares the findings by rule, file, line and column. For each place that only REVISION
+rewrites, the check lists the reason.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Read the programs that a rule does not rewrite: ``fixtures/rules/CHPnnn/requires.toml``.
+"""Read the programs that a rule must not rewrite, from ``fixtures/rules/CHPnnn/requires.toml``.
 
-The file has a list of ``programs``, and each of them has:
+Each of these files has a list of ``programs``. A program has three fields:
 
-* ``text``: the program, with a line ``{case}`` where its cases differ (default: that line alone);
-* ``rewritten``: the code for that line with which the rule rewrites the program (default: no code);
-* ``cases``: NAME or NAME.VARIANT, and the change. NAME is a condition in the docstring of the rule's class. The changed
-  program violates that condition only.
+* ``text``: the source code, with a line ``{case}`` where the cases differ (default: only this line).
+* ``rewritten``: the code for the line ``{case}`` with which the rule rewrites the program (default: no code).
+* ``cases``: a table from NAME or NAME.VARIANT to a change. NAME is a condition in the docstring of the rule's class.
+  The changed program violates only this condition, so the rule must not rewrite it.
 
-A change is a string or a table. A string is the code for the line ``{case}``. Each key of a table is a text that occurs
-once in the program, and its value replaces that text. Two kinds of keys differ: the value of ``{case}`` is the code for
-that line, and a key that ends in ``.py`` adds a module to the project. An empty table is the program itself.
+A change is a string or a table. A string is the code for the line ``{case}``. In a table, each key is a text that
+occurs exactly once in the program, and its value replaces this text. There are two special keys. The value of the key
+``{case}`` is the code for the line ``{case}``. A key that ends in ``.py`` is the path of a module that is added to the
+project, and its value is the code of this module. An empty table changes nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ else:
     import tomli as tomllib
 
 RULES = Path(__file__).resolve().parents[1] / "fixtures" / "rules"
-#: The path of each program, in a project whose other files are those of the rule's folder.
+#: The path of each program in the project of the rule. The other files of this project are in the rule's folder.
 PROGRAM = "rule/program.py"
 
 _LINE = re.compile(r"^( *)\{case\}\n", re.MULTILINE)
@@ -36,25 +37,28 @@ _LINE = re.compile(r"^( *)\{case\}\n", re.MULTILINE)
 
 @cache
 def cases(code: str, rules: Path = RULES) -> dict[str, dict[str, str]]:
-    """Return the programs that the rule does not rewrite, by the name of the case: the texts of their modules by path.
+    """Return the programs that the rule must not rewrite.
+
+    The result is a dictionary: name of a case → dictionary, path of a module → source code of this module.
 
     Raises:
-        ValueError: the file is not as described above; the message has the file and the case.
+        ValueError: the file does not have the format in the docstring of this module. The message names the file and
+            the case.
     """
     found: dict[str, dict[str, str]] = {}
     for file, program in _programs(code, rules):
         for name, change in program["cases"].items():
             if name in found:
-                raise ValueError(f"{file}: {name}: two programs have a case of this name")
+                raise ValueError(f"{file}: two programs have a case with the name {name}")
             found[name] = _changed(f"{file}: {name}", program, change)
     return dict(sorted(found.items()))
 
 
 def rewritten_programs(code: str, rules: Path = RULES) -> Iterator[str]:
-    """Yield each program without a case, which the rule rewrites, unless this program is a case itself.
+    """Yield the programs that the rule must rewrite: each program without a change, unless a case has an empty table.
 
     Raises:
-        ValueError: the file is not as described above.
+        ValueError: the file does not have the format in the docstring of this module.
     """
     for file, program in _programs(code, rules):
         if "text" in program and {} not in program["cases"].values():
@@ -71,7 +75,9 @@ def _programs(code: str, rules: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         raise ValueError(f"{file}: {error}") from error
     for program in content["programs"]:
         if not {"cases"} <= program.keys() <= {"text", "rewritten", "cases"}:
-            raise ValueError(f"{file}: a program has `cases`, and may have `text` and `rewritten`: {sorted(program)}")
+            raise ValueError(
+                f"{file}: a program must have `cases`, and may have `text` and `rewritten`, but has {sorted(program)}"
+            )
         yield file, program
 
 
@@ -84,13 +90,13 @@ def _changed(where: str, program: dict[str, Any], change: str | dict[str, str]) 
             modules[f"rule/{old}"] = f"{new}\n"
         elif old != "{case}":
             if (times := text.count(old)) != 1:
-                raise ValueError(f"{where}: the program has this text {times} times, not once: {old!r}")
+                raise ValueError(f"{where}: the text {old!r} occurs {times} times in the program, not once")
             text = text.replace(old, new)
     return {PROGRAM: text, **modules}
 
 
 def _with_code(where: str, text: str, code: str | None) -> str:
-    """Return the text with code for its line ``{case}``, indented like that line; without the line if there is none."""
+    """Replace the line ``{case}`` of a program by ``code``, indented like this line. None removes the line."""
     if code is not None and len(_LINE.findall(text)) != 1:
-        raise ValueError(f"{where}: the program needs one line {{case}}")
+        raise ValueError(f"{where}: the program must have exactly one line {{case}}")
     return _LINE.sub(lambda line: "" if code is None else f"{indent(code, line[1])}\n", text)

@@ -1,8 +1,8 @@
-"""Compare the plans of another revision of the tool with the plans of this tree: findings, hunks and written bytes.
+"""Compare the plans of another revision of the tool with the plans of this working tree.
 
-Use it for a change of the implementation that must not change the result: `python -m qa same-plans REVISION`. Both
-revisions plan the packages of the survey, the fixtures and random programs, with all rules. Their plan files contain
-every edit, and the hash of every file after the edits. Exits with code 1 if the plans differ.
+Use `python -m qa same-plans REVISION` after a change of the implementation that must not change the plans. Both
+revisions plan the packages of the survey, the fixtures and random programs, with all rules. The check compares the
+plan files, which contain all findings, every edit, and the hash of every file after the edits. The exit code is 1 if the plans differ.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Print random texts and names of the project, for a reader who marks those that need a second reading.
+"""Print random texts and names of the project. A reader marks every text that needs a second reading.
 
     python qa/sample_texts.py --seed 7 --count 50
 
-The goal: a reader who knows PyTorch, and not this project, understands 98 % of the texts at first reading, and guesses
-from 57 of 60 names what they refer to. Below a sentence of a docstring or a page stands what readers see before it: the
-class or function, or the heading, and the previous sentence.
+The goal is that a reader who knows PyTorch but not this project understands 98 % of the texts at first reading, and
+guesses the meaning of 57 of 60 names. The line below a sentence of a docstring or a page is the context that readers of
+the code or the page see: the class, function or heading, and the previous sentence.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (ROOT / "chirp_migrate", ROOT / "chirpid_patch")
-#: Excluded folders: files that `apply --scaffold` copies into projects, and copies of the sources made by a build.
+#: Excluded folders: the files that `apply --scaffold` copies into projects, and the copies of sources from a build.
 EXCLUDED = (ROOT / "chirp_migrate/additions/scaffold/templates", ROOT / "chirpid_patch/build")
 
 _CODE_BLOCK = re.compile(r"^ *```.*?^ *```$|<!--.*?-->", re.MULTILINE | re.DOTALL)
@@ -31,10 +31,10 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def main() -> None:
-    """Print numbered samples of docstrings, messages, pages and names."""
+    """Print numbered random samples of docstrings, messages, pages and names."""
     parser = argparse.ArgumentParser(description="Print random texts and names of the project.")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random generator (default: 0)")
-    parser.add_argument("--count", type=int, default=50, help="texts of each kind (default: 50)")
+    parser.add_argument("--count", type=int, default=50, help="number of texts of each kind (default: 50)")
     options = parser.parse_args()
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in modules()}
     generator = random.Random(options.seed)
@@ -50,18 +50,18 @@ def main() -> None:
 
 
 def modules() -> list[Path]:
-    """Return the modules of both packages."""
+    """Return the paths of all modules in both packages."""
     found = (path for package in PACKAGES for path in package.rglob("*.py"))
     return sorted(path for path in found if not any(folder in path.parents for folder in EXCLUDED))
 
 
 def pages() -> list[Path]:
-    """Return the README and all pages in docs/."""
+    """Return the paths of the README and of all pages in docs/."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def docstrings(path: Path, tree: ast.Module) -> Iterator[str]:
-    """Yield the sentences of the docstrings of a module, with the class or function that they describe."""
+    """Yield the sentences of all docstrings in a module. Each has the name of its class, function or module."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, *_FUNCTIONS)):
             text = _INDENTED_CODE.sub("", ast.get_docstring(node) or "")
@@ -69,7 +69,7 @@ def docstrings(path: Path, tree: ast.Module) -> Iterator[str]:
 
 
 def sections(path: Path) -> Iterator[str]:
-    """Yield the sentences of a page, with the heading of their section."""
+    """Yield the sentences of a page. Each sentence has the heading of its section."""
     heading = path.name
     for part in _HEADING.split(_CODE_BLOCK.sub("", path.read_text(encoding="utf-8"))):
         if part.startswith("#"):
@@ -79,7 +79,7 @@ def sections(path: Path) -> Iterator[str]:
 
 
 def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield line and text of the strings that contain a blank, except docstrings; placeholders are in braces."""
+    """Yield line number and text of all strings with a blank, except docstrings. Braces mark placeholders."""
     skipped = {child for node in ast.walk(tree) for child in _parts_of_text(node)}
     for node in ast.walk(tree):
         if node not in skipped and (text := _text(node)) and " " in text.strip():
@@ -87,14 +87,14 @@ def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def names(tree: ast.Module) -> Iterator[str]:
-    """Yield the public classes and functions of a module; functions have their parameters."""
+    """Yield the names of the public classes and functions of a module. A function has the names of its parameters."""
     for node in tree.body:
         if isinstance(node, (ast.ClassDef, *_FUNCTIONS)) and not node.name.startswith("_"):
             yield _heading(node)
 
 
 def sentences(text: str, heading: str) -> Iterator[str]:
-    """Yield sentences of four words or more, on one line each, followed by the heading and the previous sentence."""
+    """Yield the sentences of four words or more. Each sentence is on one line, and its context is on the next line."""
     lines = [" ".join(part.split()) for part in _SENTENCE_END.split(text)]
     for before, line in zip(["", *lines], lines, strict=False):
         if _is_prose(line):
@@ -115,7 +115,7 @@ def _parameters(arguments: ast.arguments) -> str:
 
 
 def _parts_of_text(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield child nodes that are no messages themselves: docstrings, and parts of longer strings."""
+    """Yield child nodes that are not messages on their own: docstrings, and parts of longer strings."""
     if isinstance(node, ast.Expr):
         yield node.value
     elif isinstance(node, ast.JoinedStr):
@@ -125,7 +125,7 @@ def _parts_of_text(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _text(node: ast.AST) -> str:
-    """Return the text of a string expression with its placeholders; an empty string for other expressions."""
+    """Return the text of a string expression with its placeholders. Return "" for other expressions."""
     match node:
         case ast.Constant(value=str(text)):
             return text

@@ -1,7 +1,7 @@
-"""Migrate random programs, and run them before and after with the same seeds.
+"""Migrate random programs, and run each before and after its migration with the same seeds.
 
-The check compares return values (to the bit, with dtypes), errors, output, and random states after the run. Exits
-with code 1 if a difference is not listed in docs/differences.md.
+The check compares the return values (every bit and the dtypes), the errors, the output, and the random states after
+the run. The exit code is 1 if a difference is not listed in docs/differences.md.
 """
 
 from __future__ import annotations

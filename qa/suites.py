@@ -1,11 +1,13 @@
-"""Run tests of packages from PyPI before and after package and tests are migrated.
+"""Run the tests of PyPI packages before and after package and tests are migrated.
 
-The check unpacks each source distribution, and runs the test files that concern data loading: they mention
-`DataLoader`, are migrated themselves, or import a migrated module. The tests run after `apply --tests --all-loaders`,
-and twice after a rollback, in the same folder and environment. A test with different outcomes in the two runs after the
-rollback is flaky and listed. The outcome of no other test may change.
+The check unpacks each source distribution, and runs the test files that concern data loading. A test file concerns
+data loading if it mentions `DataLoader`, is migrated itself, or imports a migrated module. The tests run once after
+`apply --tests --all-loaders`, and twice after a rollback, in the same folder and environment. A test is flaky if it has
+different outcomes in the two runs after the rollback. The page lists flaky tests. All other tests must have the same
+outcome with and without the migration.
 
-Writes `suites.md` to `qa/results/`, with `--write`. Results of suites that do not run are kept.
+With `--write`, the check writes `suites.md` to `qa/results/`. The previous results of
+suites that do not run this time stay on this page.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Run the fast tests with other versions of Python and torch.
+"""Run the fast tests with several versions of Python and torch.
 
-Each version builds the wheels and installs them into a new environment. The tests then run on the installed packages,
-not on the sources. The interpreters are those of this machine. The check prefers builds of torch for CPUs (`+cpu`).
-If pip finds no such build, it installs the default build only with `--default-builds`, because that needs gigabytes of
-CUDA; otherwise only the tests that need no torch run. As root on Debian, it also sets up whole releases of Debian (with
-debootstrap), which have their own Python and torch.
+For each combination of versions, the check builds the wheels, and installs them into a new environment. The tests
+then run on the installed packages, not on the sources. The check uses the Python interpreters that are installed on
+this machine. The check prefers the builds of torch for CPUs (`+cpu`). If pip finds no such build, the default build
+is installed only with `--default-builds`, because this build needs gigabytes of CUDA libraries. Without
+`--default-builds`, only the tests that need no torch then run. As root on Debian, the check also sets up whole
+releases of Debian with debootstrap, which have their own Python and torch.
 
-With `--write`, each environment replaces its row in `qa/results/versions.md` as soon as its tests end. The other rows
-stay; each row names the commit of its code.
+With `--write`, the check updates `versions.md` in `qa/results/`. Each environment
+replaces its own row as soon as its tests end, and all other rows stay. Each row names the commit of the tested code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compare what the tool reports on a tree of files with an independent count."""
+"""Compare the findings that the tool reports for a folder with an independent count of loaders."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Count the code that names PyTorch's DataLoader, with `ast` alone and independently of the tool.
 
-This module resolves names from one table of bindings for each scope, and follows them through the modules of the tree.
-It ignores the order of execution: a name with two values may have either.
+This module makes one table of bindings for each scope, and follows imported names through the modules of the folder. It
+ignores the order of execution: if a name has two values, both values are possible.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Show which files of a tree LibCST reads, and for which rules: `first_stage.py FOLDER`.
+"""Show which files of a folder LibCST must parse, and for which rules: `first_stage.py FOLDER`.
 
-A first stage without LibCST decides which rules may find something in a file. This script also runs every rule on every
-file. For each rule, it prints how many files pass the first stage, how many of these have findings, how many of these
-pass for this rule alone and have no findings, and how many files with findings do not pass. Exits with code 1 if a file
-with findings does not pass.
+A fast first stage without LibCST decides which rules may find something in a file. This script also runs every rule on
+every file, to check the first stage. For each rule, the script prints four numbers of files: files that pass the first
+stage, files that pass and have findings, files that pass only for this rule and have no findings, and files with
+findings that do not pass. The exit code is 1 if a file with findings does not pass.
 """
 
 from __future__ import annotations

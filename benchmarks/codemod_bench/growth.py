@@ -1,4 +1,4 @@
-"""Measure how time, memory and findings of a plan grow with the tree: one large tree, and its parts."""
+"""Measure how the time, memory and findings of a plan grow with the number of files in a folder."""
 
 from __future__ import annotations
 

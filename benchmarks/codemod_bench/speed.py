@@ -1,4 +1,4 @@
-"""Time whole commands of this tool, and of other tools that rewrite Python with LibCST, in rounds."""
+"""Time whole commands of this tool, and of other tools that rewrite Python code with LibCST, in several rounds."""
 
 from __future__ import annotations
 

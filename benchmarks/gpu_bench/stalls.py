@@ -1,4 +1,4 @@
-"""Measure other habits that make a GPU wait: calls in every training step, compared with a loop without them."""
+"""Measure how long calls such as `.item()` in every training step make a GPU wait."""
 
 from __future__ import annotations
 

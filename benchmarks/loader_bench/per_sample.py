@@ -1,6 +1,6 @@
 """The original code of a backend: datasets that return single samples and wrap each other.
 
-This code defines the work that all loaders of the benchmark do.
+All loaders of the benchmark must do the same work as this code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Put other load on the machine, so that recordings have the disturbances that users have."""
+"""Put additional load on the machine, so that recorded times have the same disturbances as on the machines of users."""
 
 from __future__ import annotations
 

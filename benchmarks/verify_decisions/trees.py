@@ -1,4 +1,4 @@
-"""Two small backends that train the same way, but for different times: the injected changes."""
+"""Two small example projects that train in the same way, but take different times. The difference is known exactly."""
 
 from __future__ import annotations
 

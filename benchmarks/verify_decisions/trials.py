@@ -1,4 +1,4 @@
-"""Simulate the times of many verifications of 16 entry points, and decide them with the code of `verify`."""
+"""Simulate the times of many verifications of 16 entry points, and decide each with the code of `verify`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Print to a terminal and write JSON documents. The package imports no other package of ``chirp_migrate``."""
+"""Print text to a terminal, and write JSON documents. This package imports no other package of ``chirp_migrate``."""

@@ -1,7 +1,9 @@
-"""Read and write typed documents as JSON: journals, plans, and the results of commands.
+"""Read and write the JSON documents of this program, whose types are msgspec structs.
 
-The module uses Python's ``json``, because the JSON functions of msgspec do not support two kinds of values: NaN, and
-texts with lone surrogates. Lone surrogates represent bytes that are not UTF-8.
+The documents are journals, plans, and the results of commands.
+
+The module encodes and decodes with Python's ``json``, because the JSON functions of msgspec reject NaN and strings with
+lone surrogates. A lone surrogate stands for a byte that is not valid UTF-8.
 """
 
 from __future__ import annotations
@@ -17,27 +19,27 @@ _Document = TypeVar("_Document", bound=msgspec.Struct)
 
 
 def to_json_values(document: object) -> Any:
-    """Return a document as dictionaries, lists, texts and numbers. Keys are in the order of the fields."""
+    """Convert a document to dictionaries, lists, strings and numbers. The keys keep the order of the fields."""
     return msgspec.to_builtins(document)
 
 
 def to_json_bytes(document: object, indent: int | None = 2) -> bytes:
-    """Return a document as the bytes of a JSON file. If ``indent`` is None, the file has one line."""
+    """Return a document as the bytes of a JSON file. If ``indent`` is None, the JSON is on a single line."""
     return (json.dumps(to_json_values(document), indent=indent, ensure_ascii=True) + "\n").encode("ascii")
 
 
 def read_json(data: bytes) -> dict[str, Any]:
-    """Return the JSON object in the bytes of a file. The bytes are checked, because any program may change files.
+    """Parse the bytes of a file as a JSON object. The bytes may be invalid, because any program can change the file.
 
     Raises:
-        ValueError: the bytes are not a JSON object; the message gives the reason.
+        ValueError: the bytes are not a JSON object. The message gives the reason.
     """
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is not JSON: {error}") from None
+        raise ValueError(f"the content is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ValueError("it is JSON, but not a JSON object")
+        raise ValueError("the content is JSON, but not a JSON object")
     return found
 
 
@@ -45,7 +47,8 @@ def convert_json(json_object: dict[str, Any], document_type: type[_T]) -> _T:
     """Convert a JSON object from :func:`read_json` to a document of type ``document_type``.
 
     Raises:
-        ValueError: the object does not match the types of the document; the message names the place and the reason.
+        ValueError: a value has the wrong type, or a field is missing. The message gives the place in the JSON and the
+            reason.
     """
     try:
         return msgspec.convert(json_object, document_type)
@@ -54,19 +57,23 @@ def convert_json(json_object: dict[str, Any], document_type: type[_T]) -> _T:
 
 
 class SchemaTooNew(ValueError):
-    """Error: a newer chirp-migrate wrote a document. ``tool`` is its name or version."""
+    """Raised for a document that a newer version of chirp-migrate wrote.
+
+    Attributes:
+        tool: name and version of the program that wrote the document, such as ``chirp-migrate 1.2.0``.
+    """
 
     def __init__(self, schema: int, known: int, tool: object) -> None:
-        super().__init__(f"its schema is {schema}, and this version of chirp-migrate reads {known}")
+        super().__init__(f"the schema of the file is {schema}, and this version of chirp-migrate reads up to {known}")
         self.tool = tool if isinstance(tool, str) else "unknown version"
 
 
 def read_document(data: bytes, document_type: type[_Document]) -> _Document:
-    """Read a document of a type with the fields ``schema`` and ``tool``. Any program may have changed the bytes.
+    """Read a document whose type has the fields ``schema`` and ``tool``. The bytes may be invalid.
 
     Raises:
-        SchemaTooNew: a newer version wrote the document.
-        ValueError: the bytes are not a document of this type; the message gives the reason.
+        SchemaTooNew: a newer version of chirp-migrate wrote the document.
+        ValueError: the bytes are not a document of this type. The message gives the reason.
     """
     found = read_json(data)
     fields = {field.name for field in msgspec.structs.fields(document_type)}
@@ -80,7 +87,7 @@ def read_document(data: bytes, document_type: type[_Document]) -> _Document:
 
 
 def _translate_type_error(message: str) -> str:
-    """Translate a message of msgspec to the style of this program, such as "`str` where `int` should be at `$.a`"."""
+    """Shorten an error message of msgspec, for example to "`str` where `int` should be at `$.a`"."""
     what, _, place = message.partition(" - at ")
     what = re.sub(r"Object missing required field (`.*?`)", r"\1 is missing", what)
     what = re.sub(r"Expected (.*), got (.*)", r"\2 where \1 should be", what)

@@ -1,6 +1,6 @@
-"""The output of a command: text for users, and a JSON document for programs.
+"""Define the output of a command: text for users, and a JSON document for programs.
 
-If the file of the JSON document cannot be written, the command reports the error at its beginning.
+A command checks at its start whether the JSON file can be written, so that a long run does not lose its result.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ _READABLE_WIDTH = 100
 
 @dataclass(frozen=True)
 class Output:
-    """The settings of a command's output: how much to print, and where to write the JSON document.
+    """Settings for the output of a command: how much to print, and where to write the JSON document.
 
     Attributes:
-        json_file: the file of ``--json``, or ``-`` for standard output; None for no document.
-        quiet: whether to print only the most important lines.
-        verbose: whether to print everything.
-        color: ``auto``, ``always`` or ``never``.
+        json_file: the path after ``--json``; ``-`` stands for standard output. None if no JSON document is written.
+        quiet: whether to print only the most important lines (``-q``).
+        verbose: whether to print all details (``-v``).
+        color: when to print colours, one of ``auto``, ``always`` or ``never``. With ``auto``, only terminals get
+            colours.
 
     Raises:
         UsageProblem: ``json_file`` cannot be written.
@@ -48,18 +49,19 @@ class Output:
 
     @property
     def json_is_printed(self) -> bool:
-        """Return whether the JSON document goes to standard output. In this case, no other text may go there."""
+        """Return whether the JSON document is printed to standard output. Other text must then go to standard error."""
         return self.json_file == STANDARD_OUTPUT
 
     def screen(self, *, prose: bool = True, err: bool | None = None) -> Screen:
         """Return a screen that prints text to standard output or standard error.
 
-        A terminal gets colours; the environment variable NO_COLOR turns colours off.
+        If ``color`` is ``auto``, the screen prints colours only on a terminal, and only without the environment
+        variable NO_COLOR.
 
         Args:
             prose: whether to limit lines to 100 columns on a wide terminal, because longer lines are hard to read.
-            err: whether to print to standard error. None: print to standard error if the JSON document is written to
-                standard output.
+            err: whether to print to standard error. With None, the screen prints to standard error only if the JSON
+                document is printed to standard output.
         """
         stream = sys.stderr if (self.json_is_printed if err is None else err) else sys.stdout
         automatic = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
@@ -76,22 +78,22 @@ class Output:
         """Write the JSON document to the file of ``--json``, if the user passed this option.
 
         Raises:
-            UsageProblem: the document cannot be written.
+            UsageProblem: the file of ``--json`` cannot be written.
         """
         if self.json_file is not None:
             write_bytes(self.json_file, to_json_bytes(document))
 
     def print_line(self, text: str) -> None:
-        """Print one line to standard error. With ``quiet``, print nothing."""
+        """Print one line to standard error. If ``quiet`` is set, print nothing."""
         if not self.quiet:
             print(f"  {escape_invisible(text)}", file=sys.stderr, flush=True)
 
     def progress(self, doing: str) -> AbstractContextManager[Progress]:
         """Return a context manager whose value is a progress callback. The callback prints to standard error.
 
-        On a terminal, a progress line appears after two seconds and shows the current step. If standard error is not a
-        terminal, the callback prints texts on separate lines, and ignores steps. With ``quiet``, the callback prints
-        nothing.
+        On a terminal, a progress line appears after two seconds and shows the current :class:`ProgressStep`. If
+        standard error is not a terminal, the callback prints each string as a line, and ignores every
+        :class:`ProgressStep`. If ``quiet`` is set, the callback prints nothing.
         """
         if not self.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             return LiveProgressLine(sys.stderr, doing)
@@ -99,10 +101,10 @@ class Output:
 
 
 def check_writable(target: Path | None) -> None:
-    """Check early that the file ``target`` can probably be written, so that a command does not lose its result.
+    """Check before a long run that the folder of ``target`` exists, so that the run does not lose its result.
 
     Raises:
-        UsageProblem: the folder of ``target`` does not exist, or ``target`` is itself a folder.
+        UsageProblem: the folder of ``target`` does not exist, or ``target`` is a folder.
     """
     if target is None or target == STANDARD_OUTPUT:
         return
@@ -116,7 +118,7 @@ def write_bytes(target: Path, content: bytes) -> None:
     """Write ``content`` to the file ``target``, or to standard output if ``target`` is ``-``.
 
     Raises:
-        UsageProblem: the file cannot be written.
+        UsageProblem: the file ``target`` cannot be written.
     """
     if target == STANDARD_OUTPUT:
         sys.stdout.flush()

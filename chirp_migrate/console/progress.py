@@ -1,6 +1,6 @@
-"""The type of callbacks that report the progress of long operations.
+"""Define the type of the callbacks to which long operations report their progress.
 
-The module imports little, because many other modules import this module.
+Many modules import this module, so its own imports are few and fast.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ class ProgressStep(msgspec.Struct, frozen=True, tag="step"):
     """The current step of a long operation.
 
     Attributes:
-        text: description of the step.
-        done: number of finished parts.
-        total: number of all parts; 0 for an unknown number.
+        text: what the operation does in this step, as text for users.
+        done: number of finished parts of the operation.
+        total: number of all parts of the operation; 0 if the number is unknown.
         left_s: estimated seconds until the end of the operation. If ``most_s`` is larger, ``left_s`` is a lower bound.
-            None keeps the last estimate, which continues to count down.
-        most_s: upper bound of the seconds until the end. None keeps the last bound, which continues to count down.
+            If ``left_s`` is None, the display continues to count down from the previous estimate.
+        most_s: upper bound of the seconds until the end of the operation. If ``most_s`` is None, the display continues
+            to count down from the previous bound.
     """
 
     text: str
@@ -30,8 +31,8 @@ class ProgressStep(msgspec.Struct, frozen=True, tag="step"):
 
 
 Progress = Callable[[str | ProgressStep], None]
-"""A callback for progress. A text is printed as a line. A step is shown on a terminal until the next step."""
+"""A callback that shows progress. It prints each string as a line, and shows each step until the next step."""
 
 
 def ignore_progress(_what: str | ProgressStep) -> None:
-    """Ignore progress: the default for callbacks of type ``Progress``."""
+    """Do nothing. Functions use this callback as the default for parameters of type ``Progress``."""

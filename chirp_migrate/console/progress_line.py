@@ -1,6 +1,6 @@
 """Show the progress of a long operation in one line of a terminal.
 
-A thread draws the line, so that the clock in the line also continues during a long step.
+A thread draws the line, so that the clock in the line keeps running during a long step.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ _PATIENCE_S, _EVERY_S = 2.0, 0.25
 #: Widths in columns: a terminal of unknown width, the longest line, the shortest text, and the bar.
 _USUAL_WIDTH, _WIDEST, _LEAST_TEXT, _BAR = 80, 100, 14, 10
 
-#: Lock around the drawing of the line. A fork waits for the lock, because a held lock would stay locked in the child.
+#: A thread holds this lock while it draws the line. ``os.fork`` waits for the lock, because a lock that is held during
+#: the fork would stay locked in the child process.
 _drawing = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_drawing.acquire, after_in_parent=_drawing.release, after_in_child=_drawing.release)
 
 
 class LiveProgressLine(threading.Thread):
-    """A context manager whose value is a progress callback for a terminal. At the end, the line is removed.
+    """A context manager that shows a progress line on a terminal. The value of the context is the progress callback.
 
-    The cursor stays at the beginning of the line, so that other output, such as ``^C``, overwrites the line.
+    The end of the context removes the line. The cursor stays at the beginning of the line, so that other output, such
+    as ``^C``, overwrites the line.
     """
 
     def __init__(self, stream: TextIO, doing: str) -> None:
@@ -52,7 +54,7 @@ class LiveProgressLine(threading.Thread):
         self._draw("")
 
     def __call__(self, what: str | ProgressStep) -> None:
-        """Show a step in the progress line, or print a text above the progress line."""
+        """Show a step in the progress line, or print a string above the progress line."""
         if isinstance(what, str):
             self._draw(self._shown, above=f"  {escape_invisible(what)}\x1b[K\n")
             return
@@ -62,7 +64,7 @@ class LiveProgressLine(threading.Thread):
         self._step = what
 
     def run(self) -> None:
-        """Draw the line again and again until the context ends."""
+        """Redraw the line every 0.25 seconds until the context ends."""
         pause_s = _PATIENCE_S
         while not self._over.wait(pause_s):
             pause_s = _EVERY_S
@@ -76,7 +78,7 @@ class LiveProgressLine(threading.Thread):
                 self._shown = line
 
     def _line(self, step: ProgressStep) -> str:
-        """Return the text of the line: the step, a bar and numbers (if there is room), and the time."""
+        """Return the text of the line: the step, a progress bar and numbers (if they fit), and the time."""
         now = time.monotonic()
         right = _describe_time_left(self._least - now, self._most - now) or f"{_clock(now - self._began)} so far"
         room = min(os.get_terminal_size(self._stream.fileno()).columns or _USUAL_WIDTH, _WIDEST) - 3
@@ -90,7 +92,7 @@ class LiveProgressLine(threading.Thread):
 
 
 def _describe_time_left(least_s: float, most_s: float) -> str:
-    """Return the remaining time as text; an empty string if the time is unknown or less than a second."""
+    """Return the remaining time as text, or an empty string if the time is unknown or shorter than a second."""
     if least_s >= 1:
         return f"about {_clock(least_s)}{f' to {_clock(most_s)}' if most_s > least_s + 1 else ''} left"
     return f"at most about {_clock(most_s)} left" if most_s >= 1 else ""

@@ -1,8 +1,8 @@
-"""Print paragraphs, lists, tables and diffs that fit the terminal, with the library rich.
+"""Print paragraphs, lists, tables and diffs with the library rich, so that they fit the width of the terminal.
 
-Texts cannot control the terminal: control characters are escaped first (see ``escape_invisible`` in :mod:`.text`), and
-rich does not interpret markup in texts. The import of rich takes time. So only code that prints results imports this
-module. ``--help`` does not import this module.
+Printed text cannot control the terminal. The module first escapes control characters (see ``escape_invisible`` in
+:mod:`.text`), and rich does not interpret the text as markup. Importing rich is slow, so only code that prints results
+imports this module.
 """
 
 from __future__ import annotations
@@ -30,29 +30,30 @@ _GAP = 2
 _TAB = 4
 _NOTE = " (-v)"
 _MORE = f" …{_NOTE}"
-#: Smallest number of words of a shortened clause, with the path in front. Fewer words would be hard to understand.
+#: Smallest number of words to which a text is shortened, including a path at the beginning. Fewer words would be hard
+#: to understand.
 _WORDS_OF_CLAUSE = 4
 _DIFF_STYLES = {"+++": "bold", "---": "bold", "+": "green", "-": "red", "@": "cyan", "#": "dim"}
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> NoReturn:
-        """Raise the error of a closed pipe again, because rich would exit with 1.
+        """Raise the ``BrokenPipeError`` again, because rich would exit with code 1.
 
-        The command line has its own exit code for this error.
+        The command line has another exit code for a closed pipe: 141.
         """
         raise
 
 
 class Screen:
-    """The output of a command, with lines of at most ``width`` columns.
+    """Print the output of a command, with lines of at most ``width`` columns.
 
     Args:
         stream: the stream to print to.
-        width: number of columns, at least 40.
-        colour: whether colours may be used.
-        quiet: whether to print only the most important lines.
-        verbose: whether to print everything.
+        width: largest number of columns in a line. A value below 40 counts as 40.
+        colour: whether to print colours.
+        quiet: whether callers print only the most important lines.
+        verbose: whether callers print all details.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Screen:
     def line(self, text: str = "", style: str = "", *, end: str = "\n") -> None:
         """Print one line without wrapping, so that users can copy the line and programs can read the line.
 
-        At the beginning of the output, an empty line is not printed.
+        An empty line at the beginning of the output is omitted.
         """
         if not text and not self._begun:
             return
@@ -88,7 +89,7 @@ class Screen:
         self._console.print(Text(escape_invisible(text), style), soft_wrap=True, end=end)
 
     def styled(self, text: str, style: str) -> str:
-        """Return ``text`` with the terminal codes for ``style``; without colours, return ``text`` unchanged."""
+        """Return ``text`` with the terminal codes for ``style``. If colours are off, return ``text`` unchanged."""
         return Style.parse(style).render(text, color_system=ColorSystem.STANDARD if self.colour else None)
 
     def heading(self, text: str) -> None:
@@ -114,17 +115,19 @@ class Screen:
             indent: number of blanks in front of every line.
             style: name of a style of rich.
             first: text in front of the first line. All other lines are indented by the width of this text.
-            hang: additional indentation of the second and further lines, in columns.
-            most: largest number of lines. If the text is longer, the note " … (-v)" replaces the rest.
-            short: a shorter form of the text, or "". If the text is too long, the shorter form and the note are printed
-                instead. If the shorter form is also too long, only its beginning is printed, in one line if possible.
+            hang: additional indentation of all lines after the first line, in columns.
+            most: largest number of lines. If the text is longer, the note " … (-v)" replaces its end. If ``most`` is
+                None, there is no limit.
+            short: a shorter form of the text, or "". If the text has more than ``most`` lines, the shorter form is
+                printed instead, with the note " (-v)" at its end. If the shorter form is also too long, only its
+                beginning is printed, on one line if possible.
         """
         self._paragraph(
             Text(to_one_line(text), style), indent, Text(first), hang, most, Text(to_one_line(short), style)
         )
 
     def item(self, mark: str, text: str, indent: int = 2, style: str = "") -> None:
-        """Print a mark in ``style``, and a paragraph next to the mark. All lines of the paragraph are aligned."""
+        """Print an item of a list: a mark in ``style``, and to its right a paragraph whose lines are aligned."""
         shown = Text(to_one_line(mark), style)
         if indent + shown.cell_len + _GAP > self.width // 2:
             self._paragraph(shown, indent)
@@ -133,7 +136,7 @@ class Screen:
             self._paragraph(Text(to_one_line(text)), indent, shown + Text(" " * _GAP))
 
     def term(self, name: str, meaning: str, indent: int = 2, style: str = "bold", hang: int = 4) -> None:
-        """Print a term in ``style``, and its meaning. Further lines of the meaning are indented by ``hang``."""
+        """Print a term in ``style``, followed by its meaning. ``hang`` indents all lines after the first line."""
         begun = to_one_line(name) if name.endswith(".") else f"{to_one_line(name)}:"
         self._paragraph(Text.assemble((begun, style), " ", to_one_line(meaning)), indent, hang=hang)
 
@@ -142,12 +145,12 @@ class Screen:
     ) -> None:
         """Print a table.
 
-        If the table is too wide, the first cell of each row gets a separate line. If the table is still too wide, each
-        row is printed as a paragraph of column names and values.
+        If the table is wider than the screen, the first cell of each row gets a separate line. If the other cells of a
+        row still do not fit, the row becomes a paragraph of column names and values.
 
         Args:
-            header: a name for each column; an empty sequence for a table without header.
-            rows: rows with a cell for each column.
+            header: the name of each column; an empty sequence for a table without a header.
+            rows: the rows of the table. Each row has one cell for each column.
             left: indices of the left-aligned columns; all other columns are right-aligned.
             indent: number of blanks in front of every line.
         """
@@ -175,7 +178,7 @@ class Screen:
     def _cells(
         self, rows: Sequence[Sequence[str]], widths: Sequence[int], rights: Sequence[bool], indent: int, style: str = ""
     ) -> None:
-        """Print rows of cells in columns of the given widths."""
+        """Print rows of cells in columns with the given widths."""
         table = Table.grid(padding=(0, _GAP, 0, 0))
         for width, right in zip(widths, rights, strict=True):
             table.add_column(justify="right" if right else "left", width=width)
@@ -204,8 +207,8 @@ class Screen:
             if short:
                 lines = list((short + _NOTE).wrap(self._console, room, overflow="fold", tab_size=_TAB))
             if len(lines) > most:
-                # One line is enough for a shorter form. But if a long path leaves no room for a clause, more lines are
-                # needed.
+                # One line is enough for the shorter form, unless a long path at its beginning leaves too little room
+                # for words.
                 is_enough = short and len(_whole_words(lines[0].plain, room - len(_MORE)).split()) >= _WORDS_OF_CLAUSE
                 kept = 1 if is_enough else most
                 lines = [*lines[: kept - 1], Text(_whole_words(lines[kept - 1].plain, room - len(_MORE)) + _MORE)]
@@ -215,7 +218,7 @@ class Screen:
             self._print(front + line, 0)
 
     def _print(self, shown: RenderableType, indent: int) -> None:
-        """Print ``shown`` without the blanks that rich adds at the ends of lines."""
+        """Print ``shown``, but remove the blanks that rich adds at the ends of lines."""
         self._begun = True
         for line in self._console.render_lines(shown, self._console.options.update(width=self.width - indent)):
             segments = [Segment(" " * indent), *line]
@@ -228,7 +231,7 @@ class Screen:
 
 
 def _whole_words(line: str, most: int) -> str:
-    """Return the first words of a line, as many as fit into ``most`` columns. A first word that is too long is cut."""
+    """Return as many words of a line as fit into ``most`` columns. If the first word is too long, cut this word."""
     if len(line) <= most:
         return line.rstrip()
     fitting = line[: most + 1]
@@ -236,12 +239,12 @@ def _whole_words(line: str, most: int) -> str:
 
 
 def render_to_text(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
-    """Return the text that ``show`` prints, without colours; ``options`` are options of :class:`Screen`."""
+    """Return the text that the function ``show`` prints, without colours. :class:`Screen` gets the ``options``."""
     stream = io.StringIO()
     show(Screen(stream, width=width, **options))
     return stream.getvalue()
 
 
 def diff_style(line: str) -> str:
-    """Return the name of the rich style for one line of a unified diff; "" for a line of context."""
+    """Return the name of the rich style for a line of a unified diff, or "" for an unchanged line."""
     return next((style for start, style in _DIFF_STYLES.items() if line.startswith(start)), "")

@@ -1,4 +1,4 @@
-"""Format texts, numbers and counts for users, and escape control characters."""
+"""Format text, numbers and counts for users, and escape control characters."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _NAMED = 12
 
 
 def escape_invisible(text: str) -> str:
-    """Return ``text`` with control characters and invisible characters escaped, except tabs."""
+    """Escape all control characters and invisible characters of ``text`` except tabs."""
     return "".join(
         one if one.isprintable() or one == "\t" else one.encode("unicode_escape").decode("ascii") for one in text
     )
 
 
 def to_one_line(text: str) -> str:
-    """Return ``text`` on one line, with invisible characters escaped."""
+    """Join the lines of ``text`` to one line, and escape invisible characters."""
     return escape_invisible(" ".join(text.split()))
 
 
 def escape_for_matplotlib(text: str) -> str:
-    """Return a text for matplotlib with escaped dollar signs, because a dollar sign would begin a formula.
+    """Escape the dollar signs of a text, because matplotlib would read a dollar sign as the start of a formula.
 
-    Characters that cannot be printed are replaced.
+    Characters that cannot be printed become U+FFFD (the replacement character).
     """
     shown = "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
     return shown.replace("$", r"\$")
@@ -34,7 +34,8 @@ def escape_for_matplotlib(text: str) -> str:
 def as_sentence(text: str) -> str:
     """Return a text as a sentence that begins with a capital letter and ends with a full stop.
 
-    If the text begins with a path or a label, such as ``train.py`` or ``note: ``, the first letter stays unchanged.
+    The first letter stays unchanged if the text begins with a path, such as ``train.py``, or with a label, such as
+    ``note:``.
     """
     begins_with_name = re.match(r"\S*[._:/]\S|\w+: ", text) is not None
     first = text[:1] if begins_with_name else text[:1].upper()
@@ -43,9 +44,9 @@ def as_sentence(text: str) -> str:
 
 
 def format_value(value: float | None) -> str:
-    """Return a measured value as text with three significant digits, such as ``0.123``, or as an integer from 100 on.
+    """Format a measured value with three significant digits, such as ``0.123``.
 
-    For None, the result is "-".
+    Values of 100 or more become integers with separators, such as ``1,234``. None becomes "-".
     """
     if value is None:
         return "-"
@@ -55,18 +56,18 @@ def format_value(value: float | None) -> str:
 
 
 def format_percent(share: float, digits: int = 0) -> str:
-    """Return a share as a percentage, such as ``20 %`` for 0.2."""
+    """Format a share between 0 and 1 as a percentage, such as ``20 %`` for 0.2."""
     return f"{100 * share:.{digits}f} %"
 
 
 def format_time(iso: str) -> str:
-    """Return an ISO 8601 time in UTC in the form ``2026-11-21 12:50 UTC``; return any other text unchanged."""
+    """Format an ISO 8601 time in UTC like ``2026-11-21 12:50 UTC``. Return any other text unchanged."""
     day, letter, time = iso.partition("T")
     return f"{day} {time[:5]} UTC" if letter and iso.endswith("Z") else iso
 
 
 def pluralize(number: int, noun: str) -> str:
-    """Return a number with its noun, such as ``1 file``, ``2 files``, ``2 batches`` or ``2 entries``."""
+    """Combine a number and a noun, such as ``1 file``, ``2 files``, ``2 batches`` or ``2 entries``."""
     if number != 1:
         noun = re.sub(r"(?<=[^aeiou])y$", "ie", noun)
         noun += "es" if noun.endswith(("s", "tch")) else "s"
@@ -74,9 +75,9 @@ def pluralize(number: int, noun: str) -> str:
 
 
 def shorten_list(names: Iterable[str], max_shown: int | None = _NAMED, joint: str = " and ") -> str:
-    """Return the first ``max_shown`` names and the number of further names as text, such as ``a, b and 7 more``.
+    """List the first ``max_shown`` names and the number of further names, such as ``a, b and 7 more``.
 
-    If ``max_shown`` is None, the text has all names. ``joint`` is the text before the number of further names.
+    If ``max_shown`` is None, the result lists all names. ``joint`` is the text in front of the number of further names.
     """
     listed = list(names)
     shown = listed[:max_shown]
@@ -85,12 +86,12 @@ def shorten_list(names: Iterable[str], max_shown: int | None = _NAMED, joint: st
 
 
 def suggest_name(wrong: str, names: Iterable[str], list_intro: str) -> str:
-    """Return the end of a message on a ``wrong`` name: the most similar name, or the list of all names.
+    """Return a hint for a message about a wrong name: the most similar existing name, or a list of all names.
 
     Args:
-        wrong: the name that does not exist.
-        names: the names that exist.
-        list_intro: text before the list of all names, such as "the commands are".
+        wrong: the name that the user wrote, which does not exist.
+        names: all existing names.
+        list_intro: text in front of the list of all names, such as "the commands are".
     """
     known = list(names)
     near = get_close_matches(wrong, known, n=1)

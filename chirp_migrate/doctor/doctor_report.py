@@ -1,4 +1,4 @@
-"""The JSON document of ``doctor``. ``doctor --json`` writes the document, and ``doctor`` prints its content."""
+"""Define the result of ``doctor``, which ``doctor`` prints and ``doctor --json`` writes as a JSON document."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ SCHEMA: Final = 1
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """A loading problem that a run of the training proves.
+    """A data loading problem that occurred in the recorded training.
 
     Attributes:
         check: name of the check that found the problem, such as ``duplicated-samples``.
         message: the problem in one sentence.
-        evidence: the observation that proves the problem, in one sentence with numbers.
-        fix: the change that solves the problem, in one sentence.
-        path, line: file (relative to PATH) and line of the fix; "" and 0 if the line is not known.
-        entry_points: labels of the entry points with the problem.
+        evidence: the recorded values that prove the problem, as text.
+        fix: the change to the code that solves the problem, as text.
+        path, line: file (relative to the argument PATH) and line of the code to change; "" and 0 if the line is not
+            known.
+        entry_points: labels of the entry points (training functions or scripts) in which the problem occurred.
     """
 
     check: str
@@ -33,19 +34,19 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def at(cls, place: CodeLine, check: str, message: str, evidence: str, fix: str) -> Problem:
-        """Return a problem whose fix is at ``place``, a line of the user's code."""
+        """Return a problem at ``place``, the line of the user's code that must change."""
         return cls(check=check, message=message, evidence=evidence, fix=fix, path=place.file, line=place.line)
 
 
 class WatchedEntryPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry point that ``doctor`` ran.
+    """An entry point (a training function or script) that ``doctor`` ran.
 
     Attributes:
-        label: label of the entry point.
-        seconds: wall time of the training in seconds.
-        loaders, passes, batches: numbers of recorded loaders, loader passes and batches.
-        error: error that the entry point raised, or how its process ended; an empty string if the entry point trained.
-        printed: last lines of the traceback or output; an empty string if the entry point trained.
+        label: short unique name of the entry point, such as ``train.main``.
+        seconds: wall time of the entry point in seconds.
+        loaders, passes, batches: numbers of recorded loaders, of iterations over these loaders, and of batches.
+        error: error that the entry point raised, or how its process ended; an empty string if no error occurred.
+        printed: last lines of the traceback or of the output; an empty string if no error occurred.
     """
 
     label: str
@@ -58,15 +59,16 @@ class WatchedEntryPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The document of ``doctor``.
+    """The result of one run of ``doctor``.
 
     Attributes:
         tool: name and version of this program.
         problems: the problems that the checks found.
         entry_points: the entry points that ran.
-        notes: sentences on entry points that did not run or had too little time.
-        exit_code: exit code of the command.
-        created: time at the end of the run, ISO 8601 in UTC.
+        notes: sentences about entry points that did not run or ended early, and about files missing in the temporary
+            copy.
+        exit_code: exit code of ``doctor``.
+        created: time at which the run of ``doctor`` ended, in ISO 8601 and UTC.
     """
 
     schema: Literal[1] = SCHEMA

@@ -1,4 +1,4 @@
-"""Measure which number of workers is best for a loader that the training waits for, with the code of ``tune``."""
+"""Measure the best number of workers for a loader that the training waits for, with the code of ``tune``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from chirpid_patch.loading.worker_start import start_method, worker_start_second
 from chirpid_patch.machine.cpus import usable_cpus
 
 _ROUNDS = 3
-"""Number of rounds that must fit into the time. Two rounds are necessary, and the estimated time may be too short."""
-_SLICE_S = 0.2
+"""Number of measurement rounds that must fit into the time. Two are necessary, but the estimate may be too low."""
+_MEASUREMENT_S = 0.2
 
 
 def measure_worker_counts(
@@ -26,18 +26,19 @@ def measure_worker_counts(
     """Measure how fast a loader is with different numbers of workers.
 
     Args:
-        loader: a loader of the training whose workers have ended.
-        loader_pass: a training pass over the loader.
+        loader: a loader that the training used and whose workers have ended.
+        loader_pass: the recording of a training epoch with this loader.
         batch_s: seconds that one process takes to read a batch.
-        seconds: time limit; large numbers of workers that would take longer are skipped.
-        progress: called with the progress.
+        seconds: time limit of the measurement. The largest numbers of workers are skipped until the rest fits.
+        progress: callback for the progress.
 
     Returns:
-        The loading times with the best and with the present number of workers; None if the best number is not clear.
+        The loading times with the best and with the present number of workers; None if the measurement does not show
+        which number is best.
 
     Raises:
-        TaskNotPossible: the loader cannot be measured, because its dataset is a stream.
-        Exception: any error of the user's code while this process loads batches.
+        TaskNotPossible: the loader cannot be measured, because its dataset is an ``IterableDataset``.
+        Exception: the user's code raised an error while this process loaded batches.
     """
     subject = make_measured_dataset_from_loader(loader, "training")
     now = subject.report.now
@@ -46,12 +47,12 @@ def measure_worker_counts(
     )
     start_s = worker_start_seconds(start_method(subject.options))
 
-    def takes_s(tried: list[CandidateSettings]) -> float:
+    def estimated_seconds(tried: list[CandidateSettings]) -> float:
         return _ROUNDS * sum(
-            expected_measurement_seconds(one, batch_s, _SLICE_S, start_s, usable_cpus()) for one in tried
+            expected_measurement_seconds(one, batch_s, _MEASUREMENT_S, start_s, usable_cpus()) for one in tried
         )
 
-    while candidates and takes_s(candidates) > seconds:
+    while candidates and estimated_seconds(candidates) > seconds:
         largest = next((one for one in reversed(candidates) if one != now and not one.is_in_main_process), None)
         if largest is None:
             return None
@@ -60,20 +61,22 @@ def measure_worker_counts(
         return None
     sweep = SettingsSweep(subject, candidates, seconds, progress, is_limited=True)
     measured = sweep.run()
-    of_now, compared = next(
+    present_outcome, compared = next(
         (each for each in zip(measured, compare_with_best(measured), strict=True) if each[0].candidate == now),
         (None, None),
     )
     best = (
-        pick_smallest_best(measured) if compared is not None and compared.outcome is SettingsOutcome.BELOW else of_now
+        pick_smallest_best(measured)
+        if compared is not None and compared.outcome is SettingsOutcome.BELOW
+        else present_outcome
     )
-    if of_now is None or compared is None or best is None or not of_now.rates or sweep.rounds < 2:
+    if present_outcome is None or compared is None or best is None or not present_outcome.rates or sweep.rounds < 2:
         return None
-    if not (compared.conclusive if best is not of_now else is_pick_conclusive(measured)):
+    if not (compared.conclusive if best is not present_outcome else is_pick_conclusive(measured)):
         return None
     tried = sorted({one.candidate.num_workers for one in measured if one.rates})
     if len(tried) < 2:
         return None
     samples = sum(loader_pass.sizes) if loader_pass.is_complete else len(loader.dataset)
-    now_s, best_s = (samples / mean_rate(one.rates).value for one in (of_now, best))
+    now_s, best_s = (samples / mean_rate(one.rates).value for one in (present_outcome, best))
     return WorkerCountTimings(loader_pass.loader, best.candidate.num_workers, now_s, best_s, tried)

@@ -1,4 +1,4 @@
-"""Run the checks of ``doctor`` on the loader passes that ``verify`` recorded."""
+"""Run the checks of ``doctor`` on what ``verify`` recorded about each iteration over a loader (loader pass)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from chirp_migrate.verify.verify_report import LoadingProblem
 def find_problems_in_traces(
     traces: Mapping[str, Sequence[LoaderPassTrace]], has_own_data: bool
 ) -> list[LoadingProblem]:
-    """Return the loading problems of all entry points. A problem that several entry points have appears once.
+    """Return the loading problems of all entry points. A problem that occurs in several entry points appears once.
 
     Args:
-        traces: dictionary, label of an entry point → its recorded loader passes.
-        has_own_data: whether the training uses the user's own samples; False if ``verify`` created them.
+        traces: dictionary, label of an entry point → recordings of its loader passes.
+        has_own_data: whether the training uses the user's own samples; False if ``verify`` created synthetic samples.
     """
     found: dict[tuple[str, str], dict[str, None]] = {}
     for one in find_problems(_make_recording(label, of, has_own_data) for label, of in traces.items()):
@@ -35,7 +35,7 @@ def find_problems_in_traces(
 
 
 def _make_recording(label: str, traces: Sequence[LoaderPassTrace], has_own_data: bool) -> Recording:
-    """Convert the loader passes of an entry point to a recording, in which loaders have numbers instead of lines."""
+    """Convert the loader passes of an entry point to a recording. Loaders have numbers in place of code lines."""
     seen = Recording(label, has_own_data=has_own_data)
     numbers: dict[int, int] = {}
     datasets: dict[tuple[str, int], int] = {}
@@ -78,7 +78,10 @@ def _loader_info(number: int, dataset: int, one: LoaderPassTrace) -> LoaderInfo:
 
 
 def _batch_records(one: LoaderPassTrace) -> list[BatchRecord]:
-    """Return the batches of a pass. The name of a sample contains its index in the innermost dataset, if known."""
+    """Return the batches of a loader pass.
+
+    Each sample gets a name that contains its index in the innermost dataset, if this index is known.
+    """
     names = [f"{one.base} {index}" for index in one.base_indices] if " " in one.base else []
     ends = pairwise(accumulate(one.sizes, initial=0))
     return [

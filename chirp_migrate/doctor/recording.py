@@ -1,4 +1,9 @@
-"""Classes for the data that ``doctor`` records while an entry point trains. The checks read this data."""
+"""Define the data that ``doctor`` records while an entry point trains, and that the checks read.
+
+An entry point is a training function or script. A loader pass is one iteration over a loader. If a loader starts worker
+processes, each worker records the batches that it reads. Without workers, the training process reads and records all
+batches.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,11 @@ import math
 import msgspec
 
 IN_TRAINING_PROCESS = -1
-"""Worker number that stands for the training process, which reads the samples of loaders without workers."""
+"""Stands for the number of a worker if the training process itself reads the samples, because there are no workers."""
 
 
 class CodeLine(msgspec.Struct, frozen=True):
-    """A line of the user's code; ``file`` is relative to the project and empty if the line is unknown."""
+    """A line of the user's code. ``file`` is relative to the project, and empty if the line is not known."""
 
     file: str = ""
     line: int = 0
@@ -21,13 +26,14 @@ class CodeLine(msgspec.Struct, frozen=True):
 
 
 class UnpicklablePart(msgspec.Struct, frozen=True):
-    """An object of a loader that spawned workers need and that ``pickle`` refuses.
+    """An object that a spawned worker of a loader needs, but that ``pickle`` cannot pickle.
 
     Attributes:
         path: attribute path from the loader to the object, such as ``dataset.transform.steps[2]``.
-        kind: ``lambda``, ``local function``, ``open file``, or another kind or class name of the object.
-        place: line that defines the function or the class of the object.
-        error: error that ``pickle`` raised, in one line.
+        kind: kind of the object, such as ``lambda``, ``local function`` or ``open file``; for other objects the class
+            name.
+        place: line that defines the function, or the class of the object.
+        error: type and message of the error that ``pickle`` raised, on one line.
     """
 
     path: str
@@ -37,30 +43,33 @@ class UnpicklablePart(msgspec.Struct, frozen=True):
 
 
 class LoaderInfo(msgspec.Struct):
-    """A loader over which the training iterated.
+    """A loader over which the training iterated, and its dataset.
 
     Attributes:
-        number: number of the loader, in the order of first use.
-        place: line that built the loader.
+        number: number of the loader, from 0 in the order of first use.
+        place: line of the user's code that built the loader.
         dataset: class name of the dataset.
         dataset_place: line that defines the class of the dataset.
-        dataset_ids: numbers of the dataset and of the datasets that it wraps, outermost first; equal in two loaders for
-            the same dataset object.
+        dataset_ids: numbers of the dataset and of the datasets that it wraps, outermost first. The same dataset object
+            has the same number in all loaders.
         is_stream: whether the dataset is an ``IterableDataset``.
         samples: length of the dataset; -1 if it has no length.
-        batch_size: samples of a full batch; None if a batch sampler decides the size.
-        num_workers, persistent_workers, drop_last, start_method: settings of the loader.
+        batch_size: number of samples in a full batch; None if a batch sampler decides this number.
+        num_workers, persistent_workers, drop_last, start_method: arguments of the loader. The start method is ``fork``,
+            ``spawn`` or ``forkserver``.
         sampler: class name of the sampler.
-        is_random_order: whether the sampler is a class of PyTorch that shuffles.
+        is_random_order: whether the sampler is PyTorch's ``RandomSampler`` or ``SubsetRandomSampler``.
         is_distributed: whether the sampler is a ``DistributedSampler`` that shuffles.
         unpicklable: objects that cannot be pickled for spawned workers; an empty list without workers.
-        sent_bytes: bytes that are pickled for each worker that starts, without shared tensors; 0 if workers are forked,
-            or if the number is not known.
-        held_bytes: bytes of the tensors, arrays and pandas tables in the dataset.
-        objects: dictionary, attribute path of a large container in the dataset → number of its Python objects.
+        sent_bytes: number of bytes that are pickled for each worker at its start, without tensors, which workers share.
+            The number is 0 if workers are forked, or if the number is not known.
+        held_bytes: total number of bytes of the tensors, arrays and pandas tables in the dataset.
+        objects: dictionary, attribute path of a large container in the dataset → number of Python objects in the
+            container.
         functions: dictionary, name of a function with which the dataset reads samples → line that defines the function.
-        unguarded: line of the main script that starts workers and would run again in each worker; empty if there is no
-            such line, if workers are forked, or if objects of the loader cannot be pickled.
+        unguarded: line of the main script that starts the workers, and that each worker would run again because no
+            ``if`` guards it. The line is empty if no line is unguarded, if workers are forked, or if the loader cannot
+            be pickled.
     """
 
     number: int
@@ -89,12 +98,12 @@ class LoaderInfo(msgspec.Struct):
         return f"the loader at {self.place}" if self.place.file else f"a loader of {self.dataset}"
 
 
-class NormalizationCall(msgspec.Struct):
-    """Number of calls of a ``BatchNorm`` class in training mode during one loader pass.
+class BatchNormCalls(msgspec.Struct):
+    """The number of calls of a ``BatchNorm`` class in training mode during one loader pass (iteration over a loader).
 
     Attributes:
         kind: name of the class, such as ``BatchNorm2d``.
-        with_one_sample: number of calls with one sample, for a batch of the loader that also has one sample.
+        with_one_sample: number of calls with a single sample, while the batch of the loader also had a single sample.
         calls: number of all calls in training mode.
     """
 
@@ -104,36 +113,38 @@ class NormalizationCall(msgspec.Struct):
 
 
 class LoaderPass(msgspec.Struct):
-    """What the training process records during one pass over a loader.
+    """The data that the training process records during one iteration over a loader.
 
     Attributes:
-        number: number of the pass, in the order in which passes began.
-        loader: number of the loader.
-        sizes: number of samples in each batch.
-        has_gradients: for each batch, whether gradients were enabled when the training requested the batch.
-        forwards, forwards_without: number of calls of modules after a batch of this pass, with gradients enabled and
-            disabled.
-        backwards: number of calls of ``backward`` after a batch of this pass.
-        is_complete: whether the training read all batches of the loader.
-        values: dictionary, attribute path in the dataset → value at the beginning of the pass; see
-            :func:`.read_plain_attributes`.
-        handles: number of open file descriptors of the training process after each batch; an empty list without
-            workers.
-        model: number of the first module that was called; -1 if no module was called.
-        parameters: dtype of the parameters of the first module that was called; an empty string if no module was
-            called.
-        waits_s: seconds that the training waited for each batch.
-        seconds: seconds from the beginning of the pass to its last batch.
-        doubles: dictionary, position in the first batch → bytes of the float64 tensor at this position.
+        number: number of the loader pass, counted from 0 in the order in which loader passes began.
+        loader: number of the loader over which the training iterated.
+        sizes: number of samples in each batch of the pass.
+        has_gradients: for each batch, whether gradients were enabled when the training requested this batch.
+        forwards, forwards_without: numbers of module calls for batches of this pass, with gradients enabled and with
+            gradients disabled.
+        backwards: number of calls of ``backward`` for batches of this pass.
+        is_complete: whether the training read all batches of the loader in this pass.
+        values: dictionary, attribute path in the dataset → value as text at the beginning of the pass (see
+            :func:`.read_plain_attributes`). The dictionary is empty if the loader has no persistent workers.
+        handles: numbers of open file descriptors of the training process after each batch; an empty list if the loader
+            has no workers.
+        model: number of the first module that was called in this pass; -1 if no module was called.
+        parameters: dtype of the parameters of the first called module with parameters, such as ``torch.float32``; an
+            empty string if no such module was called.
+        waits_s: for each batch, the seconds that the training waited.
+        seconds: seconds from the beginning of the pass to the arrival of its last batch.
+        doubles: dictionary, position in the first batch → number of bytes of the float64 tensor at this position.
         normalization: dictionary, class name of a BatchNorm → number of its calls in training mode.
-        carries_state: whether a recurrent module carries its state from batch to batch. The state is then zero for the
-            first batch and not zero for the second batch.
-        device: type of the device of the first module that was called; an empty string if no module was called.
-        moved: dictionary, position in the first batch → bytes of the large tensor in CPU memory at this position.
-        is_pinned: whether the large tensors in CPU memory are pinned.
-        strided: positions of large tensors in CPU memory that are neither contiguous nor ``channels_last``.
-        positions: dictionary, attribute path of an open file in the dataset → read position in the training process
-            after each batch. The dictionary is empty if the loader does not fork several workers.
+        carries_state: whether a recurrent module carries its state from batch to batch. Such a module gets a zero state
+            for the first batch, and a state that is not zero for the second batch.
+        device: device type of the first called module with parameters, such as ``cuda``; an empty string if no such
+            module was called.
+        moved: dictionary, position in the first batch → number of bytes of the tensor at this position. The dictionary
+            contains only tensors of 1 MiB or more in CPU memory.
+        is_pinned: whether all tensors in ``moved`` are in pinned memory.
+        strided: positions of the tensors in ``moved`` that are neither contiguous nor ``channels_last``.
+        positions: dictionary, attribute path of an open file in the dataset → read positions in the training process,
+            after each batch. The dictionary is empty unless the loader forks several workers.
     """
 
     number: int
@@ -151,7 +162,7 @@ class LoaderPass(msgspec.Struct):
     waits_s: list[float] = []
     seconds: float = 0.0
     doubles: dict[str, int] = {}
-    normalization: dict[str, NormalizationCall] = {}
+    normalization: dict[str, BatchNormCalls] = {}
     carries_state: bool = False
     device: str = ""
     moved: dict[str, int] = {}
@@ -161,28 +172,28 @@ class LoaderPass(msgspec.Struct):
 
     @property
     def waited_share(self) -> float:
-        """Return the share of the pass in which the training waited for batches, 0 to 1."""
+        """Return the share of the time of the pass that the training waited for batches, 0 to 1."""
         return sum(self.waits_s) / self.seconds if self.seconds else 0.0
 
     @property
     def trains(self) -> bool:
-        """Return whether the training called ``backward`` for batches of this pass."""
+        """Return whether the training called ``backward`` at least once for batches of this pass."""
         return self.backwards > 0
 
     @property
     def evaluates(self) -> bool:
-        """Return whether the pass validates: gradients are disabled, and ``backward`` is not called."""
+        """Return whether the pass is a validation: gradients are disabled, and ``backward`` is not called."""
         is_off = not any(self.has_gradients) or (self.forwards_without > 0 and not self.forwards)
         return bool(self.has_gradients) and is_off and not self.backwards
 
 
 class ValueSums(msgspec.Struct):
-    """Sums over the values of a batch, for each column of a table or each channel of images.
+    """Sums over the values of batches, for each column of a table or each channel of images.
 
     Attributes:
         count: number of values in each column or channel.
-        sums, squares: sum of the values, and sum of their squares, in each column or channel.
-        lows, highs: smallest and largest value of each column; empty for images.
+        sums, squares: for each column or channel, the sum of the values and the sum of their squares.
+        lows, highs: for each column, the smallest and the largest value; empty lists for images.
     """
 
     count: int
@@ -200,14 +211,14 @@ class ValueSums(msgspec.Struct):
 
     @property
     def whole(self) -> ValueSums:
-        """Return the sums over the values of all columns or channels together."""
+        """Return the sums over all values, as if all columns or channels were one column."""
         return ValueSums(self.count * len(self.sums), [sum(self.sums)], [sum(self.squares)])
 
     def means_and_deviations(self, less: int = 0) -> list[tuple[float, float]]:
-        """Return mean and standard deviation of each column or channel that varies.
+        """Return (mean, standard deviation) of each column or channel whose values are not all equal.
 
         Args:
-            less: delta degrees of freedom of the standard deviation, such as ``ddof`` of ``numpy.std``.
+            less: delta degrees of freedom of the standard deviation, like ``ddof`` of ``numpy.std``. The default is 0.
         """
         found = []
         for total, squares in zip(self.sums, self.squares, strict=True):
@@ -219,12 +230,12 @@ class ValueSums(msgspec.Struct):
 
 
 class DatasetFunctionCalls(msgspec.Struct):
-    """The calls of one function of a dataset while one batch was read.
+    """The calls of one function of a dataset while a process read one batch.
 
     Attributes:
-        calls, seconds: number of calls, and their total time in seconds.
-        hashes: hashes of the return values, or of a part of them.
-        bytes: bytes of the last return value that was hashed.
+        calls, seconds: number of calls, and total time of these calls in seconds.
+        hashes: hashes of all return values, or of only some return values.
+        bytes: number of bytes of the last return value with a hash.
     """
 
     calls: int = 0
@@ -239,29 +250,32 @@ class DatasetFunctionCalls(msgspec.Struct):
 
 
 class BatchRecord(msgspec.Struct):
-    """The recording of one batch by the process that read it.
+    """The recording of one batch, by the process that read the batch.
 
     Attributes:
-        indices: indices of the samples, from the sampler; an empty list if the sampler does not yield integers.
-        samples: hash of each sample, over its rows in all tensors; an empty list if a tensor does not have one row for
-            each sample.
+        indices: indices of the samples, as the sampler yields them; an empty list if the sampler does not yield
+            integers.
+        samples: hash of each sample, computed from its rows in all tensors; an empty list if a tensor does not have one
+            row for each sample, or if the samples were not hashed.
         whole: hash of all tensors of the batch; an empty string if the batch has no tensors.
-        names: text that identifies each sample, if samples have no hash; equal texts mean equal samples.
-        sample_bytes: bytes of one sample.
-        labels: class of each sample, from a one-dimensional integer tensor; an empty list if the batch has no such
-            tensor.
-        moments: sums over the first floating-point tensor; None if the batch has no such tensor, or if the tensor has
-            many columns.
-        generators: dictionary, name of a random generator → its state after the batch was read; only for the first two
-            batches.
-        sizes: dictionary, attribute path of a container or cache in the dataset → its length after the batch was read;
-            empty if lengths were not measured after this batch.
-        native_threads: number of threads of C libraries that used CPU time since the first batch.
-        seconds: seconds to read and collate the batch; 0 if they were not measured.
-        some: dictionary, index of a sample → its hash, for a part of the samples in later training epochs.
-        memory: bytes of memory that the process does not share, after the batch; 0 if they were not measured.
-        results: dictionary, name of a function of the dataset → its calls while the batch was read; an empty dictionary
-            before Python 3.12.
+        names: for samples without a hash, a text that identifies each sample. Equal texts mean equal samples.
+        sample_bytes: number of bytes of one sample in this batch.
+        labels: class of each sample, from the only one-dimensional integer tensor of the batch; an empty list if the
+            batch does not have exactly one such tensor.
+        moments: sums over the values of the first floating-point tensor; None if the batch has no such tensor, or if
+            the tensor has more than 256 columns or channels.
+        generators: dictionary, name of a random generator → text of its state after the batch was read. The dictionary
+            is empty for all batches after the first two batches of a pass.
+        sizes: dictionary, attribute path of a container or cache in the dataset → its length after the batch was read.
+            The dictionary is empty if the lengths were not measured after this batch.
+        native_threads: number of threads of C libraries that have used CPU time since the first batch.
+        seconds: seconds to read and collate the batch; 0 if the time was not measured.
+        some: dictionary, index of a sample → its hash. In later training epochs, only some samples are hashed, and this
+            dictionary replaces ``samples``.
+        memory: number of bytes of memory that the process does not share with other processes; 0 if the memory was not
+            measured after this batch.
+        results: dictionary, name of a function of the dataset → its calls while the batch was read. The dictionary is
+            empty before Python 3.12.
     """
 
     indices: list[int] = []
@@ -281,17 +295,18 @@ class BatchRecord(msgspec.Struct):
 
 
 class FetcherPassRecord(msgspec.Struct):
-    """The recording of one loader pass by one process that reads samples.
+    """The recording of one loader pass (iteration over a loader), by one of the processes that read its samples.
 
     Attributes:
         worker: number of the worker process, or :data:`IN_TRAINING_PROCESS`.
-        started_in: number of the loader pass that started the process.
-        epoch: number of earlier passes for which the process read samples.
-        generators: dictionary, name of a random generator → its state before the first batch.
+        started_in: number of the loader pass that started the worker process. For the training process, this number is
+            the number of the recorded pass.
+        epoch: number of earlier loader passes for which this process read samples. 0 means the first pass.
+        generators: dictionary, name of a random generator → text of its state before the first batch.
         sizes: dictionary, attribute path of a container or cache in the dataset → its length before the first batch.
-        values: dictionary, attribute path in the process's copy of the dataset → value.
-        is_over: whether the iterable dataset has no more samples.
-        tasks: recordings of the batches, in the order in which the process read them.
+        values: dictionary, attribute path in this process's copy of the dataset → value as text.
+        is_over: whether the iterable dataset ended in this process.
+        tasks: recordings of the batches, in the order in which this process read the batches.
     """
 
     worker: int
@@ -305,23 +320,24 @@ class FetcherPassRecord(msgspec.Struct):
 
     @property
     def last_container_sizes(self) -> dict[str, int]:
-        """Return the lengths of the dataset's containers when they were last measured."""
+        """Return the lengths of the dataset's containers at their last measurement in this pass."""
         return next((task.sizes for task in reversed(self.tasks) if task.sizes), self.sizes)
 
     @property
     def native_threads(self) -> int:
-        """Return the number of threads of C libraries that used CPU time during the pass."""
+        """Return the number of threads of C libraries that used CPU time during this pass."""
         return max((task.native_threads for task in self.tasks), default=0)
 
 
 class WorkerCountTimings(msgspec.Struct, frozen=True):
-    """The measured loading times of a loader with different numbers of workers, without training.
+    """The measured loading times of a loader with different numbers of workers, without the time for training.
 
     Attributes:
-        loader: number of the loader.
-        num_workers: best number of workers: the smallest number that loads at most 5 % slower than the fastest number.
-        now_s, best_s: seconds to load an epoch with the loader's present settings, and with the best number.
-        tried: the numbers of workers that were measured.
+        loader: number of the measured loader.
+        num_workers: best number of workers. This is the smallest number that is at most 5 % slower than the fastest
+            number.
+        now_s, best_s: seconds to load an epoch with the loader's present settings, and with the best number of workers.
+        tried: all numbers of workers that were measured.
     """
 
     loader: int
@@ -332,23 +348,25 @@ class WorkerCountTimings(msgspec.Struct, frozen=True):
 
 
 class Recording(msgspec.Struct):
-    """The recording of one entry point.
+    """The recording of one entry point (a training function or script).
 
     Attributes:
-        label: label of the entry point.
+        label: short unique name of the entry point.
         cpus: number of CPUs that the training may use.
-        most_handles: largest number of file descriptors that a process may open; 0 if it is not known.
+        most_handles: largest number of file descriptors that a process may have open; 0 if this number is not known.
         loaders: the loaders of the training.
-        passes: the loader passes, as recorded by the training process.
-        runs: the loader passes, as recorded by each process that read samples.
-        worker_starts: numbers of the loader passes in which at least one new worker began to work.
-        has_own_data: whether the training uses the user's own samples; False if ``doctor`` created them.
-        tuned: measured numbers of workers for the slowest loader; None if they were not measured or not conclusive.
-        seconds: wall time of the training in seconds.
-        is_cut: whether the time was too short for two epochs.
-        is_shortened: whether ``doctor`` ended a loader pass early.
-        error: error that the entry point raised, in one line; an empty string if the entry point trained.
-        printed: last lines of the traceback, or last lines that a crashed process printed.
+        passes: for each loader pass (iteration over a loader), the data that the training process recorded.
+        runs: for each loader pass and each process that read its samples, the data that this process recorded.
+        worker_starts: numbers of the loader passes in which at least one new worker process began.
+        has_own_data: whether the training uses the user's own samples; False if ``doctor`` created synthetic samples.
+        tuned: loading times of the slowest loader with different numbers of workers; None if they were not measured, or
+            if the measurement does not show which number is best.
+        seconds: wall time of the entry point in seconds.
+        is_cut: whether the time budget ended before two epochs were over.
+        is_shortened: whether ``doctor`` ended a loader pass before its last batch.
+        error: error that the entry point raised, on one line; an empty string if no error occurred.
+        printed: last lines of the traceback, or last lines that a crashed process printed; an empty string if no error
+            occurred.
     """
 
     label: str
@@ -367,11 +385,11 @@ class Recording(msgspec.Struct):
     printed: str = ""
 
     def passes_of_loader(self, loader: LoaderInfo) -> list[LoaderPass]:
-        """Return the passes over ``loader``, in the order in which they began."""
+        """Return all iterations over ``loader``, in the order in which they began."""
         return [one for one in self.passes if one.loader == loader.number]
 
     def runs_of(self, one: LoaderPass) -> list[FetcherPassRecord]:
-        """Return the recordings of all processes that read samples in a pass, sorted by worker number."""
+        """Return the recordings of the loader pass ``one`` by all processes that read samples, sorted by worker."""
         earlier = [each.number for each in self.passes if each.loader == one.loader and each.number <= one.number]
         starts = {run.started_in for run in self.runs}
         started = max((number for number in earlier if number in starts), default=None)
@@ -382,7 +400,7 @@ class Recording(msgspec.Struct):
         return sorted(found, key=lambda run: run.worker)
 
     def samples_of(self, one: LoaderPass) -> dict[int, str]:
-        """Return a dictionary: index of a sample → its hash, for all samples of a pass that have a hash."""
+        """Return a dictionary: index of a sample → its hash, for all samples with a hash in the loader pass ``one``."""
         found: dict[int, str] = {}
         for task in self.tasks_of(one):
             if task.indices and len(task.indices) == len(task.samples):
@@ -391,19 +409,19 @@ class Recording(msgspec.Struct):
         return found
 
     def count_equal_samples(self, first: LoaderPass, second: LoaderPass) -> tuple[int, int]:
-        """Return the number of samples that both passes have, and the number of these samples that are equal."""
+        """Return the number of samples with a hash in both passes, and the number of these samples that are equal."""
         before, after = self.samples_of(first), self.samples_of(second)
         both = before.keys() & after.keys()
         return len(both), sum(before[index] == after[index] for index in both)
 
     def tasks_of(self, one: LoaderPass) -> list[BatchRecord]:
-        """Return the recorded batches of a pass, sorted by worker number."""
+        """Return the recorded batches of the loader pass ``one``, sorted by worker number."""
         return [task for run in self.runs_of(one) for task in run.tasks]
 
     def group_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Group the loader passes by dataset and by the line that built the loader.
+        """Group all loader passes by the dataset and the line that built the loader.
 
-        Loaders that the same line builds, for example a new loader for each epoch, count as one loader.
+        So if the same line builds a new loader for each epoch, the passes of all these loaders are in one group.
         """
         found: dict[tuple[CodeLine, int], list[tuple[LoaderInfo, LoaderPass]]] = {}
         for one in self.passes:
@@ -412,9 +430,9 @@ class Recording(msgspec.Struct):
         return list(found.values())
 
     def group_training_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Group the training passes by dataset and loader; omit iterable datasets and passes with a second model.
+        """Group the training passes like :meth:`group_passes`, but omit iterable datasets and passes of a second model.
 
-        A second model may belong to a second training, which may begin with the same seed on purpose.
+        A second model may belong to a second training, which may start from the same seed on purpose.
         """
         found = []
         for series in self.group_passes():
@@ -424,5 +442,5 @@ class Recording(msgspec.Struct):
         return found
 
     def trained_datasets(self) -> set[int]:
-        """Return the numbers of the datasets that were used for training."""
+        """Return the numbers of the datasets on which the training called ``backward``."""
         return {self.loaders[one.loader].dataset_ids[0] for one in self.passes if one.trains}

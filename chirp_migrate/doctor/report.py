@@ -1,4 +1,4 @@
-"""Print the result of ``doctor``: problem, evidence and fix on separate lines."""
+"""Print the result of ``doctor``. Problem, evidence and fix are on separate lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from chirp_migrate.doctor.doctor_report import DoctorReport, Problem, WatchedEnt
 
 
 def show_doctor_report(report: DoctorReport, screen: Screen) -> None:
-    """Print the report; with -q only the problems, with -v also the numbers of recorded loaders and batches."""
+    """Print the report. If ``screen.quiet`` is set, print only the problems.
+
+    If ``screen.verbose`` is set, also print the numbers of recorded loaders and batches.
+    """
     several = len(report.entry_points) > 1
     for problem in report.problems:
         _show_problem(problem, screen, several)
@@ -24,7 +27,7 @@ def show_doctor_report(report: DoctorReport, screen: Screen) -> None:
 
 
 def _show_problem(problem: Problem, screen: Screen, several: bool) -> None:
-    """Print a problem; with ``-v``, if several entry points ran, also the entry points that have the problem."""
+    """Print a problem. If ``several`` entry points ran, ``-v`` also prints the entry points with this problem."""
     place = f"{problem.path}:{problem.line}: " if problem.path else ""
     screen.line()
     screen.text(f"{place}{problem.message} [{problem.check}]", style="bold", hang=2)
@@ -42,8 +45,8 @@ def _describe_entry_point(one: WatchedEntryPoint) -> str:
 
 
 def problem_summary(report: DoctorReport) -> str:
-    """Return a sentence with the numbers of problems and entry points."""
+    """Return a sentence with the numbers of problems, entry points and failed entry points."""
     failed = sum(bool(one.error) for one in report.entry_points)
     ran = pluralize(len(report.entry_points), "entry point")
     found = pluralize(len(report.problems), "problem") if report.problems else "no problems"
-    return f"Doctor: {found} in {ran}{f', of which {failed} failed' if failed else ''}."
+    return f"Doctor: {found} in {ran}{f' ({failed} failed)' if failed else ''}."

@@ -1,4 +1,4 @@
-"""The task that the parent process of ``doctor`` sends to the child process."""
+"""Define the task that the parent process of ``doctor`` sends to the child process."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from dataclasses import dataclass, field
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, WorkloadSizes
 
 MEASURED = "measured workers of "
-"""Prefix of the name of a :class:`.recording.WorkerCountTimings` message; the label of an entry point follows."""
+"""Prefix of the names of messages with a :class:`.recording.WorkerCountTimings`. A label of an entry point follows."""
 
 NAMES = "names of the calls"
-"""Name of the first message of the child, with the names of the training calls of a workload function."""
+"""Name of the child's first message, which lists the names of the training calls that a workload function returns."""
 
 
 @dataclass(frozen=True)
 class DoctorTask:
-    """The task of one child process.
+    """The task of a child process of ``doctor``.
 
     Attributes:
-        tree: copy of the project, in which the child runs, and from which it imports first.
-        discovery: the entry points to train.
-        records: folder in which worker processes write their recordings.
-        ends_at: end of the time budget, on the clock of ``time.time``.
-        select: expression that selects calls of a workload function by name; None for all calls.
-        sizes: numbers of samples and epochs, for entry points that ``doctor`` finds automatically.
+        tree: path of the temporary copy of the project. The child runs in this folder and imports the user's code from
+            it.
+        discovery: the entry points (training functions or scripts) to run.
+        records: folder for the recordings that worker processes write.
+        ends_at: time at which the time budget ends, as in ``time.time()``.
+        select: expression that selects training calls of a workload function by name; None for all calls.
+        sizes: numbers of synthetic samples and epochs for entry points that ``doctor`` finds automatically.
     """
 
     tree: str

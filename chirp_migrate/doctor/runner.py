@@ -1,4 +1,4 @@
-"""Train and record the entry points in a child process of ``doctor``, and send the recordings."""
+"""Run and record the entry points in a child process of ``doctor``, and send the recordings to the parent process."""
 
 from __future__ import annotations
 
@@ -43,17 +43,19 @@ _HEADER = "Traceback (most recent call last):\n"
 
 @dataclass
 class AllRecordingsSent:
-    """The last message of the child: all entry points ran, and all recordings were sent."""
+    """The last message of the child process: all entry points have run, and all recordings have been sent."""
 
 
 def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
-    """Train each entry point, and send its recording.
+    """Run each entry point, and send its recording to the parent process.
 
-    If time remains, measure different numbers of workers for the loader that the training waited for longest.
+    If time remains, measure different numbers of workers for one loader: the loader for which the training waited the
+    largest share of an epoch.
 
     Raises:
-        TaskNotPossible: no entry point is selected, or the original project was imported instead of the copy.
-        UserCodeError: the user's code raised an error before any entry point began.
+        TaskNotPossible: no entry point is selected, or the user's code imported the original project instead of its
+            temporary copy.
+        UserCodeError: the user's code raised an error before the first entry point began.
     """
     entries = request.discovery.entry_points
     if entries[0].source is TrainingSource.HOOK and not entries[0].name:
@@ -63,7 +65,7 @@ def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
             replace(request.discovery, entry_points=tuple(replace(entries[0], name=n) for n in names)), request.select
         )
         parent.send(PartialResult(NAMES, [entry.name for entry in entries]))
-    # Entry points that doctor finds train on synthetic samples. A few samples are enough to show what loaders do.
+    # Entry points that doctor finds automatically train on synthetic samples. A few samples show how loaders behave.
     is_found = entries[0].source is TrainingSource.FOUND
     sizes = request.sizes.for_watched_run() if is_found else request.sizes
     with wrap_user_code_errors("the model"):
@@ -82,13 +84,13 @@ def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
             del loaders
         except NoSuchObject:
             raise
-        except SystemExit as ended:  # the script may print the reason
+        except SystemExit as ended:  # the script called sys.exit, possibly with an error message
             has_text = isinstance(ended.code, str)
             recording.error = first_message_line(ended) if has_text else f"exit code {ended.code or 0}"
         except (Exception, KeyboardInterrupt) as error:
             recording.error = describe_error(error).replace(f"{tree}/", "")
             if recording.is_shortened:
-                recording.error += " (doctor had ended an epoch early: use a longer --time-budget)"
+                recording.error += " (doctor ended an epoch early, which may be the cause: use a longer --time-budget)"
             text = "".join(traceback.format_exception(_begin_in_user_code(tree, error))).replace(f"{tree}/", "")
             recording.printed = "\n".join(text.removeprefix(_HEADER).splitlines()[-_TAIL_LINES:])
         check_imports(tree, request.discovery.origin)
@@ -101,7 +103,7 @@ def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
 
 
 class _SlowLoader(NamedTuple):
-    """A loader that a training waited for, the loader pass with the wait, and the seconds to read a batch."""
+    """A loader for which a training waited, the recorded loader pass with the wait, and the seconds to read a batch."""
 
     label: str
     loader: Any
@@ -110,7 +112,7 @@ class _SlowLoader(NamedTuple):
 
 
 def _choose_slowest(slowest: _SlowLoader | None, recording: Recording, loaders: list[Any]) -> _SlowLoader | None:
-    """Return the loader with the longest wait: ``slowest``, or a loader of this recording."""
+    """Return ``slowest``, or a loader of ``recording`` for which the training waited a larger share of an epoch."""
     for info, one in loaders_needing_workers(recording):
         tasks = recording.tasks_of(one)
         if tasks and (slowest is None or one.waited_share > slowest.seen.waited_share):
@@ -120,20 +122,20 @@ def _choose_slowest(slowest: _SlowLoader | None, recording: Recording, loaders: 
 
 
 def _measure(slow: _SlowLoader, seconds: float, parent: Parent) -> None:
-    """Measure different numbers of workers, and send the result if it is conclusive."""
-    parent.show(ProgressStep(f"measuring numbers of workers for {slow.label}", most_s=seconds))
+    """Measure different numbers of workers for a loader. Send the result if it shows which number is best."""
+    parent.show(ProgressStep(f"measuring the best number of workers for {slow.label}", most_s=seconds))
     seed_everything(_SEED)
     try:
         tuned = measure_worker_counts(slow.loader, slow.seen, slow.batch_s, seconds, lambda _what: None)
     except Exception as error:  # the user's code may be unable to read its data again
-        parent.show(f"numbers of workers were not measured for {slow.label}: {first_message_line(error)}")
+        parent.show(f"the best number of workers for {slow.label} was not measured: {first_message_line(error)}")
         return
     if tuned is not None:
         parent.send(PartialResult(MEASURED + slow.label, tuned))
 
 
 def _begin_in_user_code(tree: Path, error: BaseException) -> BaseException:
-    """Return the error with a traceback that begins in the user's code (the files in ``tree``)."""
+    """Return the error with a traceback that begins at the first frame of the user's code (the files in ``tree``)."""
     frames = error.__traceback__
     while frames is not None and not Path(frames.tb_frame.f_code.co_filename).is_relative_to(tree):
         frames = frames.tb_next
@@ -156,7 +158,7 @@ def _train(
 
 
 def _exit(status: int) -> NoReturn:
-    """End this process, even if threads of a training still run."""
+    """End this process, even if the training left threads running."""
     if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
         sys.stdout.flush()
         sys.stderr.flush()

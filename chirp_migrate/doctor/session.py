@@ -1,4 +1,4 @@
-"""Run ``doctor``: copy the project, record its training in a child process, and check the recordings."""
+"""Run ``doctor``: copy the project, record its training in a child process, and run the checks on the recordings."""
 
 from __future__ import annotations
 
@@ -27,26 +27,27 @@ from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, TrainingSource
 from chirp_migrate.verify.options import VerifyOptions, entry_points_from_options
 
-_ROLE = ChildLabels("The training process", "", "use a longer --time-budget")
+_CHILD_LABELS = ChildLabels("The training process", "", "use a longer --time-budget")
 _GRACE_S = 20.0
-"""An entry point counts as hung this many seconds after its time has ended."""
+"""An entry point that still runs this many seconds after the end of its time counts as hung."""
 
 
 def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> DoctorReport:
-    """Run each entry point for two short epochs in a copy of the project, and return the problems found.
+    """Run each entry point for two short epochs in a copy of the project, and return the problems that occur.
 
     Args:
         root: folder of the project.
-        options: the training to run, and the time budget ``budget_s`` of the whole command.
-        progress: called with each step.
+        options: options that define the training to run, and the time budget ``budget_s`` of the whole command in
+            seconds.
+        progress: callback for the progress.
 
     Raises:
-        UsageProblem: no entry point is selected, or no entry point takes a batch from a PyTorch loader.
-        WorkloadFailed: the user's code failed before any entry point began. The error is also raised if an entry point
-            failed, no other entry point took a batch, and no problem was found.
+        UsageProblem: no entry point is selected, or no entry point reads a batch from a PyTorch loader.
+        WorkloadFailed: the user's code failed before the first entry point began. Or an entry point failed, no other
+            entry point read a batch, and no problem was found.
     """
     ends_at = time.time() + options.budget_s
-    progress(ProgressStep("finding and copying the training"))
+    progress(ProgressStep("finding the training and copying the project"))
     discovery = entry_points_from_options(root, root, options, "doctor")
     if options.source is not TrainingSource.HOOK:
         discovery = select_entry_points(discovery, options.select)
@@ -56,18 +57,21 @@ def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> Doctor
         notes = []
         too_large = copy_tree(root, tree)
         if too_large:
-            notes.append(f"too large, so not copied: {', '.join(too_large)}")
+            notes.append(f"these files are too large for the temporary copy of the project: {', '.join(too_large)}")
         progress("doctor runs the project's own code, in a temporary copy, in a separate process")
         request = DoctorTask(str(tree), discovery, str(records), ends_at, options.select, options.sizes)
         with sigterm_as_keyboard_interrupt():
             recordings, left = _TrainingRecorder(request, progress).run()
     if left:
-        notes.append(f"no time to run: {shorten_list(left, 4)} (use a longer --time-budget)")
+        notes.append(
+            f"these entry points did not run, because the time was over: {shorten_list(left, 4)} (use a longer "
+            "--time-budget)"
+        )
     return _report(recordings, notes)
 
 
 class _TrainingRecorder:
-    """Runs a child process. If an entry point crashes the process, a new process runs the remaining entry points."""
+    """Runs the entry points in a child process. If this process crashes, a new process runs the rest."""
 
     def __init__(self, request: DoctorTask, progress: Progress) -> None:
         self._request, self._progress = request, progress
@@ -75,10 +79,10 @@ class _TrainingRecorder:
         self._recordings: list[Recording] = []
 
     def run(self) -> tuple[list[Recording], list[str]]:
-        """Return the recordings, and the labels of entry points for which no time was left.
+        """Return the recordings, and the labels of the entry points that did not run because the time was over.
 
         Raises:
-            WorkloadFailed: the process ended before any entry point began.
+            WorkloadFailed: the child process ended before the first entry point began.
         """
         while self._left and (not self._recordings or time.time() < self._request.ends_at):
             self._run_child()
@@ -91,7 +95,7 @@ class _TrainingRecorder:
             "chirp_migrate.doctor.runner",
             request,
             dict,
-            _ROLE,
+            _CHILD_LABELS,
             request.ends_at - time.time() + _GRACE_S,
             progress=self._progress,
         ) as child:
@@ -112,7 +116,7 @@ class _TrainingRecorder:
                     raise
                 if not self._left:
                     if is_measuring:
-                        self._progress(f"numbers of workers were not measured: {failed.ending}")
+                        self._progress(f"the best number of workers was not measured: the process {failed.ending}")
                     return
                 entry, longer = self._left.pop(0), " (use a longer --time-budget)" if failed.hung else ""
                 ending = f"the process {failed.ending}{longer}"
@@ -150,10 +154,12 @@ def _report(recordings: list[Recording], notes: list[str]) -> DoctorReport:
             raise workload_failure(f"{failed.label} failed: {failed.error}.", failed.printed)
         longer = any(one.is_cut for one in recordings)
         change = "use a longer --time-budget" if longer else "pass a script that trains"
-        raise UsageProblem(f"the training took no batch from a PyTorch loader, so nothing was checked: {change}.")
+        raise UsageProblem(f"the training read no batch from a PyTorch loader, so nothing was checked: {change}.")
     cut = [one.label for one in recordings if one.is_cut]
     if cut:
-        notes.append(f"too little time for two epochs: {shorten_list(cut, 4)} (use a longer --time-budget)")
+        notes.append(
+            f"these entry points ended before two epochs were over: {shorten_list(cut, 4)} (use a longer --time-budget)"
+        )
     watched = [
         WatchedEntryPoint(
             label=one.label,

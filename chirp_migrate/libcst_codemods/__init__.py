@@ -1,6 +1,6 @@
-"""Commands for LibCST's own tool, as in ``python -m libcst.tool codemod migrate.MigrateCommand backend/``.
+"""Provide the rules as codemods of LibCST: ``python -m libcst.tool codemod migrate.MigrateCommand backend/``.
 
-These commands are for teams that run all their codemods with LibCST's tool. LibCST chooses, formats and writes the
-files. The commands have no review and no journal, so ``rollback`` is not possible. The rewrites are the same as with
-``chirp-migrate apply``.
+These codemod commands are for teams that run all their codemods with LibCST's own tool. LibCST then chooses, formats
+and writes the files. The commands have no review and write no journal, so ``chirp-migrate rollback`` cannot undo them.
+The rewrites are the same as those of ``chirp-migrate apply``.
 """

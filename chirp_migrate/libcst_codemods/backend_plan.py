@@ -1,9 +1,9 @@
-"""Make the plan of a project before LibCST's tool changes the first file, and pass the plan on as LibCST metadata.
+"""Plan all changes of a project before LibCST changes the first file, and provide them as LibCST metadata.
 
-The permitted rewrites of a file depend on other files, which may import a name, re-export the name, or replace the name
-in a test. LibCST passes the files to a codemod one at a time, in several processes. So LibCST writes some files before
-it reads other files. But before the first file, LibCST collects metadata of the whole repository in one process. The
-plan is made in this step.
+Which rewrites of a file are safe depends on other files. For example, another file may import a name, or a test may
+replace a name. But LibCST gives a codemod one file at a time, in several processes, so it writes some files before it
+reads others. Only the metadata of the whole repository is collected earlier: before the first file, and in one process.
+So this module makes the plan while LibCST collects metadata.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ from chirp_migrate.source.text import SourceFile
 from chirp_migrate.transaction.journal import has_unfinished_run
 
 _OUTSIDE = (
-    "the file is outside of repo_root, {root}, so other code that uses the file is unknown: "
+    "the file is outside of LibCST's repo_root ({root}), so the code that uses the file is not known: "
     "run LibCST in the folder of the project, or set repo_root in .libcst.codemod.yaml."
 )
 _UNFINISHED = (
-    "a run of `chirp-migrate apply` in {root} was interrupted, or is still running: wait for a running command, or "
-    "undo an interrupted run with `chirp-migrate rollback`."
+    "a run of `chirp-migrate apply` in {root} is still running or was interrupted: wait until the run ends, or undo an "
+    "interrupted run with `chirp-migrate rollback`."
 )
 
 
 @dataclass(frozen=True)
 class ChangesOfFile:
-    """The planned changes of one file.
+    """The planned changes of a single file.
 
-    For every file, LibCST sends the changes of all files to a process. So objects of this class must be small.
+    Objects of this class must be small, because LibCST sends the changes of all files to a process for every single
+    file.
 
     Attributes:
-        digest: SHA-256 of the bytes that the file had when the plan was made.
-        edits: replacements in the text of the file.
-        remarks: for each finding that is not rewritten, a sentence with line and rule.
-        obstacle: the reason why the file cannot be rewritten; ``None`` if the file can be rewritten.
+        digest: hexadecimal SHA-256 of the bytes that the file had when the plan was made.
+        edits: the replacements in the text of the file.
+        remarks: a sentence with line and rule for each finding that is not rewritten.
+        obstacle: the reason why the file cannot be rewritten; None if the file can be rewritten.
     """
 
     digest: str = ""
@@ -57,10 +58,11 @@ class ChangesOfFile:
 
 
 class PlannedChangesProvider(BaseMetadataProvider[ChangesOfFile]):
-    """The metadata provider that assigns a :class:`ChangesOfFile` to the module of each file.
+    """Provides a :class:`ChangesOfFile` as LibCST metadata of each module.
 
     Attributes:
-        codes: codes of the rules to run; an empty tuple for the rules that the settings of the project select.
+        codes: codes of the rules to run, such as ``CHP007``; an empty tuple runs the rules that the project's settings
+            select.
     """
 
     codes: ClassVar[tuple[str, ...]] = ()
@@ -69,7 +71,9 @@ class PlannedChangesProvider(BaseMetadataProvider[ChangesOfFile]):
     def gen_cache(
         cls, root_path: Path, paths: list[str], timeout: int | None = None, **options: object
     ) -> Mapping[str, ChangesOfFile]:
-        """Plan the files ``paths`` of the project at ``root_path``. LibCST's ``FullRepoManager`` calls this method.
+        """Plan the changes of the files ``paths`` before LibCST changes the first file.
+
+        LibCST's ``FullRepoManager`` calls this method.
 
         Raises:
             chirp_migrate.errors.ChirpMigrateError: see :func:`changes_by_file`.
@@ -82,19 +86,20 @@ class PlannedChangesProvider(BaseMetadataProvider[ChangesOfFile]):
 
 
 def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -> dict[str, ChangesOfFile]:
-    """Return a dictionary: path in ``paths`` → changes that ``chirp-migrate apply`` at ``root`` would make to the file.
+    """Return a dictionary: path in ``paths`` → changes that ``chirp-migrate apply`` would make to this file.
 
-    The settings in ``pyproject.toml`` apply. For a file that the settings exclude, ``obstacle`` is the reason.
+    The function uses the settings in ``pyproject.toml``. If the settings exclude a file, the ``obstacle`` of its
+    changes is the reason.
 
     Args:
-        root: folder of the project. The function reads all files of the project, because rewrites depend on other
-            files.
-        paths: paths of the Python files to plan, as LibCST passes them.
-        codes: codes of the rules to run; an empty sequence for the rules that the settings select.
+        root: folder of the project. The function reads all files in this folder, because the rewrites of a file depend
+            on other files.
+        paths: paths of the Python files whose changes are returned, as LibCST passes these paths.
+        codes: codes of the rules to run; an empty sequence runs the rules that the settings select.
 
     Raises:
-        chirp_migrate.errors.ChirpMigrateError: ``root`` has no Python file, its settings are invalid, or a run of
-            ``apply`` in ``root`` was interrupted.
+        chirp_migrate.errors.ChirpMigrateError: the folder ``root`` contains no Python file, its settings are invalid,
+            or a run of ``apply`` in ``root`` was interrupted.
     """
     root = _absolute(root)
     settings = read_settings(root).overridden(select=codes)
@@ -122,14 +127,14 @@ def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ())
 
 
 def _absolute(path: str | Path) -> Path:
-    """Return an absolute path without resolving links, because a plan excludes links to files, but not the files."""
+    """Return an absolute path. Symbolic links are not resolved, because a plan excludes links to files."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
 def _planned_file(plan: Plan, name: str, data: bytes) -> ChangesOfFile:
-    obstacles = [] if name.endswith(".py") else ["the file is not a .py file."]
+    obstacles = [] if name.endswith(".py") else ["the file name does not end in .py."]
     obstacles += [skipped.reason for skipped in plan.skipped if skipped.path == name]
-    # An excluded path is the file itself, or a folder that contains the file.
+    # The path of an exclusion is the file itself, or a folder that contains the file.
     obstacles += [left.reason for left in plan.left_out if name == left.path or name.startswith(f"{left.path}/")]
     if obstacles:
         return ChangesOfFile(obstacle=obstacles[0])
@@ -137,17 +142,18 @@ def _planned_file(plan: Plan, name: str, data: bytes) -> ChangesOfFile:
     for file in plan.files:
         if file.path == name:
             edits = whole_line_edits(SourceFile.from_bytes(data).text, SourceFile.from_bytes(file.after).text)
-    remarks = [_remark(finding) for finding in plan.findings if finding.path == name and finding.status in _SAID]
+    remarks = [_remark(finding) for finding in plan.findings if finding.path == name and finding.status in _WARNINGS]
     remarks += [note for note in plan.notes if note.startswith(f"{name}:")]
     return ChangesOfFile(sha256(data), edits, tuple(remarks))
 
 
-#: Statuses of the findings that LibCST's tool shows as warnings. Dictionary: status → end of the warning.
-_SAID = {
+#: Dictionary: status of a finding that LibCST's tool shows as a warning → end of the warning.
+_WARNINGS = {
     FindingStatus.REPORT: "",
-    FindingStatus.OPT_IN: " (changes what training learns; unsafe = true in [tool.chirp-migrate] applies it)",
+    FindingStatus.OPT_IN: " (this rewrite changes what training learns: to apply it, set unsafe = true in "
+    "[tool.chirp-migrate])",
 }
 
 
 def _remark(finding: Finding) -> str:
-    return f"line {finding.line}: {finding.rule} {' '.join(finding.message.split())}{_SAID[finding.status]}"
+    return f"line {finding.line}: {finding.rule} {' '.join(finding.message.split())}{_WARNINGS[finding.status]}"

@@ -1,4 +1,4 @@
-"""The LibCST command that runs all rules, and the base class of the commands that run a single rule."""
+"""Define the LibCST command that runs all rules, and the base class of all LibCST commands."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.text import SourceFile, apply_edits
 
 _ALONE = (
-    "the rewrite depends on other files of the project, which standard input does not contain: "
+    "standard input contains only one file, but the rewrites depend on other files of the project: "
     "pass files and folders, or use chirp-migrate."
 )
-_CHANGED = "the file changed while the plan was being made: run the command again."
-_REFORMATTED = "LibCST would change further white space in the file: use chirp-migrate apply."
+_CHANGED = "the file changed after its rewrite was planned: run the command again."
+_REFORMATTED = "LibCST would also change white space outside of the edits in this file: use `chirp-migrate apply`."
 
 
 class PlanApplyingCommand(CodemodCommand, ABC):
-    """Base class of commands that apply the plan of the project to each file.
+    """Base class of LibCST commands that apply the plan of a project to each of its files.
 
-    Each subclass has one metadata dependency: :class:`PlannedChangesProvider`, or a subclass of it.
+    Each subclass must have exactly one metadata dependency: :class:`PlannedChangesProvider` or one of its subclasses.
     """
 
     def transform_module(self, tree: cst.Module) -> cst.Module:
-        """Return the rewritten module.
+        """Return the rewritten module of a file.
 
         Raises:
             libcst.codemod.SkipFile: the source comes from standard input, the file is excluded or cannot be rewritten,
-                or LibCST would change further white space in the file.
+                or LibCST would also change white space outside of the edits.
         """
         if self.context.metadata_manager is None or self.context.filename is None:
             self.warn(_ALONE)  # LibCST's tool does not print the message of SkipFile for standard input
@@ -39,7 +39,7 @@ class PlanApplyingCommand(CodemodCommand, ABC):
         return super().transform_module(tree)
 
     def transform_module_impl(self, tree: cst.Module) -> cst.Module:
-        """Return the module with the edits of the plan, and warn about each finding that is not rewritten."""
+        """Apply the planned edits to the module, and warn about each finding that is not rewritten."""
         (plan,) = self.METADATA_DEPENDENCIES
         planned = self.get_metadata(plan, tree)
         assert isinstance(planned, ChangesOfFile)
@@ -67,6 +67,7 @@ class MigrateCommand(PlanApplyingCommand):
     """The command that applies all rules that the settings of the project select."""
 
     DESCRIPTION = (
-        "Migrate a PyTorch training project to worker-safe data loading, with all rules that its settings select."
+        "Migrate a PyTorch training project to worker-safe data loading, with the rules that the project's settings "
+        "select."
     )
     METADATA_DEPENDENCIES = (PlannedChangesProvider,)

@@ -1,6 +1,6 @@
-"""A LibCST command for each rule, as in ``python -m libcst.tool codemod rules.CHP007 backend/``.
+"""Define a LibCST command for each rule, as in ``python -m libcst.tool codemod rules.CHP007 backend/``.
 
-A new rule gets its command automatically.
+The module creates the command of a new rule automatically.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from chirp_migrate.libcst_codemods import backend_plan, migrate
 from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules import Rule, all_rules
 
-_HOW = {
+_SAFETY_NOTES = {
     Safety.SAFE: "",
-    Safety.BEHAVIOUR: " Applied only with unsafe = true in [tool.chirp-migrate].",
-    Safety.ADVICE: " Warns, and rewrites nothing.",
+    Safety.BEHAVIOUR: " The rule rewrites code only with unsafe = true in [tool.chirp-migrate].",
+    Safety.ADVICE: " The rule only warns, and rewrites nothing.",
 }
 
 
@@ -23,7 +23,7 @@ def _add_command(rule: Rule) -> None:
         codes = (rule.code,)
 
     class Command(migrate.PlanApplyingCommand):
-        DESCRIPTION = f"{rule.name}: {rule.summary}{_HOW[rule.safety]}"
+        DESCRIPTION = f"{rule.name}: {rule.summary}{_SAFETY_NOTES[rule.safety]}"
         METADATA_DEPENDENCIES = (Plan,)
 
     for name, made in ((f"{rule.code}Plan", Plan), (rule.code, Command)):

@@ -1,1 +1,1 @@
-"""Plans as plain data: edits, hunks and findings. The package imports no other package of ``chirp_migrate``."""
+"""Define plans as plain data: edits, hunks and findings. This package imports no other package of ``chirp_migrate``."""

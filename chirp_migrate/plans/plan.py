@@ -1,4 +1,4 @@
-"""The data of a plan: the new bytes of every file, and all findings with place and reason."""
+"""Define the data of a plan: the new bytes of every file, and all findings of the rules."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Final, Literal, TypeVar
 
 from msgspec import Struct, structs
 
-#: Version of the format of JSON documents. The version changes if a field is removed or changes its meaning. New fields
-#: do not change the version.
+#: Version of the format of JSON documents. The version increases if a field is removed or changes its meaning. New
+#: fields do not change the version.
 SCHEMA: Final = 1
 
 
 class Safety(str, Enum):
-    """How the rewrites of a rule affect the training.
+    """The effect of a rule's rewrites on the training.
 
-    ``SAFE``: the training gets the same samples in the same order; augmented values keep their distribution.
-    ``BEHAVIOUR``: the training learns something else. ``ADVICE``: the rule reports problems and rewrites nothing.
+    With ``SAFE``, the training gets the same samples in the same order, and augmented values keep their distribution.
+    With ``BEHAVIOUR``, a rewrite changes what the training learns. With ``ADVICE``, the rule reports problems and
+    rewrites nothing.
     """
 
     SAFE = "safe"
@@ -28,12 +29,13 @@ class Safety(str, Enum):
 
 
 class FindingStatus(str, Enum):
-    """What ``apply`` does with a finding.
+    """The treatment of a finding by ``apply``.
 
-    ``REWRITE``: ``apply`` rewrites the code. ``OPT_IN``: ``apply`` rewrites the code only with ``--unsafe``.
-    ``REPORT``: the finding is only reported. ``SUPPRESSED``: a comment or setting excludes the finding. ``REFUSED``:
-    the user refused the rewrite in a review. ``FINE``: nothing is wrong, so the finding is only counted. ``UNCHANGED``:
-    the rewrite would gain nothing (see :class:`Gain`).
+    For ``REWRITE``, ``apply`` rewrites the code. For ``OPT_IN``, ``apply`` rewrites the code only with ``--unsafe``.
+    For ``REPORT``, ``apply`` reports the finding and does not rewrite the code. A ``SUPPRESSED`` finding is excluded by
+    a comment or a setting. For a ``REFUSED`` finding, the user refused the rewrite in a review. A ``FINE`` finding is
+    correct code, which is only counted. For an ``UNCHANGED`` finding, the rewrite would improve nothing (see
+    :class:`Gain`).
     """
 
     REWRITE = "rewrite"
@@ -46,7 +48,7 @@ class FindingStatus(str, Enum):
 
 
 class GainKind(str, Enum):
-    """What the rewrite of a loader improves; docs/apply.md describes each kind."""
+    """The kind of improvement that the rewrite of a loader brings. docs/apply.md describes each kind."""
 
     BATCHED = "batched-reading"
     AT_RUN_TIME = "decided-at-run-time"
@@ -70,13 +72,13 @@ ALL_INDEXED_ONE_BY_ONE = "the datasets of this project index samples one by one"
 
 @dataclass(frozen=True)
 class Gain:
-    """The improvement that a rewrite brings to a loader, and the reason for the improvement.
+    """The improvement that the rewrite of a loader brings, and the reason for this improvement.
 
     Attributes:
-        kind: what the rewrite improves.
-        why: the reason, as a part of a message, such as "the dataset is empty".
-        path: file of the code that explains the reason, relative to the root of the plan; "" without such code.
-        line: line of the code that explains the reason, from 1; 0 without such code.
+        kind: the kind of improvement; ``NOTHING`` if the rewrite improves nothing.
+        why: the reason for the kind, as a part of a message, such as "the dataset is empty".
+        path: file of the code that explains the reason, relative to the root of the plan; "" if no code explains it.
+        line: line of this code, counted from 1; 0 if no code explains the reason.
     """
 
     kind: GainKind
@@ -86,7 +88,7 @@ class Gain:
 
     @property
     def workers_may_help(self) -> bool:
-        """Return whether another number of workers may speed up the loader."""
+        """Return whether a different number of workers may make the loader faster."""
         return self.why not in (
             NO_SAMPLES,
             ONE_SAMPLE_IN_MEMORY,
@@ -96,7 +98,7 @@ class Gain:
 
     @property
     def text(self) -> str:
-        """Return the reason, with file and line of the code that explains the reason."""
+        """Return the reason, followed by the file and line of the code that explains the reason."""
         return f"{self.why}, {self.path}:{self.line}" if self.path else self.why
 
 
@@ -118,18 +120,18 @@ Import = tuple[str, str]
 
 @dataclass(frozen=True)
 class Hunk:
-    """The smallest change that can be accepted or refused alone. The edits of a hunk make sense only together.
+    """The smallest change of a file that a user can accept or refuse alone. It consists of edits that belong together.
 
-    The edits of a hunk do not add imports, and do not remove code that becomes unused. These edits follow from all
-    accepted hunks of the file (see :func:`chirp_migrate.edits.apply_hunks.text_with_hunks`).
+    The edits of a hunk do not add imports, and do not remove code that becomes unused. Such changes depend on all
+    accepted hunks of the file, so :func:`chirp_migrate.edits.apply_hunks.text_with_hunks` makes them later.
 
     Attributes:
-        number: number of the hunk in its file, from 1, from top to bottom.
-        edits: edits of the original text. Edits of different hunks do not overlap, but two hunks may have the same
+        number: number of the hunk in its file. The hunks are numbered from 1, from top to bottom.
+        edits: edits of the original text. Edits of different hunks do not overlap, but two hunks may contain the same
             insertion.
         imports: the imports that the edits need.
-        together: calls that build loaders, as ``path:line``. All hunks that have a call in common are accepted or
-            refused together, also in different files.
+        together: calls that build loaders, as ``path:line``. Hunks that list the same call must be accepted or refused
+            together, even if they are in different files.
     """
 
     number: int
@@ -145,22 +147,23 @@ class Hunk:
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding of a rule.
+    """A place in the code where a rule applies.
 
     Attributes:
         rule: code of the rule, such as ``CHP001``.
         name: kebab-case name of the rule.
         path: posix path relative to the root of the plan.
-        line: 1-based line in the original file.
-        column: 1-based column in the original file.
+        line: line in the original file, counted from 1.
+        column: column in the original file, counted from 1.
         message: what is wrong and what the rewrite does, or why the code is not rewritten.
         safety: effect of the rewrite on the training.
-        status: what happens to the finding.
+        status: what ``apply`` does with the finding.
         why: short machine-readable reason why the code is not rewritten, such as ``used-as-value``; may be empty.
-        cell: number of the notebook cell that contains ``line``, from 1 over all cells; None in a Python file.
-        hunk: number of the hunk that rewrites the code; None without such a hunk.
+        cell: number of the notebook cell that contains ``line``, counted from 1 over all cells; None in a Python file.
+        hunk: number of the hunk that rewrites the code; None if no hunk rewrites the code.
         reason: one paragraph on why the rule exists.
-        gain: the gain from rewriting a loader, or an object that a loader uses; None for all other findings.
+        gain: the improvement by the rewrite of a loader, or of an object that a loader uses; None for all other
+            findings.
     """
 
     rule: str
@@ -179,28 +182,28 @@ class Finding:
 
     @property
     def message_with_gain(self) -> str:
-        """Return the message. If the rewrite has a gain, the message contains the gain and the reason for the gain."""
+        """Return the message. For a rewrite that brings a gain, the message ends with the gain and its reason."""
         if self.gain is None or self.status is FindingStatus.UNCHANGED:
             return self.message
         return f"{self.message}; gain: {self.gain.kind.words} ({self.gain.text})"
 
     @property
     def place(self) -> str:
-        """Return the place as text for a message, such as ``12``, or ``cell 3, line 12`` in a notebook."""
+        """Return the line as text for a message, such as ``12``, or ``cell 3, line 12`` in a notebook."""
         return str(self.line) if self.cell is None else f"cell {self.cell}, line {self.line}"
 
 
 @dataclass(frozen=True)
 class FilePlan:
-    """The new bytes of one file.
+    """One file that the plan creates or rewrites.
 
     Attributes:
         path: posix path relative to the root of the plan.
         before: the bytes of the file when the plan was made; ``None`` if the plan creates the file.
-        after: the new bytes.
+        after: the bytes that the plan writes.
         note: the reason for writing the file.
-        hunks: for a rewritten file, the changes that can be accepted or refused.
-        public: for a rewritten file, the names that other files import from this file. The rewrite keeps these names.
+        hunks: the changes of a rewritten file that can be accepted or refused; empty for all other files.
+        public: the names that other files import from a rewritten file. The rewrite keeps these names.
     """
 
     path: str
@@ -212,12 +215,12 @@ class FilePlan:
 
 
 class SkippedFile(Struct, frozen=True, omit_defaults=True):
-    """A file that is excluded, or that could not be processed or written, with the reason.
+    """A file or folder that is excluded, or a file that could not be processed or written, with the reason.
 
     Attributes:
         path: posix path relative to the root of the plan.
-        reason: the reason, as a message.
-        loaders: for an excluded test, the number of loaders in the test that could be migrated.
+        reason: the reason, as a message for users.
+        loaders: number of loaders in an excluded test file that could be migrated; 0 for all other files.
     """
 
     path: str
@@ -226,17 +229,17 @@ class SkippedFile(Struct, frozen=True, omit_defaults=True):
 
 
 class PlanOptions(Struct, frozen=True, kw_only=True):
-    """The options of a plan.
+    """The options with which a plan was made.
 
     Attributes:
         rules: codes of the rules that ran; None for all rules.
-        unsafe: whether rewrites that change what training learns are applied.
-        notebooks: whether notebooks were checked; None: only notebooks without stored outputs were checked.
-        scaffold: whether the factory and monitor modules, the notebook and the tests are added.
-        vendor: whether the runtime is copied into the project.
-        tests: whether tests were checked.
-        exclude: globs of excluded files, in addition to the globs in the settings.
-        all_loaders: whether loaders are rewritten even if the rewrite gains nothing.
+        unsafe: whether ``apply`` also makes rewrites that change what the training learns.
+        notebooks: whether notebooks were checked; None if only notebooks without stored outputs were checked.
+        scaffold: whether ``apply`` adds a factory module, a monitor module, a notebook and tests to the project.
+        vendor: whether ``apply`` copies the runtime (the package ``chirpid_patch``) into the project.
+        tests: whether the rules also checked the test files of the project.
+        exclude: glob patterns of excluded files, in addition to the patterns in the settings.
+        all_loaders: whether ``apply`` also rewrites loaders for which the rewrite improves nothing.
     """
 
     rules: tuple[str, ...] | None = None
@@ -251,16 +254,16 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Plan:
-    """All changes of one run of ``apply``, in a deterministic order.
+    """All changes that one run of ``apply`` makes. Every sequence has a deterministic order.
 
     Attributes:
         root: absolute path of the folder to which all other paths are relative.
         files: the files to write.
         findings: the findings of all rules.
-        skipped: files that could not be processed.
-        notes: sentences about the whole run, which do not belong to a finding.
-        left_out: excluded folders and files.
-        options: the options of the run.
+        skipped: files that could not be processed, with the reason.
+        notes: sentences for users that concern the whole plan, not a single finding.
+        left_out: excluded folders and files, with the reason.
+        options: the options with which the plan was made.
     """
 
     root: Path
@@ -272,7 +275,7 @@ class Plan:
     options: PlanOptions = field(default_factory=PlanOptions)
 
     def seen_from(self, folder: Path) -> Plan:
-        """Return the plan with paths relative to ``folder``, which is the present root or a folder above the root."""
+        """Return the plan with all paths relative to ``folder``: the root of the plan, or a parent of the root."""
         between = self.root.relative_to(folder)
         return replace(
             self,
@@ -315,5 +318,5 @@ def _with_gain_below(folder: Path, finding: Finding) -> Finding:
 
 
 def sha256(content: bytes) -> str:
-    """Return the hexadecimal SHA-256 of ``content``. Plans and journals identify the bytes of a file by this hash."""
+    """Return the SHA-256 of ``content`` as hexadecimal digits. Plans and journals store this hash for each file."""
     return hashlib.sha256(content).hexdigest()

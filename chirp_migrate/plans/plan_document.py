@@ -1,6 +1,7 @@
-"""The types of the JSON documents of ``plan -o``, ``apply --json``, ``check --json`` and the journal's ``plan.json``.
+"""Define the JSON documents of ``plan -o``, ``apply --json``, ``check --json`` and the journal's ``plan.json``.
 
-docs/json.md describes each field. A new field must have a default, so that this version can read older documents.
+docs/json.md describes each field. A new field must have a default, so that the program can still read documents of
+older versions.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ KIND: Final = "chirp-migrate plan"
 
 Decision = Literal["accepted", "refused"]
 _FromOne = Annotated[int, Meta(ge=1)]
-_Place = Annotated[tuple[_FromOne, _FromOne], Meta(description="Line and column, in code points of the source.")]
+_Place = Annotated[tuple[_FromOne, _FromOne], Meta(description="Line and column (in code points), both from 1.")]
 _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 
 
 class ReplacementEntry(Struct, frozen=True):
-    """A replacement: text replaces the source between start and end. The character at end is not replaced.
+    """A replacement: the new text replaces the source code from start to end, without the character at end.
 
-    For a notebook, start and end are positions in the text of all code cells, joined to one module.
+    In a notebook, start and end are positions in a module that consists of all code cells.
     """
 
     start: _Place
@@ -31,17 +32,18 @@ class ReplacementEntry(Struct, frozen=True):
 
 
 class HunkEntry(Struct, frozen=True, kw_only=True):
-    """One hunk of a plan: edits that make sense only together.
+    """A hunk of a plan: edits that are accepted or refused together.
 
     Attributes:
-        number: number of the hunk in its file, from 1.
-        lines: first and last line of each changed range. For an insertion before line 5, the pair is (5, 4).
+        number: number of the hunk in its file, counted from 1.
+        lines: pairs of the first and last line of each changed range. The pair (5, 4) is an insertion before line 5.
         edits: the edits of the hunk.
-        imports: the imports that the edits need. An import is added if any accepted hunk needs the import.
-        decision: decision of a review; None if the hunk is not decided yet.
-        edited: the edits that the user wrote in place of the field edits; None without such edits.
-        together: calls that build loaders, as path:line. All hunks that have a call in common are accepted or refused
-            together, also in different files.
+        imports: the imports that the edits need. ``apply`` adds an import if at least one accepted hunk needs the
+            import.
+        decision: the decision of the user in a review; None if the user has not decided on the hunk yet.
+        edited: the edits with which the user replaced the field edits; None if the user changed nothing.
+        together: calls that build loaders, as path:line. Hunks that list the same call must be accepted or refused
+            together, even if they are in different files.
     """
 
     number: int
@@ -54,7 +56,10 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
 
 
 class FileEntry(Struct, frozen=True, kw_only=True):
-    """A written file: posix path, reason, and the SHA-256 of the old bytes (None for an added file) and new bytes."""
+    """A file that is written: its posix path, the reason, and SHA-256 hashes of its old and new bytes.
+
+    For an added file, the hash of the old bytes is None.
+    """
 
     path: str
     note: Note
@@ -63,19 +68,19 @@ class FileEntry(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, file: FilePlan) -> FileEntry:
-        """Return the entry of one file of a plan."""
+        """Return the entry for a file of a plan."""
         before = None if file.before is None else sha256(file.before)
         return cls(path=file.path, note=file.note, sha256_before=before, sha256_after=sha256(file.after))
 
 
 class PlannedFileEntry(FileEntry, frozen=True, kw_only=True):
-    """A file of a plan. A rewritten file has ``hunks`` and ``public``; any other file has ``content`` and ``decision``.
+    """A file of a plan. Rewritten files have ``hunks`` and ``public``; all others have ``content`` and ``decision``.
 
     Attributes:
-        public: names that other files import from this file.
+        public: the names that other files import from this file.
         hunks: the changes that can be accepted or refused.
-        content: the whole content as text. A byte that is not valid UTF-8 is stored as a lone surrogate.
-        decision: decision of a review on the whole file.
+        content: the whole new content as text. A lone surrogate stands for a byte that is not valid UTF-8.
+        decision: the decision of the user on the whole file; None if the user has not decided yet.
     """
 
     public: list[str] | UnsetType = UNSET
@@ -85,7 +90,7 @@ class PlannedFileEntry(FileEntry, frozen=True, kw_only=True):
 
 
 class LoaderCounts(Struct, frozen=True, kw_only=True):
-    """The number of loaders by outcome (``sites``), and the number of findings by rule and outcome (``rules``)."""
+    """The numbers of loaders for each outcome (``sites``), and of findings for each rule and outcome (``rules``)."""
 
     sites: dict[str, int]
     listed_by_reason: dict[str, int]
@@ -94,7 +99,7 @@ class LoaderCounts(Struct, frozen=True, kw_only=True):
 
 
 class PlanJson(Struct, frozen=True, kw_only=True):
-    """The JSON document of a finished or simulated run. Only ``check`` sets ``strict`` and ``exit_code``."""
+    """The JSON document of a run of ``apply`` or ``check``. Only ``check`` sets ``strict`` and ``exit_code``."""
 
     schema: Literal[1] = SCHEMA
     tool: str
@@ -109,10 +114,10 @@ class PlanJson(Struct, frozen=True, kw_only=True):
 
 
 class PlanDocument(Struct, frozen=True, kw_only=True):
-    """The document of a plan file. ``plan`` writes such files, ``review`` adds decisions, ``apply --plan`` reads them.
+    """The document of a plan file. ``plan`` writes plan files, ``review`` adds decisions, ``apply --plan`` reads them.
 
-    ``reviewed``: whether a review has begun. After the beginning of a review, every hunk must be decided before the
-    plan can be applied.
+    The field ``reviewed`` is true if a review has begun. Then ``apply`` refuses the plan until the user has decided on
+    every hunk.
     """
 
     schema: Literal[1] = SCHEMA

@@ -1,4 +1,4 @@
-"""Review a plan before ``apply``: read and write plan files, accept or refuse hunks, and count the loaders.
+"""Review a plan before ``apply``: read and write plan files, accept or refuse hunks, count the loaders.
 
-The package may import ``engine`` and the packages below it.
+This package may import the package ``engine``, and the packages that ``engine`` may import.
 """

@@ -1,4 +1,4 @@
-"""Convert hunks to replacements of whole lines. Editors and code hosts apply fixes in this form."""
+"""Convert hunks to replacements of whole lines, the form in which editors and code hosts apply fixes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from chirp_migrate.syntax.module import Module
 
 
 def line_replacements_by_hunk(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[ReplacementEntry, ...]]:
-    """Return a dictionary for a rewritten Python file: number of a hunk → replacements of lines.
+    """Return a dictionary for a rewritten Python file: number of a hunk → replacements of whole lines.
 
-    Applying the replacements of a hunk has the same result as accepting only this hunk. So the replacements also add
-    the imports of the hunk, and remove code that becomes unused.
+    The replacements of a hunk change the file as if the user accepted only this hunk. So the replacements also add the
+    imports that the hunk needs, and remove code that becomes unused.
 
-    Positions refer to the current file, without byte order mark. In a file that ends without a newline, the last
-    position is after the last character.
+    The positions of replacements refer to the current file without its byte order mark. In a file that ends without a
+    newline, the last position is after the last character.
 
-    Hunks of notebooks are omitted, because lines of code are not lines of the notebook file. In a file with a byte
-    order mark, hunks that change the first line are also omitted. Only some programs count the mark as a part of the
-    first line.
+    The result omits hunks of notebooks, because a line of code is not a line of the notebook file. The result also
+    omits a hunk that changes the first line of a file with a byte order mark, because programs disagree on whether the
+    mark belongs to the first line.
     """
     if file.before is None or not file.hunks or file.path.endswith(".ipynb"):
         return {}
@@ -48,7 +48,7 @@ def _replacements(lines: SourceLines, new: str) -> tuple[ReplacementEntry, ...]:
 
 
 def _line_and_column(lines: SourceLines, offset: int) -> tuple[int, int]:
-    """Return (line, column) of an offset. After a newline, the end of the text is column 1 of a new line."""
+    """Convert an offset to (line, column). The end of a text that ends with a newline is column 1 of a new line."""
     if offset == len(lines.text) and lines.text.endswith(("\r", "\n")):
         return len(lines.lines) + 1, 1
     return lines.position(offset)

@@ -1,4 +1,4 @@
-"""Count the loaders and findings of a run by outcome: the ledger of the run."""
+"""Count the loaders and findings of a run by outcome. These counts are the ledger of the run."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from chirp_migrate.plans.plan import FindingStatus, Plan, SkippedFile
 from chirp_migrate.plans.plan_document import LoaderCounts
 from chirp_migrate.rules import all_rules
 
-#: Short reason of a finding that is not rewritten and has no short reason of its own.
+#: Short reason in the ledger for a finding that is not rewritten and has an empty ``why``.
 _OTHER = "other"
 _NOT_WRITTEN = "file-not-written"
-#: Reason of a finding on code that stores or passes the class `DataLoader` without building a loader.
+#: Short reason of a finding on code that stores or passes the class `DataLoader` and does not build a loader.
 _VALUE = "used-as-value"
 
 
 @dataclass(frozen=True)
 class LoaderLedger:
-    """Counts of the loaders and findings of a run.
+    """The numbers of loaders and findings of a run, by outcome.
 
     Attributes:
-        sites: dictionary, status → number of findings of rules that count loaders. Uses of the class ``DataLoader`` as
-            a value are included.
-        reasons: dictionary, short reason → number of findings in ``sites`` that are not rewritten for this reason.
-        rules: dictionary, code of a rule → status → number of findings. The findings in ``sites`` are included.
-        unread: number of files that could not be processed. Loaders and findings in these files are not counted.
-        counting: whether a rule that counts loaders was among the rules of the run.
+        sites: dictionary, status → number of findings of the rules that count loaders. Code that only stores or passes
+            the class ``DataLoader`` is included.
+        reasons: dictionary, short reason → number of findings in ``sites`` that ``apply`` does not rewrite for this
+            reason.
+        rules: dictionary, code of a rule → dictionary, status → number of findings. The findings in ``sites`` are
+            included.
+        unread: number of files that could not be processed. The ledger contains no loaders or findings of these files.
+        counting: whether at least one rule of the run counts loaders.
     """
 
     sites: Mapping[FindingStatus, int]
@@ -38,11 +40,11 @@ class LoaderLedger:
 
     @classmethod
     def of(cls, plan: Plan, left: Collection[SkippedFile] = ()) -> LoaderLedger:
-        """Count the loaders and findings of a run.
+        """Count the loaders and findings of a run by outcome.
 
         Args:
             plan: the plan, with its findings, the files that could not be processed, and the rules that ran.
-            left: files that could not be written. Findings in these files count as not rewritten.
+            left: files that ``apply`` could not write. Findings in these files count as not rewritten.
         """
         codes = plan.options.rules
         counting = {rule.code for rule in all_rules() if rule.counts_sites and (codes is None or rule.code in codes)}
@@ -62,28 +64,28 @@ class LoaderLedger:
 
     @property
     def found(self) -> int:
-        """Return the number of all loaders that were found, without uses of the class ``DataLoader`` as a value."""
+        """Return the number of all loaders. Code that only stores or passes the class ``DataLoader`` does not count."""
         return sum(self.sites.values()) - self.values
 
     @property
     def values(self) -> int:
-        """Return the number of places that use the class ``DataLoader`` as a value. These places are not rewritten."""
+        """Return the number of places that only store or pass the class ``DataLoader``. No rule rewrites them."""
         return self.reasons.get(_VALUE, 0)
 
     @property
     def loader_sites(self) -> Mapping[FindingStatus, int]:
-        """Return a dictionary: status → number of loaders. Uses of the class ``DataLoader`` as a value do not count."""
+        """Return a dictionary: status → number of loaders. Code that only stores or passes the class does not count."""
         return {
             status: number - self.values * (status is FindingStatus.REPORT) for status, number in self.sites.items()
         }
 
     @property
     def loader_reasons(self) -> Mapping[str, int]:
-        """Return a dictionary: short reason → number of loaders that are not rewritten for this reason."""
+        """Return a dictionary: short reason → number of loaders that ``apply`` does not rewrite for this reason."""
         return {why: number for why, number in self.reasons.items() if why != _VALUE}
 
     def to_counts(self) -> LoaderCounts:
-        """Return the ledger in the form that JSON documents contain."""
+        """Convert the ledger to the form in which JSON documents contain it."""
         return LoaderCounts(
             sites={"found": sum(self.sites.values()), **_by_name(self.sites)},
             listed_by_reason=dict(self.reasons),

@@ -1,4 +1,4 @@
-"""Find path and lines of each finding, for programs that show findings in a repository."""
+"""Find the path and the lines of each finding, for programs that show findings in a repository."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, Unreadab
 
 @dataclass(frozen=True)
 class FileRegion:
-    """A place in a file.
+    """A position or a range of lines in a file.
 
     Attributes:
-        line: the first line, from 1.
-        column: the column in characters, from 1; None for an unknown column.
-        last_line: the last line; None if the place is in one line.
+        line: number of the first line, counted from 1.
+        column: column in the first line in characters, counted from 1; None if the column is not known.
+        last_line: number of the last line; None if the region has only one line.
     """
 
     line: int
@@ -31,8 +31,9 @@ class FileRegion:
 def base_of_report_paths(root: Path) -> Path:
     """Return the folder to which the paths in SARIF documents and GitHub annotations are relative.
 
-    The result is the top of the git work tree that contains ``root`` (an absolute path). Outside of a work tree, the
-    result is the current folder, or ``root`` if the current folder does not contain ``root``.
+    The result is the top folder of the git work tree that contains ``root`` (an absolute path). If no work tree
+    contains ``root``, the result is the current folder, or ``root`` itself if ``root`` is outside of the current
+    folder.
     """
     top = work_tree_top(root)
     if top is not None:
@@ -43,11 +44,13 @@ def base_of_report_paths(root: Path) -> Path:
 
 @dataclass(frozen=True)
 class FileWithFindings:
-    """A file with findings.
+    """The lines of a file in which a rule found something.
 
     Attributes:
-        cells: dictionary, number of a notebook cell → lines of the JSON file that contain the code of the cell.
-        lines: dictionary, number of a notebook cell → lines of code. For a Python file, the only key is None.
+        cells: dictionary, number of a notebook cell → range of lines in the JSON file with the code of this cell. The
+            dictionary is empty for a Python file.
+        lines: dictionary, number of a notebook cell → lines of code in this cell. For a Python file, the only key is
+            None.
     """
 
     cells: Mapping[int, FileRegion]
@@ -55,10 +58,10 @@ class FileWithFindings:
 
     @classmethod
     def from_bytes(cls, path: str, data: bytes) -> FileWithFindings:
-        """Return the data of the file ``path``, whose bytes are ``data``.
+        """Split the file ``path``, whose bytes are ``data``, into lines and notebook cells.
 
         Raises:
-            UnreadableSource: the bytes are not text, or not a notebook.
+            UnreadableSource: the bytes are not text, or a file with the suffix ``.ipynb`` is not a notebook.
         """
         if not path.endswith(".ipynb"):
             return cls({}, {None: SOURCE_LINE.findall(SourceFile.from_bytes(data).text)})
@@ -73,12 +76,12 @@ def _line_at(text: str, offset: int) -> int:
 
 
 class FindingPlaces:
-    """The files of a plan that have findings, and the places of the findings.
+    """Finds the place of each finding of a plan in its file.
 
-    Files that the plan does not rewrite are read on first use.
+    For a file that the plan does not rewrite, the object reads the file when its lines are needed.
 
     Args:
-        plan: the plan.
+        plan: the plan with the findings.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -88,14 +91,14 @@ class FindingPlaces:
         self._prefix = PurePosixPath(plan.root.relative_to(base_of_report_paths(plan.root)).as_posix())
 
     def name(self, path: str) -> str:
-        """Return a path of the plan as a posix path relative to :func:`base_of_report_paths`."""
+        """Convert a path of the plan to a posix path relative to the folder from :func:`base_of_report_paths`."""
         return str(self._prefix / path)
 
     def file(self, path: str) -> FileWithFindings:
-        """Return the file at a path of the plan.
+        """Return the lines of the file at a path of the plan.
 
         Raises:
-            UsageProblem: the file was removed after the plan was made, or can no longer be read.
+            UsageProblem: after the plan was made, the file was removed or became unreadable.
         """
         if path not in self._files:
             try:
@@ -107,7 +110,7 @@ class FindingPlaces:
         return self._files[path]
 
     def region(self, finding: Finding) -> FileRegion:
-        """Return the place of a finding in its file. In a notebook, the place is the JSON lines of the cell's code.
+        """Return the place of a finding. In a notebook, the place is the range of JSON lines with the cell's code.
 
         Raises:
             UsageProblem: the file changed after the plan was made.
@@ -120,7 +123,7 @@ class FindingPlaces:
         return file.cells[finding.cell]
 
     def line(self, finding: Finding) -> str:
-        """Return the line of code of a finding, without surrounding white space.
+        """Return the line of code with the finding, without white space at both ends.
 
         Raises:
             UsageProblem: the file changed after the plan was made.
@@ -132,4 +135,4 @@ class FindingPlaces:
 
 
 def _change_error(path: str) -> UsageProblem:
-    return UsageProblem(f"{path} was changed while it was checked: run the check again.")
+    return UsageProblem(f"{path} changed while chirp-migrate checked the project: run the check again.")

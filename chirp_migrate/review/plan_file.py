@@ -1,7 +1,7 @@
-"""Read and write plan files. With a plan file, any machine with the same sources can write exactly the reviewed bytes.
+"""Read and write plan files, from which any machine with the same sources writes exactly the reviewed bytes.
 
-A plan file contains the edits, and hashes of the files to rewrite. So a plan can be applied only to the sources from
-which the plan was made. The reader checks the whole plan file, because any program may have changed the file.
+A plan file contains the edits, and hashes of the source files. So ``apply`` accepts a plan only for the sources from
+which the plan was made. This module checks the whole plan file, because any program may have changed the file.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from chirp_migrate.syntax.module import Module, UnparsableModule
 from chirp_migrate.transaction.journal_schema import check_relative_path
 
 #: A function that returns the old and new bytes of a file. The arguments are the path, the SHA-256 of the old bytes,
-#: and the SHA-256 of the new bytes. If the new bytes are None, the reader computes the new bytes from the edits in the
-#: plan. If no file has these hashes, the whole result is None.
+#: and the SHA-256 of the new bytes. If the new bytes are None, the plan reader computes them from the edits in the
+#: plan. If the function does not find bytes with these hashes, its result is None instead of a pair.
 ContentLookup = Callable[[str, str | None, str], tuple[bytes | None, bytes | None] | None]
 
 
@@ -50,11 +50,10 @@ class PlanFile:
     """The contents of a plan file.
 
     Attributes:
-        plan: the original plan, without the decisions of a review.
-        choices: the decisions of a review so far.
+        plan: the plan as it was made. The decisions of the review are not applied to this plan.
+        choices: the decisions of the review so far.
         tool: name and version of the program that wrote the file.
-        reviewed: whether a review has begun. After the beginning of a review, every hunk must be decided before the
-            plan can be applied.
+        reviewed: whether a review has begun. Then ``apply`` refuses the plan until the user has decided on every hunk.
     """
 
     plan: Plan
@@ -64,7 +63,12 @@ class PlanFile:
 
 
 def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
-    """Return a plan as the document of a plan file, for :func:`read_plan`. Before a review, ``choices`` is None."""
+    """Convert a plan to the document of a plan file, which :func:`read_plan` reads.
+
+    Args:
+        plan: the plan.
+        choices: the decisions of the review so far; None if no review has begun.
+    """
     return PlanDocument(
         tool=f"chirp-migrate {__version__}",
         options=plan.options,
@@ -79,12 +83,12 @@ def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
 
 
 def run_document(plan: Plan, skipped: Sequence[SkippedFile], **more: Any) -> PlanJson:
-    """Return the JSON document of a finished or simulated run, without the contents of files.
+    """Return the JSON document of a run of ``apply`` or ``check``, without the contents of files.
 
     Args:
         plan: the plan of the run.
-        skipped: files that could not be written.
-        more: the fields ``strict`` and ``exit_code``, which only ``check`` passes.
+        skipped: files that the run could not write.
+        more: values of the fields ``strict`` and ``exit_code``. Only the command ``check`` passes these fields.
     """
     return PlanJson(
         tool=f"chirp-migrate {__version__}",
@@ -99,37 +103,38 @@ def run_document(plan: Plan, skipped: Sequence[SkippedFile], **more: Any) -> Pla
 
 
 def load_plan(file: Path, root: Path) -> PlanFile:
-    """Return the plan in ``file`` for the project at ``root``.
+    """Read the plan in ``file`` for the project at ``root``.
 
     Raises:
-        UsageProblem: the file cannot be read, or :func:`read_plan` raises this error.
-        WriteRefused: :func:`read_plan` raises this error.
+        UsageProblem: the plan file cannot be read, or is not a valid plan (see :func:`read_plan`).
+        WriteRefused: source files have changed since the plan was made.
     """
     try:
         data = read_file(file)
     except OSError as error:
-        raise UsageProblem(f"{file} cannot be read ({error.strerror}): pass the file of a plan.") from None
+        raise UsageProblem(f"{file} cannot be read ({error.strerror}): pass a plan file that you can read.") from None
     return read_plan(data, str(file), root)
 
 
 def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
-    """Read a plan for the project at ``root``, and check that the files still have the planned hashes.
+    """Read a plan for the project at ``root``, and check that its source files are unchanged.
 
     Args:
         data: bytes of the plan file.
-        name: name of the file in messages.
+        name: name of the plan file in error messages.
         root: folder to which the paths of the plan are relative.
 
     Raises:
-        UsageProblem: the data is not a plan, a newer version wrote the plan, or a path leads outside of the project.
-        WriteRefused: files have changed since the plan was made; the message lists these files.
+        UsageProblem: the data is not a plan, a newer version of chirp-migrate wrote the plan, or a path in the plan
+            leads outside of the project.
+        WriteRefused: source files have changed since the plan was made. The message lists these files.
     """
     tree = _CurrentFiles(root)
     try:
         plan_file = _PlanReader(read_document(data, PlanDocument), root, tree).plan_file
     except SchemaTooNew as error:
         raise UsageProblem(
-            f"{name} was made by {error.tool}, which this version does not support ({error}): update chirp-migrate."
+            f"{name} was made by {error.tool}, and this version cannot read the plan ({error}): update chirp-migrate."
         ) from None
     except ValueError as error:
         raise UsageProblem(
@@ -137,30 +142,32 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         ) from None
     if tree.changed:
         raise WriteRefused(
-            f"changed since {name} was made: {', '.join(tree.changed)}; nothing was written. Make a new "
+            f"these files changed after {name} was made: {', '.join(tree.changed)}; nothing was written. Make a new "
             f"plan: chirp-migrate plan {quote(str(root))} -o {quote(name)}"
         )
     return plan_file
 
 
 def read_applied_plan(document: PlanDocument, root: Path, stored_bytes: ContentLookup) -> Plan:
-    """Return the changes that an earlier run applied, from the stored plan of the run. The project itself is not read.
+    """Return the changes that an earlier run applied, from the plan in the journal and the stored bytes of the files.
 
     Args:
-        document: the stored plan.
+        document: the plan of the run, which the journal stores.
         root: folder to which the paths of the plan are relative.
-        stored_bytes: function that returns the stored bytes of a file; None for a file to omit.
+        stored_bytes: function that returns the stored old and new bytes of a file. If the function returns None, the
+            result omits this file.
 
     Raises:
-        ValueError: the document is not a valid plan; the message gives the reason.
+        ValueError: the document is not a valid plan. The message gives the reason.
     """
     return _PlanReader(document, root, stored_bytes).plan_file.plan
 
 
 def keep_earlier_decisions(old: PlanDocument, new: PlanDocument) -> PlanDocument:
-    """Return the plan ``new`` with the decisions of an earlier review on equal hunks of the plan ``old``.
+    """Return the plan ``new`` with the decisions that an earlier review made on equal hunks of the plan ``old``.
 
-    Two hunks are equal if they have equal edits and imports, and if the source file is unchanged.
+    A hunk of ``new`` equals a hunk of ``old`` if both have the same edits and imports, and if their source file has not
+    changed.
     """
     before = {entry.path: entry for entry in old.files}
     files = [_with_decisions(file, before[file.path]) if file.path in before else file for file in new.files]
@@ -211,10 +218,10 @@ def _decision(choice: HunkChoice | None) -> Decision | None:
 
 
 class _CurrentFiles:
-    """Reads the current bytes of the files of a plan.
+    """A :data:`ContentLookup` that reads the current bytes of the files in the project.
 
     Attributes:
-        changed: paths of the files that have changed since the plan was made.
+        changed: paths of the files that differ from the hashes in the plan.
     """
 
     def __init__(self, root: Path) -> None:
@@ -239,14 +246,14 @@ class _CurrentFiles:
 
 
 class _PlanReader:
-    """Converts the document of a plan file to ``plan_file``: a plan, and the decisions of its review."""
+    """Converts the document of a plan file to a :class:`PlanFile` (attribute ``plan_file``)."""
 
     def __init__(self, whole: PlanDocument, root: Path, contents: ContentLookup) -> None:
         self._contents = contents
         self._style = ImportStyle(root, whole.options.vendor)
         self._choices: dict[HunkId, HunkChoice] = {}
         if len({entry.path for entry in whole.files}) != len(whole.files):
-            raise ValueError("it names a file twice")
+            raise ValueError("the plan contains a file twice")
         files = tuple(file for entry in whole.files if (file := self._file(entry)) is not None)
         plan = Plan(
             root,
@@ -270,13 +277,14 @@ class _PlanReader:
         elif after is not None:
             return FilePlan(path, before, after, entry.note)
         elif entry.content is UNSET or entry.decision is UNSET:
-            raise ValueError(f"the new content of {path} is missing")
+            raise ValueError(f"the field `content` or `decision` of {path} is missing")
         else:
             file = FilePlan(path, before, entry.content.encode("utf-8", errors="surrogateescape"), entry.note)
             self._choose((path, WHOLE_FILE), entry.decision, None)
         if after is None and sha256(file.after) != entry.sha256_after:
             raise ValueError(
-                f"its edits of {path} do not match its hash, so the plan was edited, or another version made it"
+                f"the edits of {path} do not lead to the planned hash, because the plan was changed or another version "
+                "of chirp-migrate made the plan"
             )
         return file
 
@@ -284,7 +292,7 @@ class _PlanReader:
         self, path: str, before: bytes, after: bytes | None, entry: PlannedFileEntry, entries: Sequence[HunkEntry]
     ) -> FilePlan:
         if after is None and entry.public is UNSET:
-            raise ValueError(f"the public names of {path} are missing")
+            raise ValueError(f"the field `public` of {path} is missing")
         public = frozenset(entry.public or ())
         try:
             source = decode_source(path, before)
@@ -294,7 +302,7 @@ class _PlanReader:
             if after is None:
                 after = source.encode(text_with_hunks(Module(path, source.text), hunks, public, self._style))
                 if not hunks or [hunk.number for hunk in hunks] != list(range(1, len(hunks) + 1)):
-                    raise ValueError(f"the hunks of {path} have wrong numbers")
+                    raise ValueError(f"the hunks of {path} are not numbered 1, 2, 3, …")
         except (UnparsableModule, UnreadableSource, SyntaxError) as error:
             raise ValueError(f"{path}: {error}") from None
         return FilePlan(path, before, after, entry.note, hunks, public)
@@ -317,5 +325,5 @@ def _edits(entries: Iterable[ReplacementEntry], lines: SourceLines) -> tuple[Edi
 def _import(line: str) -> tuple[str, str]:
     words = line.split(" ", 3)
     if len(words) != 4 or (words[0], words[2]) != ("from", "import"):
-        raise ValueError(f"{line!r} is not an import")
+        raise ValueError(f"{line!r} is not an import of the form `from module import name`")
     return words[1], words[3]

@@ -1,4 +1,4 @@
-"""Apply the decisions of a review to a plan: remove refused hunks, and change edited hunks."""
+"""Apply the decisions of a review to a plan: remove refused hunks, and use the user's own edits."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from chirp_migrate.source.text import UnreadableSource
 from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.module import Module, UnparsableModule
 
-#: Identifies a hunk in a plan: (path of the file, number of the hunk in this file).
+#: The identifier of a hunk in a plan: (path of the file, number of the hunk in this file).
 HunkId = tuple[str, int]
 
-#: Number in place of the hunk number if the decision is on a whole file, such as an added file.
+#: Stands for the number of the hunk if the user decides on a whole file, such as an added file.
 WHOLE_FILE = 0
 
-#: Values of ``FilePlan.note`` for files that provide the runtime. If no other written file imports the runtime, these
-#: files are useless.
-_SERVANTS = frozenset({"dependency", "vendor"})
+#: Values of ``FilePlan.note`` for files that add the runtime to the project. If no other written file imports the
+#: runtime, these files are useless.
+_NOTES_OF_RUNTIME_FILES = frozenset({"dependency", "vendor"})
 
 
 @dataclass(frozen=True)
 class HunkChoice:
-    """The decision on a hunk.
+    """The decision of the user on a hunk.
 
     Attributes:
-        accepted: whether the hunk is accepted.
-        edits: the edits that the user wrote in place of the edits of the hunk; None without such edits.
+        accepted: whether the user accepted the hunk; False if the user refused the hunk.
+        edits: the edits with which the user replaced the planned edits; None if the user changed nothing.
     """
 
     accepted: bool
@@ -42,24 +42,24 @@ Choices = Mapping[HunkId, HunkChoice]
 
 
 def decidable_hunk_ids(plan: Plan) -> list[HunkId]:
-    """Return the identifiers of the hunks and whole files of a plan that can be accepted or refused, in order."""
+    """Return the identifiers of all hunks and whole files on which the user decides, in the order of the plan."""
     return [
         (file.path, number) for file in plan.files for number in ([hunk.number for hunk in file.hunks] or [WHOLE_FILE])
     ]
 
 
 def apply_choices(plan: Plan, choices: Choices) -> Plan:
-    """Return ``plan`` without refused hunks, and with the edits of the user. Hunks without a decision are accepted.
+    """Return ``plan`` without refused hunks, and with the user's own edits. Hunks without a decision stay.
 
-    If no remaining file imports the runtime, the result does not add the dependency, and does not copy the runtime.
+    If no remaining file imports the runtime, the returned plan does not add the runtime as a dependency or as a copy.
 
     Raises:
-        WriteRefused: the accepted hunks of a file depend on refused hunks, or an edited hunk is not valid Python.
+        WriteRefused: the accepted hunks of a file depend on refused hunks, or the user's edits are not valid Python.
     """
     style = ImportStyle(plan.root, plan.is_vendored)
     files = [chosen for file in plan.files if (chosen := _select_hunks(file, choices, style)) is not None]
     if any_file_needs_runtime(plan.files) and not any_file_needs_runtime(files):
-        files = [file for file in files if file.note not in _SERVANTS]
+        files = [file for file in files if file.note not in _NOTES_OF_RUNTIME_FILES]
     findings = tuple(
         replace(one, status=FindingStatus.REFUSED)
         if one.status is FindingStatus.REWRITE and one.hunk is not None and _is_refused(choices, (one.path, one.hunk))
@@ -84,11 +84,11 @@ def _select_hunks(file: FilePlan, choices: Choices, style: ImportStyle) -> FileP
         after = source.encode(text_with_hunks(Module(file.path, source.text), kept, file.public, style))
     except (UnparsableModule, SyntaxError) as error:
         raise WriteRefused(
-            f"{file.path}: the accepted hunks are not valid Python ({error}); nothing was changed."
+            f"{file.path}: with the accepted hunks, the file is not valid Python ({error}); nothing was changed."
         ) from None
     except UnreadableSource as error:
         raise WriteRefused(
-            f"{file.path}: the accepted hunks need refused hunks ({error}); nothing was changed."
+            f"{file.path}: the accepted hunks depend on refused hunks ({error}); nothing was changed."
         ) from None
     return replace(file, after=after, hunks=kept) if after != file.before else None
 

@@ -1,4 +1,4 @@
-"""Review a plan hunk by hunk: show the diff of the current hunk, store the decision, and find the next hunk."""
+"""Review a plan hunk by hunk: show the diff of a hunk, store the user's decision, and find the next hunk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARKER = "#@@ chirp-migrate"
 
 
 class InvalidEdit(Exception):
-    """An edited hunk is invalid; the message gives the reason."""
+    """Raised if the user edited a hunk in an invalid way. The message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class ReviewItem:
     """A hunk or a whole file that the user accepts or refuses in a review.
 
     Attributes:
-        id: the path of the file and the number of the hunk.
+        id: the path of the file, and the number of the hunk.
         file: the file.
         hunk: the hunk; None if the decision is on a whole file.
-        findings: the findings that the hunk rewrites, from top to bottom.
+        findings: the findings whose code the hunk rewrites, from top to bottom.
     """
 
     id: HunkId
@@ -41,17 +41,17 @@ class ReviewItem:
 
     @property
     def kind(self) -> str:
-        """Return the code of the rule that rewrites the hunk; for a whole file, the reason for writing the file.
+        """Return the code of the rule that made the hunk. For a whole file, return the reason for writing the file.
 
-        In a review, one answer can decide on all remaining items of the same kind.
+        A user can accept or refuse all remaining items of the same kind with a single answer.
         """
         return self.findings[0].rule if self.findings else self.file.note
 
     def diff(self, edits: Iterable[Edit] | None = None) -> Iterator[str]:
-        """Yield the lines of a unified diff of the hunk, with context.
+        """Yield the lines of a unified diff of the hunk or whole file, with lines of context.
 
         Args:
-            edits: the edits to show in place of the hunk's own edits; None for the hunk's own edits.
+            edits: the edits to show. None stands for the planned edits of the hunk.
         """
         if self.hunk is None or self.file.before is None:
             yield from diff_hunks_of_file(self.file)
@@ -63,7 +63,7 @@ class ReviewItem:
 
 
 class Review:
-    """The state of a review: the decisions so far, and the current item."""
+    """A review in progress: the decisions so far, and the item on which the user decides next."""
 
     def __init__(self, plan: Plan, choices: Choices) -> None:
         self._root = plan.root
@@ -82,44 +82,50 @@ class Review:
 
     @property
     def number(self) -> int:
-        """Return the position of the current item, from 1."""
+        """Return the position of the current item in ``items``, counted from 1."""
         return self._position + 1
 
     def decided_with(self, item: ReviewItem) -> list[ReviewItem]:
-        """Return ``item`` and the other items that must be decided together with ``item``."""
+        """Return ``item``, and all other items that must get the same decision as ``item``."""
         return self._bound[item.id]
 
     def undecided(self) -> int:
-        """Return the number of items that are not decided."""
+        """Return the number of items without a decision."""
         return sum(item.id not in self.choices for item in self.items)
 
     def decide(self, accepted: bool) -> None:
-        """Accept or refuse the current item, and move to the next item that is not decided."""
+        """Accept or refuse the current item, and move to the next item without a decision."""
         self._choose(self.decided_with(self._current_item()), accepted)
         self._advance()
 
     def decide_rest_of_file(self, accepted: bool) -> int:
-        """Accept or refuse all undecided items in the file of the current item; return the number of decided items."""
+        """Accept or refuse all remaining items in the file of the current item.
+
+        Items of other files that must get the same decision are included. Return the number of decided items.
+        """
         path = self._current_item().file.path
         return self._decide_all(accepted, (item for item in self.items if item.file.path == path))
 
     def decide_rest_of_kind(self, accepted: bool) -> int:
-        """Accept or refuse all undecided items of the current kind, in all files; return the number of these items."""
+        """Accept or refuse all remaining items of the current item's kind, in all files.
+
+        Items of other kinds that must get the same decision are included. Return the number of decided items.
+        """
         kind = self._current_item().kind
         return self._decide_all(accepted, (item for item in self.items if item.kind == kind))
 
     def go_back(self) -> bool:
-        """Move back to the previous item. At the first item, stay there and return False."""
+        """Move back to the previous item and return True. If the current item is the first item, return False."""
         if self._position == 0:
             return False
         self._position -= 1
         return True
 
     def edit(self, edits: tuple[Edit, ...]) -> None:
-        """Accept the current item with the edits of the user in place of the edits of the hunk.
+        """Accept the current item, but with the given edits of the user in place of the planned edits.
 
         Raises:
-            InvalidEdit: the file would no longer be valid Python.
+            InvalidEdit: the edits would make the file invalid Python.
         """
         item = self._current_item()
         _check_edited_file(self._root, item, edits, self.choices)
@@ -141,26 +147,26 @@ class Review:
             self.choices[one.id] = HunkChoice(accepted, before.edits if before is not None and accepted else None)
 
     def _advance(self) -> None:
-        """Move to the next undecided item. The search continues with the first item after the last item."""
+        """Move to the next item without a decision. After the last item, the search continues with the first item."""
         order = [*range(self._position + 1, len(self.items)), *range(self._position + 1)]
         self._position = next((n for n in order if self.items[n].id not in self.choices), len(self.items))
 
     def _current_item(self) -> ReviewItem:
         item = self.current
         if item is None:
-            raise ValueError("everything is decided")
+            raise ValueError("no item without a decision is left")
         return item
 
 
 def text_for_editor(item: ReviewItem, choice: HunkChoice | None) -> str:
-    """Return the text that the user edits in an editor to change a hunk: a marker and the new lines for each block.
+    """Return the text that the user edits to change a hunk: a marker and the new lines for each changed range.
 
-    The marker contains the numbers of the lines that the block replaces.
+    A marker is a line that contains the numbers of the replaced lines.
 
     Raises:
-        InvalidEdit: the item is a whole file, which cannot be edited.
+        InvalidEdit: the item is a whole file, which users cannot edit.
     """
-    text = ["# The new lines of this hunk. Lines that begin with #@@ mark where they go: do not change these."]
+    text = ["# Edit the new lines of this hunk. Do not change lines that begin with #@@, which mark the places."]
     for block in _blocks_of_item(item, choice)[1]:
         lines = f"lines {block.first}-{block.end - 1}" if block.end > block.first else f"before line {block.first}"
         text += [f"{_MARKER}: {lines}", *(line.rstrip("\r\n") for line in SOURCE_LINE.findall(block.after))]
@@ -168,10 +174,10 @@ def text_for_editor(item: ReviewItem, choice: HunkChoice | None) -> str:
 
 
 def edits_from_editor(item: ReviewItem, choice: HunkChoice | None, text: str) -> tuple[Edit, ...]:
-    """Convert a text from :func:`text_for_editor` that the user has edited to edits.
+    """Convert the user's version of the text from :func:`text_for_editor` to edits of the source file.
 
     Raises:
-        InvalidEdit: a marker is missing or was changed.
+        InvalidEdit: the user removed or changed a marker.
     """
     lines, blocks = _blocks_of_item(item, choice)
     newline = "\r\n" if "\r\n" in lines.text else "\n"
@@ -183,7 +189,7 @@ def edits_from_editor(item: ReviewItem, choice: HunkChoice | None, text: str) ->
         elif parts:
             parts[-1][1].append(line)
     if [marker for marker, _ in parts] != markers:
-        raise InvalidEdit("the lines that begin with #@@ were changed")
+        raise InvalidEdit("a line that begins with #@@ was changed, added or removed")
     return tuple(
         lines.edit(replace(block, after="".join(line + newline for line in part)))
         for block, (_, part) in zip(blocks, parts, strict=True)
@@ -203,10 +209,10 @@ def _items(plan: Plan) -> Iterator[ReviewItem]:
 
 
 def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
-    """Return a dictionary: id of an item → all items that must be decided together with this item.
+    """Return a dictionary: id of an item → this item, and all items that must get the same decision.
 
-    Two items belong together if the sets ``together`` of their hunks have a call in common. Items that belong to the
-    same third item also belong together.
+    Two items belong together if the sets ``together`` of their hunks have a call in common. Two items also belong
+    together if both belong to the same third item.
     """
     first: dict[str, int] = {}
     pairs = [
@@ -222,16 +228,16 @@ def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
 
 
 def _blocks_of_item(item: ReviewItem, choice: HunkChoice | None) -> tuple[SourceLines, list[LineBlock]]:
-    """Return the lines of an item's file, and the blocks of lines that the item's edits change."""
+    """Return the lines of the file of an item, and the ranges of lines that the edits of the item change."""
     if item.file.before is None or item.hunk is None:
-        raise InvalidEdit("a file that is added is accepted or refused as a whole")
+        raise InvalidEdit("this change has no hunk to edit: accept or refuse the whole file")
     lines = SourceLines(decode_source(item.file.path, item.file.before).text)
     edited = None if choice is None else choice.edits
     return lines, lines.blocks(item.hunk.edits if edited is None else edited)
 
 
 def _check_edited_file(root: Path, item: ReviewItem, edits: tuple[Edit, ...], choices: Choices) -> None:
-    """Check that the file is valid Python after the edited hunk and all other hunks that are not refused.
+    """Check that the file is valid Python with the edited hunk and all other hunks that the user has not refused.
 
     Raises:
         InvalidEdit: the file is not valid Python.

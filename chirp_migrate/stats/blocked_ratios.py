@@ -1,17 +1,19 @@
-"""Compute ratios of times after / before the migration from rounds: for each entry point, and for the total.
+"""Compute the ratio (time after / time before the migration) of each entry point, and of the total time.
 
-A round is a pair of processes, one for each version, that run at nearly the same time. Each process times the entry
-points once. A slow process slows down all entry points of its round, so only rounds are independent. The interval of
-the total therefore uses the variance between rounds (a cluster-robust variance, in which each residual is scaled by
-``sqrt(n / (n - 1))`` for n rounds). If every round times all entry points, the interval is Student's interval of the
-rounds' totals. An entry point that was timed once gets the variance of the other entry points.
+An entry point is a training function or script. The times come from rounds. A round is a pair of processes, one for the
+version before the migration and one for the version after it, which run at nearly the same time. Each process times
+each entry point at most once. A slow process slows down all entry points of its round, so only different rounds are
+independent. The interval of the total ratio therefore uses the variance between rounds. This variance is
+cluster-robust: each residual is scaled by ``sqrt(n / (n - 1))`` for n rounds. If every round times all entry points,
+the result is Student's interval of the total times of the rounds. An entry point that was timed only once gets the
+variance of the other entry points.
 
-With few rounds, the variance of one entry point is a poor estimate. The estimate is therefore combined with the
-variance of all other entry points. The variance of the other entry points has the weight of at most four additional
+With few rounds, the variance of a single entry point is a poor estimate. The module therefore combines this variance
+with the variance of all other entry points. The variance of the other entry points counts like at most four additional
 rounds (a moderated variance, Smyth 2004).
 
-To limit the effect of disturbances, logarithms of ratios are clipped: at most five standard deviations from the median
-of the entry point. The standard deviation is estimated from medians.
+To limit the effect of outliers, the module clips the logarithm of each ratio to at most five standard deviations from
+the median of the entry point. The median absolute deviation estimates this standard deviation.
 """
 
 from __future__ import annotations
@@ -24,24 +26,24 @@ from statistics import median
 from chirp_migrate.stats.ratios import Ratio
 
 Pair = tuple[float, float]
-"""Seconds before and after the migration."""
+"""Seconds of the same entry point before and after the migration."""
 
 _CLIP = 5.0
 _BORROWED = 4.0
-"""Weight of the other entry points' variance in the variance of one entry point, in degrees of freedom."""
+"""Largest weight of the other entry points' variance in the variance of one entry point, in degrees of freedom."""
 _NORMAL = 1.4826
 """Factor from the median absolute deviation to the standard deviation of a normal distribution."""
 _FINEST = 1e-3
-"""Smallest standard deviation, as a share of the time. Clocks and schedulers are not more precise."""
+"""Smallest standard deviation of a time, as a share of this time. Clocks and schedulers are not more precise."""
 
 
 @dataclass(frozen=True)
 class _EntryLogarithms:
-    """Logarithms of one entry point's ratios.
+    """The logarithms of the ratios of one entry point.
 
     Attributes:
-        logs: dictionary, number of a round → logarithm of time after / time before.
-        before_s: median seconds before the migration.
+        logs: dictionary, number of a round → natural logarithm of (time after / time before the migration).
+        before_s: median of the times before the migration, in seconds.
     """
 
     logs: dict[int, float]
@@ -53,21 +55,21 @@ class _EntryLogarithms:
 
     @property
     def squares(self) -> float:
-        """Return the sum of the squared deviations from the mean."""
+        """Return the sum of the squared deviations of the logarithms from their mean."""
         mean = self.mean
         return math.fsum((value - mean) ** 2 for value in self.logs.values())
 
 
 def total_and_entry_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, dict[str, Ratio]]:
-    """Return the ratios time after / time before, with their intervals.
+    """Return the ratios (time after / time before the migration), with their intervals.
 
     Args:
-        rounds: for each round, a dictionary: label of an entry point → seconds before and after. An entry point may be
-            missing in some rounds.
+        rounds: one dictionary for each round, label of an entry point → (seconds before, seconds after the migration).
+            An entry point may be missing in some rounds.
 
     Returns:
-        The ratio of the total times of all entry points, and the ratio of each entry point. At least one entry point
-        must have been timed in two rounds, because one round has no variance. Otherwise the result is ``(None, {})``.
+        The ratio of the total times of all entry points, and a dictionary with the ratio of each entry point. If no
+        entry point was timed in at least two rounds, the result is ``(None, {})``, because one round has no variance.
     """
     labels = list(dict.fromkeys(label for each in rounds for label in each))
     found = {label: {n: each[label] for n, each in enumerate(rounds) if label in each} for label in labels}
@@ -105,12 +107,12 @@ def _clip_logarithms(logs: Mapping[str, Mapping[int, float]]) -> dict[str, dict[
 
 
 def _moderate_ratio(entry: _EntryLogarithms, others: float, borrowed: float) -> Ratio:
-    """Return the ratio of one entry point, with a moderated variance.
+    """Return the ratio of one entry point, whose interval uses the moderated variance.
 
     Args:
         entry: the logarithms of the entry point.
         others: variance of the logarithms of all other entry points.
-        borrowed: weight of ``others`` in degrees of freedom, like a number of additional rounds.
+        borrowed: weight of ``others`` in degrees of freedom. A weight of 4 counts like 4 additional rounds.
     """
     count = len(entry.logs)
     freedom = borrowed + count - 1

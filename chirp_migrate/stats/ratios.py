@@ -1,8 +1,8 @@
-"""Compute ratios of times with intervals, correct p-values for many tests, and compare two samples.
+"""Compute ratios of times with confidence intervals, adjust p-values of many tests, and compare two samples.
 
-The interval of a ratio is Student's interval of the logarithms of ``after / before`` in all rounds. The interval is
-exact if the logarithms have a normal distribution. A bootstrap interval of only a few rounds would be too narrow,
-because resampling five values cannot show the tails.
+The interval of a ratio is Student's confidence interval for the mean of ``log(after / before)`` over all rounds. The
+interval is exact if these logarithms have a normal distribution. A bootstrap interval from only a few rounds would be
+too narrow, because resampling five values cannot show the tails of the distribution.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ CONFIDENCE = 0.95
 _FAR = 500.0  # limit for logarithms, so that `exp` does not overflow
 
 POWER = 0.9
-"""A difference counts as detectable if a test finds the difference with this probability."""
+"""A difference counts as detectable if the test finds this difference with at least this probability."""
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """A ratio of times, such as time after / time before, with its interval.
+    """A ratio of two times, such as (time after / time before the migration), with its confidence interval.
 
     Attributes:
-        value: geometric mean over the rounds; a value below 1 means faster.
-        low, high: ends of the interval.
-        rounds: number of pairs of times.
-        mean_log, error: mean of the logarithms, and standard error of the mean; None in documents of early versions.
-        freedom: degrees of freedom of Student's distribution for the interval; None for ``rounds - 1``.
+        value: geometric mean of the ratio over all rounds; a value below 1 means faster than before.
+        low, high: lower and upper end of the interval.
+        rounds: number of pairs of times from which the ratio was computed.
+        mean_log, error: mean of the logarithms of the ratios, and standard error of this mean. None if an early version
+            of this program wrote the document.
+        freedom: degrees of freedom of Student's distribution for the interval. None stands for ``rounds - 1``.
     """
 
     value: float
@@ -46,37 +47,37 @@ class Ratio(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 < self.low <= self.value <= self.high < math.inf:
-            raise ValueError(f"{self.value} in [{self.low}, {self.high}] is not a positive ratio inside its interval")
+            raise ValueError(f"ratio {self.value} is not positive or outside its interval [{self.low}, {self.high}]")
 
     @property
     def saved(self) -> tuple[float, float, float]:
-        """Return the saved share of the time before, with interval, as (value, low, high).
+        """Return the share of the time before the migration that is saved, as (value, low, high).
 
-        The saved share is negative if the time after is longer than the time before.
+        The share is negative if the time after the migration is longer.
         """
         return 1 - self.value, 1 - self.high, 1 - self.low
 
     @property
     def speed_up(self) -> tuple[float, float, float]:
-        """Return time before / time after, with interval, as (value, low, high)."""
+        """Return the speed-up (time before / time after the migration), as (value, low, high)."""
         return 1 / self.value, 1 / self.high, 1 / self.low
 
     def wholly_above(self, bound: float) -> bool:
-        """Return whether the whole interval is above ``bound``."""
+        """Return whether the whole interval is greater than ``bound``."""
         return self.low > bound
 
     def wholly_below(self, bound: float) -> bool:
-        """Return whether the whole interval is at or below ``bound``."""
+        """Return whether the whole interval is less than or equal to ``bound``."""
         return self.high <= bound
 
     def at(self, low_error: float, high_error: float) -> Ratio:
-        """Return the ratio with an interval for other error probabilities.
+        """Return the same ratio with an interval for the given error probabilities.
 
         Args:
             low_error: probability, 0 to 1, that the true ratio is below the lower end of the interval.
             high_error: probability, 0 to 1, that the true ratio is above the upper end of the interval.
         """
-        assert self.mean_log is not None and self.error is not None, "an early version wrote no `mean_log` and `error`"
+        assert self.mean_log is not None and self.error is not None, "`mean_log` and `error` are missing in the ratio"
         freedom = self.rounds - 1 if self.freedom is None else self.freedom
         down, up = (student_quantile(1 - share, freedom) * self.error for share in (low_error, high_error))
         low, high = (math.exp(min(_FAR, max(-_FAR, end))) for end in (self.mean_log - down, self.mean_log + up))
@@ -84,17 +85,17 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
-    """Return the ratio of times that were measured in pairs.
+    """Return the ratio (time after / time before) of times that were measured in pairs.
 
     Args:
-        before, after: seconds of each round.
-        confidence: confidence level of the interval, 0 to 1.
+        before, after: seconds in each round. Both sequences have the same order.
+        confidence: confidence level of the interval, between 0 and 1. The default is 0.95.
 
     Raises:
-        ValueError: there are fewer than two pairs, the numbers of times differ, or a time is not positive.
+        ValueError: there are fewer than two pairs, the two sequences differ in length, or a time is not positive.
     """
     if len(before) != len(after) or len(before) < 2:
-        raise ValueError("a ratio with an interval needs the same number of times in both versions, at least two")
+        raise ValueError("a ratio with an interval needs at least two times, and the same number in both versions")
     if min(*before, *after) <= 0:
         raise ValueError("times must be positive")
     import numpy as np
@@ -108,17 +109,17 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
 
 @lru_cache(maxsize=4096)
 def student_quantile(probability: float, freedom: float) -> float:
-    """Return the quantile of Student's distribution with ``freedom`` degrees of freedom."""
+    """Return the quantile of Student's t distribution with ``freedom`` degrees of freedom."""
     from scipy.stats import t  # takes half a second, and most commands need no statistics
 
     return float(t.ppf(probability, freedom))
 
 
 def holm_adjusted(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values for the number of tests (Holm 1979).
+    """Adjust the p-values of several tests for the number of tests (Holm 1979).
 
-    If every adjusted p-value is compared with a level alpha, the probability of at least one false alarm is at most
-    alpha.
+    A test is significant if its adjusted p-value is at most alpha. The probability of at least one false alarm in all
+    tests is then at most alpha.
     """
     adjusted = [0.0] * len(p_values)
     largest = 0.0
@@ -129,10 +130,10 @@ def holm_adjusted(p_values: Sequence[float]) -> list[float]:
 
 
 def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the p-value of the Kolmogorov-Smirnov test for equal distributions of two samples.
+    """Return the p-value of the Kolmogorov-Smirnov test of whether two samples have the same distribution.
 
-    The p-value comes from the asymptotic distribution of the test. Equal values and pairs of similar values can make
-    the p-value too large, but never too small.
+    The p-value comes from the asymptotic distribution of the test statistic. Equal values (ties), and values that are
+    similar in pairs, can make the p-value too large. They never make the p-value too small.
 
     Raises:
         ValueError: a sample is empty.
@@ -143,14 +144,14 @@ def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def detectable_difference(first_count: int, second_count: int, alpha: float) -> float:
-    """Return the smallest difference of two distributions that :func:`ks_p_value` finds in 9 of 10 cases.
+    """Return the smallest difference of two distributions that the test :func:`ks_p_value` finds in 9 of 10 cases.
 
-    A difference is the change of the share of values (0 to 1) below some point. If the samples are too small to find
-    any difference, the result is 1.0. The function assumes that half of the values are below the point, because a share
-    of 0.5 varies most by chance.
+    The difference is the distance between the two distribution functions at some point: the shares of values below this
+    point (0 to 1) differ by this number. If the samples are too small to find any difference, the result is 1.0. The
+    function assumes that about half of the values are below the point, because a share of 0.5 varies most by chance.
 
     Args:
-        first_count, second_count: sizes of the two samples.
+        first_count, second_count: numbers of values in the two samples.
         alpha: the p-value below which the test finds a difference.
     """
     from scipy.stats import kstwo, norm

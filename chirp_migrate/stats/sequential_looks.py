@@ -1,15 +1,16 @@
-"""Plan interim analyses (decision points of a measurement), and compute the error probability of each conclusion.
+"""Plan interim analyses (decision points of a measurement), and compute the error probability of each analysis.
 
 Each interim analysis gets a share of the total error probability, by the power family of spending functions (Kim &
-DeMets 1987, exponent 1.2). The share is nearly proportional to the number of new rounds. A much smaller share would
-make the interval of an early analysis very wide, because Student's quantiles of a few rounds rise steeply where the
-error is small. If the time budget ends the rounds early, the last analysis gets all remaining shares.
+DeMets 1987, exponent 1.2). The share is nearly proportional to the number of rounds since the previous analysis. A much
+smaller share would make the interval of an early analysis very wide. The reason is that Student's quantiles for a few
+rounds rise steeply where the error probability is small. If the time budget ends the measurement early, the last
+analysis gets all remaining shares.
 
-The error probability of a conclusion is computed from the shares in one of two ways. The first way uses the joint
-distribution of all analyses (Lan & DeMets 1983; algorithm of Armitage, McPherson & Rowe 1969), so that early analyses
-cost the last analysis little power. The joint distribution is exact for normal means, and is usually also applied to
-Student's quantiles (Jennison & Turnbull 2000, 4.4). The second way uses the share itself as the error probability,
-which is valid for any dependence between the analyses.
+There are two ways to compute the error probability of an analysis from the shares. The first way uses the joint
+distribution of all analyses (Lan & DeMets 1983; algorithm of Armitage, McPherson & Rowe 1969). With this way, early
+analyses reduce the power of the last analysis only a little. The joint distribution is exact for means with a normal
+distribution, and is usually also applied to Student's quantiles (Jennison & Turnbull 2000, 4.4). The second way uses
+the share of an analysis as its error probability. The second way is valid for any dependence between the analyses.
 """
 
 from __future__ import annotations
@@ -24,20 +25,22 @@ if TYPE_CHECKING:  # importing NumPy takes a tenth of a second, and reading a do
     from numpy.typing import NDArray
 
 ERROR = 0.025
-"""Probability that, in any of the interim analyses, the true value is beyond a given end of the interval."""
+"""Probability that the true value is beyond one given end of the interval, over all interim analyses together."""
 
 MIN_ROUNDS = 3
-"""Number of rounds before the first interim analysis. The variance of fewer rounds would be too uncertain."""
+"""Number of rounds before the first interim analysis. A variance from fewer rounds would be too uncertain."""
 
 _GROWTH = 1.6
-_ROOM = 1.25
-_SPENDING = 1.2
+"""Factor between the numbers of rounds of two successive analyses."""
+_LAST_FACTOR = 1.25
+"""The last analysis has at least this many times the rounds of the analysis before it."""
+_SPENDING_EXPONENT = 1.2
 _FAR = 8.5  # number of standard deviations beyond which the normal distribution is negligible
 
 
 @dataclass(frozen=True)
 class InterimAnalysis:
-    """An interim analysis of the rounds.
+    """A point of the measurement at which the rounds so far are analysed.
 
     Attributes:
         rounds: number of rounds before the analysis.
@@ -49,26 +52,27 @@ class InterimAnalysis:
 
 
 def planned_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
-    """Return the interim analyses for at most ``max_rounds`` rounds. For 5 rounds: after 3 and after 5 rounds."""
+    """Return the interim analyses for at most ``max_rounds`` rounds. For 5 rounds, analyses follow rounds 3 and 5."""
     max_rounds = max(max_rounds, MIN_ROUNDS)
     counts = [MIN_ROUNDS]
     while counts[-1] < max_rounds:
         following = math.ceil(counts[-1] * _GROWTH)
-        # If the last analysis followed soon after the previous analysis, the last analysis would get only a small
-        # share.
-        counts.append(max_rounds if max_rounds < _ROOM * following else following)
-    spent = [0.0, *((count / max_rounds) ** _SPENDING for count in counts)]
+        # Skip an analysis that would be just before the last analysis, which would then get only a small share.
+        counts.append(max_rounds if max_rounds < _LAST_FACTOR * following else following)
+    spent = [0.0, *((count / max_rounds) ** _SPENDING_EXPONENT for count in counts)]
     return tuple(
         InterimAnalysis(count, after - before) for count, before, after in zip(counts, spent, spent[1:], strict=False)
     )
 
 
 def last_analysis_error(analyses: Sequence[InterimAnalysis]) -> float:
-    """Return the error probability of the last analysis, for which all analyses use up exactly their shares.
+    """Return the error probability with which the last analysis must compute its interval.
 
-    The sum of the rounds' values is a Brownian motion that reaches time 1 at the last analysis. For each analysis, the
-    function computes the distribution of the sum as points with probabilities. The distribution contains only the cases
-    in which no earlier analysis came to a conclusion.
+    With this error probability, each analysis spends exactly its share of the total error probability.
+
+    The function models the sum of the rounds' values as a Brownian motion that reaches time 1 at the last analysis. For
+    each analysis, the function computes the distribution of this sum as points with probabilities. The distribution
+    covers only the cases in which no earlier analysis came to a conclusion.
     """
     import numpy as np
     from scipy import optimize, special
@@ -93,9 +97,9 @@ def last_analysis_error(analyses: Sequence[InterimAnalysis]) -> float:
 
 @lru_cache(maxsize=1)
 def _quadrature() -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return nodes on [-1, 1] and their weights for numerical integration.
+    """Return the nodes in [-1, 1] and the weights of a quadrature rule (Gauss-Legendre).
 
-    The densities are smooth, so a few nodes are enough for a precise result.
+    The densities that are integrated are smooth, so 160 nodes give a precise result.
     """
     from numpy.polynomial.legendre import leggauss
 

@@ -1,4 +1,4 @@
-"""Decide which differences between two runs of a program count."""
+"""Decide which differences between two runs of a program are errors, and which are permitted."""
 
 from __future__ import annotations
 

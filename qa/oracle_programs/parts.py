@@ -1,6 +1,6 @@
 """The parts of the generated programs: datasets, samplers and functions as users write them.
 
-Every call of a user's method is written to the file in ``LOG``, with the kind of process that makes it.
+Every method call of the user's objects is written to the file ``LOG``, with the kind of process that makes the call.
 """
 
 from __future__ import annotations

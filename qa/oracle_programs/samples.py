@@ -1,4 +1,4 @@
-"""Samples of every kind, and dataset classes that list, standardise or transform them: of users and of this package."""
+"""Samples of every kind, and dataset classes that list, standardise or transform these samples."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Generated programs whose datasets hold objects of many kinds, and whether workers can unpickle these objects."""
+"""Generate programs whose datasets contain objects of many kinds, and check whether these objects can be pickled."""

@@ -1,4 +1,4 @@
-"""Compare what the rules about pickling report on generated programs with the results of pickling."""
+"""Compare the findings of the rules about pickling, for generated programs, with the results of actual pickling."""
 
 from __future__ import annotations
 

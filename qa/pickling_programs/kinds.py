@@ -1,6 +1,7 @@
-"""Kinds of objects that a dataset may hold, and the code that creates them.
+"""Kinds of objects that a dataset may contain, and the code that creates these objects.
 
-No table lists which objects can be pickled: the benchmark tries it. Each program replaces words with ``~`` by names.
+No table lists which objects can be pickled, because the benchmark tries to pickle each object. In each program,
+generated names replace the words with ``~``.
 """
 
 from __future__ import annotations

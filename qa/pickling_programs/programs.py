@@ -1,4 +1,4 @@
-"""Generate programs that build a loader on a dataset that holds an object of some kind at some position."""
+"""Generate programs that build a loader for a dataset that contains an object of a given kind at a given position."""
 
 from __future__ import annotations
 

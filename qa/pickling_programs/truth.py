@@ -1,7 +1,8 @@
 """Find out whether the objects that a program's loader sends to spawned workers can be pickled.
 
-Runs in a separate process: reads programs from standard input as JSON (lists of files), and writes the error of
-pickling the dataset, ``collate_fn`` and ``worker_init_fn`` of each program ("" if there is no error).
+This module runs in a separate process. It reads programs as JSON (lists of files) from standard input. For each
+program, it writes the error that occurs when the dataset, ``collate_fn`` and ``worker_init_fn`` are pickled, or "" if
+no error occurs.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Migrate random programs, and run them before and after."""
+"""Migrate random programs, and run each program before and after its migration."""

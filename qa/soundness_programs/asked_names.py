@@ -1,4 +1,7 @@
-"""Programs that replace ``DataLoader`` while they run, or name it in a string: tests, settings, hints, doctests."""
+"""Programs that replace ``DataLoader`` at run time, or that contain its name in a string.
+
+Examples are tests with patches, settings, type hints and doctests.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Programs about values that are bound early: which objects hold them, for how long, and what other code can see.
+"""Programs that show a difference if a rewrite binds a value too early.
 
-The programs repeat faults that were found: objects that outlive an iteration, names that may have no value, state of
-classes, copies, names that other code sets, calling conventions, lambdas inside lambdas, and methods that code stores
-on the class of loaders.
+A value that is bound earlier may stay alive longer, or other code may see the wrong value. The programs reproduce
+earlier faults of the rules: objects that outlive an iteration, names that may have no value, state of classes, copies,
+names that other code sets, calling conventions, lambdas inside lambdas, and methods that code stores on the class of
+loaders.
 """
 
 from __future__ import annotations

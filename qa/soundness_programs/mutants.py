@@ -1,7 +1,8 @@
-"""The conditions under which rules do not rewrite code, each switched off in turn.
+"""Make mutants of the rules. In each mutant, one condition under which a rule does not rewrite code is switched off.
 
-A condition is the test of an ``if`` that ends in ``return``, ``raise``, ``continue`` or ``break``, one for each part of
-an ``or``; the test of whether a ``problem`` is looked for; and each part of an ``and`` that a function returns.
+There are three kinds of conditions. The first kind is the test of an ``if`` whose body ends in ``return``, ``raise``,
+``continue`` or ``break``; each part of an ``or`` in this test is a separate condition. The second kind is the test of
+whether code looks for a ``problem``. The third kind is each part of an ``and`` that a function returns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Programs that load pickles of an earlier version of themselves, and programs that pickle objects for workers."""
+"""Programs that load pickles from an earlier version of their code, and programs that pickle objects for workers."""
 
 from __future__ import annotations
 

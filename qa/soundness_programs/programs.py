@@ -1,9 +1,9 @@
-"""Generate small programs with datasets, wrappers, augmenters, closures and lists from a number.
+"""Generate a small random program from a number, with datasets, wrappers, augmenters, closures and lists.
 
-Each program has code that a rule looks for, with details that may make the rewrite wrong: side effects, names that are
-bound again, attributes that are assigned later, subclasses, bases that use random numbers or count, samples of other
-kinds. ``main()`` returns all values that it sees. It does not read the class name of a dataset that ``type()`` creates,
-because CHP005 changes that name.
+Each program has code that a rule looks for, with details that may make the rewrite wrong. Such details are side
+effects, names that are bound again, attributes that are assigned later, subclasses, base classes that use random
+numbers or counters, and unusual kinds of samples. ``main()`` returns all values that the program computes. It does not
+read the class name of a dataset that ``type()`` creates, because rule CHP005 changes this name.
 """
 
 from __future__ import annotations

@@ -218,10 +218,10 @@ def test_a_file_that_changes_meanwhile_is_a_sentence(tmp_path: Path) -> None:
     check = CheckReport(plan, read_settings(tmp_path))
     for content in (b"", b"\xff"):
         (tmp_path / "a.py").write_bytes(content)
-        with pytest.raises(UsageProblem, match=r"a\.py was changed"):
+        with pytest.raises(UsageProblem, match=r"a\.py changed while chirp-migrate checked the project"):
             sarif(check)
     (tmp_path / "a.py").unlink()
-    with pytest.raises(UsageProblem, match=r"a\.py was changed"):
+    with pytest.raises(UsageProblem, match=r"a\.py changed while chirp-migrate checked the project"):
         sarif(check)
 
 

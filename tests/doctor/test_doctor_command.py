@@ -176,12 +176,12 @@ def test_workers_that_are_not_forked_find_the_script(tmp_path: Path) -> None:
     [
         pytest.param(
             "Slow.read > 80 and os._exit(3)",
-            "numbers of workers were not measured: ended with exit code 3",
+            "the best number of workers was not measured: the process ended with exit code 3",
             marks=pytest.mark.exhaustive,
         ),
         (
             "assert Slow.read <= 80, 'read too often'",
-            "numbers of workers were not measured for train.py: read too often",
+            "the best number of workers for train.py was not measured: read too often",
         ),
     ],
 )
@@ -220,10 +220,10 @@ def test_a_script_without_a_guard_is_named(tmp_path: Path, method: str, words: t
     result = run("doctor", unforked(tmp_path, method, ""), "--", *words)
     assert result.exit_code == 1
     lines = " ".join(result.stdout.split())
-    assert lines.startswith("train.py:17: The script trains when a worker process imports it, so no worker can start.")
-    assert f"of the loader at train.py:12 began. Workers started by {method} import the script" in lines
+    assert lines.startswith("train.py:17: Importing the script starts the training. So a worker process, which imports")
+    assert f"of the loader at train.py:12 began. Workers that start with {method} import the script" in lines
     assert "[unguarded-main]" in lines
-    assert "Doctor: 1 problem in 1 entry point, of which 1 failed." in lines
+    assert "Doctor: 1 problem in 1 entry point (1 failed)." in lines
 
 
 @pytest.mark.slow
@@ -329,7 +329,7 @@ def test_an_error_after_an_epoch_that_doctor_ended_early_says_so(tmp_path: Path)
     root = write_files(tmp_path / "project", {"train.py": SHORTENED})
     result = run("doctor", root, "--time-budget", 2, "--", "python", "train.py")
     assert result.exit_code == 14
-    early = "(doctor had ended an epoch early: use a longer --time-budget)"
+    early = "(doctor ended an epoch early, which may be the cause: use a longer --time-budget)"
     assert result.stderr.endswith(f"chirp-migrate: train.py failed: AssertionError: no metrics {early}.\n")
 
 
@@ -339,7 +339,7 @@ def test_a_script_that_takes_no_batch_was_not_checked(tmp_path: Path, text: str)
     root = write_files(tmp_path / "project", {"train.py": start + text + "\n"})
     result = run("doctor", root, "--", "python", "train.py")
     assert result.exit_code == 2
-    message = "the training took no batch from a PyTorch loader, so nothing was checked: pass a script that trains."
+    message = "the training read no batch from a PyTorch loader, so nothing was checked: pass a script that trains."
     assert result.stderr.endswith(f"chirp-migrate: {message}\n")
 
 
@@ -364,7 +364,7 @@ def test_entry_points_that_fail_or_end_their_process_are_named_and_block_no_othe
     assert ran["first"] == ran["last"] == ("", 2)
     assert ran["fails"] == ("ValueError: no such bird", 0)
     assert "SIGKILL" in ran["killed"][0]
-    assert "Doctor: no problems in 4 entry points, of which 2 failed." in result.stdout
+    assert "Doctor: no problems in 4 entry points (2 failed)." in result.stdout
 
 
 @pytest.mark.slow

@@ -249,24 +249,27 @@ def test_an_overlap_that_may_be_a_measure_of_the_fit_has_two_readings(
         ("stream_shuffled_not_divided", "2 workers delivered 20 samples in one epoch, and only 10"),
         ("noise_from_held_generator", "both epochs begin with the same state of the generator dataset.rng"),
         ("order_sorted_by_class", "8 of 8 batches had only one of the 2 classes"),
-        ("batch_of_one_raises", "which raised an error"),
-        ("validation_dropped", "8 of 10 samples were read"),
+        ("batch_of_one_raises", "Normalizing this batch raised an error."),
+        ("validation_dropped", "read 8 of 10 samples"),
         ("validation_augmented_by_shared_dataset", "8 of 8 samples"),
-        ("validation_augmented_by_shared_dataset", "shares a dataset object with the loader"),
+        ("validation_augmented_by_shared_dataset", "The validation loader shares a dataset object with the loader"),
         ("overlap_validation_in_training", "8 of 8 samples"),
         ("attribute_frozen_in_workers", "dataset.epoch was 1 in the training process and 0 in 2 workers"),
         ("statistics_of_all_columns", "All 60 samples together have mean 0 and standard deviation 1"),
         ("handles_of_kept_batches", "and did not fall between epochs"),
         ("double_from_numpy", "is float64 with 32,768 bytes"),
-        ("transfers_pageable", "has 1.2 MiB, and is in memory that is not pinned; the model is on meta"),
-        ("transfers_of_views", "the tensor at batch[0] is neither contiguous nor channels_last"),
-        ("memory_history_in_workers", " had 32 entries for 16 samples, the last epoch added 16 of the entries"),
+        ("transfers_pageable", "has 1.2 MiB, and the model is on meta. The memory of this batch is not pinned."),
+        ("transfers_of_views", "The tensor at batch[0] is neither contiguous nor channels_last."),
+        ("memory_history_in_workers", " had 32 entries for 16 samples, and the last epoch added 16 of these entries"),
         ("memory_list_of_strings", "dataset.paths has 400,000 objects. The memory of 1 worker rose by"),
-        ("shared_handle_of_reader", "the position of dataset.readers[0].file in the training process moved"),
-        ("repeated_reading", "16 samples were compared, and were the same in both epochs"),
+        ("shared_handle_of_reader", "the file offset of dataset.readers[0].file in the training process changed"),
+        ("repeated_reading", "All 16 compared samples are the same in both epochs"),
         ("waiting_without_workers", "which has no workers"),
-        ("copied_data_of_arrays", "started 1 worker by spawn in one epoch, so pickle copied 96 MiB"),
-        ("cache_lost_with_workers", "added 16 entries in one epoch, and the next epoch began empty"),
+        ("copied_data_of_arrays", "started 1 worker with spawn in one epoch, so pickle copied 96 MiB"),
+        (
+            "cache_lost_with_workers",
+            "added 16 entries in one epoch. In the next epoch, dataset.cache was empty at first",
+        ),
     ),
 )
 def test_the_evidence_has_the_numbers_that_were_seen(report: dict[str, Any], program: str, evidence: str) -> None:
@@ -283,8 +286,8 @@ def test_workers_are_measured_for_the_loader_that_the_training_waits_for_most(re
 @pytest.mark.parametrize(
     ("program", "evidence"),
     parameters(
-        ("repeated_reading_below_wrapper", "16 results of Decoded.__getitem__ were compared"),
-        ("repeated_reading_by_loader", "16 results of decode were compared"),
+        ("repeated_reading_below_wrapper", "All 16 compared results of Decoded.__getitem__"),
+        ("repeated_reading_by_loader", "All 16 compared results of decode"),
     ),
 )
 def test_decoding_below_random_transforms_is_named(report: dict[str, Any], program: str, evidence: str) -> None:

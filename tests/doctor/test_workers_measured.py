@@ -129,7 +129,7 @@ def test_samples_of_unknown_size_do_not_count_as_in_memory() -> None:
 
 def test_without_a_measurement_the_command_is_named() -> None:
     assert fix_of(recording()) == (
-        "Read in worker processes: set num_workers. `chirp-migrate tune` measures which number is best."
+        "Read the samples in worker processes: set num_workers. `chirp-migrate tune` measures which number is best."
     )
 
 
@@ -142,7 +142,7 @@ def test_the_measured_change_is_the_fix() -> None:
 
 def test_where_workers_do_not_help_less_work_is_the_fix() -> None:
     fix = fix_of(recording(tuned=WorkerCountTimings(0, 0, 1.2, 1.2, [0, 2])))
-    assert fix.startswith("Other numbers of workers do not help (measured: 0, 2). Use less work for each sample")
+    assert fix.startswith("Other numbers of workers do not help (measured: 0, 2). Reduce the work for each sample")
 
 
 def test_a_measurement_of_another_loader_is_not_reported() -> None:

@@ -225,7 +225,7 @@ def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: P
     shown = " ".join(run("report", root).stdout.split())
     assert (
         "train.py:7: Validation samples are also" in shown
-        and "Doctor: 1 problem in 2 entry points, of which 1 failed." in shown
+        and "Doctor: 1 problem in 2 entry points (1 failed)." in shown
     )
 
 

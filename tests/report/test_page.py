@@ -134,7 +134,7 @@ def test_what_doctor_found_is_a_section_and_only_text(tmp_path: Path) -> None:
     text = " ".join("".join(document.text).split())
     assert len(document.all("script")) == 1 and "doctor" in document.ids
     assert "<script>alert(1)</script>. Seen: 8 of 8 samples" in text and 'a" onload="x.py:7' in text
-    assert "2026-03-01 12:00 UTC. Doctor: 1 problem in 2 entry points, of which 1 failed." in text
+    assert "2026-03-01 12:00 UTC. Doctor: 1 problem in 2 entry points (1 failed)." in text
     assert "train.two failed: ValueError: no such bird." in text
 
 

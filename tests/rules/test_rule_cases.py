@@ -65,14 +65,23 @@ def test_a_program_of_its_own_needs_no_shared_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ('"one" = { "open" = "print" }\n', "requires.toml: one: the program has this text 0 times, not once: 'open'"),
-        ('"one" = { "dataset" = "x" }\n', "requires.toml: one: the program has this text 3 times, not once: 'dataset'"),
+        (
+            '"one" = { "open" = "print" }\n',
+            "requires.toml: one: the text 'open' occurs 0 times in the program, not once",
+        ),
+        (
+            '"one" = { "dataset" = "x" }\n',
+            "requires.toml: one: the text 'dataset' occurs 3 times in the program, not once",
+        ),
         (
             '"one" = {}\n[[programs]]\ncases."one" = "x = 1"\n',
-            "requires.toml: one: two programs have a case of this name",
+            "requires.toml: two programs have a case with the name one",
         ),
-        ('"one" = {}\n[[programs]]\ntext = ""\ncases."two" = "x"\n', "requires.toml: two: the program needs one line"),
-        ('"one" = {}\n[[programs]]\nhead = ""\n', "requires.toml: a program has `cases`"),
+        (
+            '"one" = {}\n[[programs]]\ntext = ""\ncases."two" = "x"\n',
+            "requires.toml: two: the program must have exactly one line",
+        ),
+        ('"one" = {}\n[[programs]]\nhead = ""\n', "requires.toml: a program must have `cases`"),
         ('"one" = {}\n"one" = {}\n', r"requires.toml: .*at line \d+"),
     ],
 )

@@ -187,7 +187,7 @@ def test_what_is_no_plan_is_said_to_be_none(tree: Path, data: bytes) -> None:
 
 def test_a_plan_of_a_newer_version_is_told_apart(tree: Path) -> None:
     document = {**to_json_values(plan_document(plan_migration(tree))), "schema": 2, "tool": "chirp-migrate 9.1"}
-    with pytest.raises(UsageProblem, match=r"chirp-migrate 9\.1, .* schema is 2"):
+    with pytest.raises(UsageProblem, match=r"chirp-migrate 9\.1, .* schema of the file is 2"):
         read(document, tree)
 
 

@@ -1,4 +1,4 @@
-"""The checks of ``doctor``. Each module has a function ``check`` that reads a recording and yields its problems."""
+"""Define the checks of ``doctor``. Each module has a function ``check`` that yields the problems of a recording."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ CHECKS: tuple[Check, ...] = (
     copied_data.check,
     not_picklable.check,
 )
-"""All checks, in the order in which the report lists their problems."""
+"""All checks. The report lists the problems in the order of the checks."""
 
 
 def find_problems(recordings: Iterable[Recording]) -> list[Problem]:
-    """Run all checks on all recordings. A problem that several entry points have appears once in the result."""
+    """Run all checks on all recordings. A problem that occurs in several entry points appears once in the result."""
     found: dict[tuple[str, str, int, str], Problem] = {}
     for recording in recordings:
         for check in CHECKS:

@@ -1,4 +1,4 @@
-"""Find datasets whose data is copied to each worker process that starts."""
+"""Find datasets whose data is pickled and copied to every worker process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST_BYTES = 64 * _MIB
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Count the bytes that loaders pickle for worker processes that start with ``spawn`` or ``forkserver``."""
+    """Report loaders that pickle at least 64 MiB for each worker process (with ``spawn`` or ``forkserver``)."""
     for loader in recording.loaders:
         starts = sorted(
             {run.started_in for one in recording.passes_of_loader(loader) for run in recording.runs_of(one)}
@@ -27,8 +27,8 @@ def check(recording: Recording) -> Iterator[Problem]:
             loader.dataset_place if loader.dataset_place.file else loader.place,
             "copied-data",
             f"Every start of a worker copies {size:,.0f} MiB of {loader.dataset}, and each worker keeps its own copy.",
-            f"{loader} started {workers} by {loader.start_method} {times}, so pickle copied "
+            f"{loader} started {workers} with {loader.start_method} {times}, so pickle copied "
             f"{size * loader.num_workers * len(starts):,.0f} MiB.",
-            "Keep the data in torch tensors, which workers share, or in a memory-mapped file that each worker opens; "
-            "persistent_workers=True starts the workers once.",
+            "Keep the data in torch tensors, which workers share, or in a memory-mapped file that each worker opens. "
+            "Or set persistent_workers=True, so that the workers start only once.",
         )

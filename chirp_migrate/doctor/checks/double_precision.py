@@ -1,4 +1,4 @@
-"""Find float64 batches for a float32 model."""
+"""Find training batches in float64 for a model in float32."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LEAST_BYTES = 16_384
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compare the dtypes of training batches with the dtype of the model's parameters. Small tensors do not count."""
+    """Compare the dtype of training batches with the dtype of the model. Tensors under 16 KiB do not count."""
     for loader in recording.loaders:
         for one in recording.passes_of_loader(loader):
             if not one.trains or one.parameters != "torch.float32" or not one.doubles:
@@ -22,9 +22,9 @@ def check(recording: Recording) -> Iterator[Problem]:
             yield Problem.at(
                 loader.dataset_place if loader.dataset_place.file else loader.place,
                 "double-precision",
-                "Batches are float64 and the model is float32, so loading moves twice the bytes, and each "
-                "step converts the batch.",
-                f"batch{place} of {loader} is float64 with {size:,} bytes, and the parameters are float32.",
+                "Batches are float64 and the model is float32, so loading moves twice as many bytes as necessary, and "
+                "each step converts the batch.",
+                f"batch{place} of {loader} is float64 with {size:,} bytes, and the model's parameters are float32.",
                 "Convert the data to float32 once, where the dataset is built.",
             )
             break

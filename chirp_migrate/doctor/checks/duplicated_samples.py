@@ -1,4 +1,4 @@
-"""Find streams (iterable datasets) whose worker processes all deliver the same samples."""
+"""Find iterable datasets (streams) whose worker processes all deliver the same samples."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _LEAST_SAMPLES = 4
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compare the samples that the workers of a stream delivered in the same loader pass.
+    """Compare the samples that the workers of an iterable dataset delivered during one iteration over the loader.
 
-    Two cases prove a problem. Either all workers deliver the same samples in the same order, or they deliver the same
-    set of samples until the stream ends. Samples that repeat within one worker prove nothing, because they may be equal
-    by chance.
+    The check reports a problem if all workers deliver the same samples in the same order. The check also reports a
+    problem if the dataset ended in all workers, and all delivered the same set of samples. If samples repeat within one
+    worker, the check reports nothing, because samples may then be equal by chance.
     """
     for loader in recording.loaders:
         if not loader.is_stream or loader.num_workers < 2:
@@ -33,8 +33,8 @@ def check(recording: Recording) -> Iterator[Problem]:
                 f"{loader.num_workers} times.",
                 f"{len(runs)} workers delivered {sum(map(len, delivered))} samples in one epoch, and only {unique} of "
                 f"them are different ({loader}).",
-                "Divide the samples in __iter__: get_worker_info() from torch.utils.data has the number of this worker "
-                "(id) and of all workers (num_workers).",
+                "Divide the samples in __iter__: get_worker_info() from torch.utils.data has the index of this worker "
+                "(id) and the number of workers (num_workers).",
             )
             break
 

@@ -1,4 +1,4 @@
-"""Find random generators that begin in the same state in several workers or epochs."""
+"""Find random generators that start from the same state in several workers or epochs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ _GLOBAL = {"random", "numpy.random", "torch"}
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compare the states of random generators in workers and epochs, before and after the first training batch.
+    """Compare the states of random generators between workers and epochs, before and after the first training batch.
 
-    The random numbers were the same if the generators had equal states before the batch, and equal but changed states
-    after the batch. The check skips iterable datasets, because their workers may share a state to divide the samples.
+    Two processes used the same random numbers if their generators had equal states before the batch, and equal but
+    changed states after the batch. The check skips iterable datasets, because their workers may start from the same
+    state on purpose, to divide the samples.
     """
     for passes in recording.group_training_passes():
         yield from _find_repeated_randomness(recording, passes)
@@ -41,12 +42,12 @@ def _find_repeated_randomness(seen: Recording, passes: list[tuple[LoaderInfo, Lo
             message = f"All worker processes draw the same random numbers from {whose}, so augmentation repeats."
             also = f"; {epochs}" if epochs else ""
             evidence = (
-                f"{len(runs)} workers of {loader} began with the same state, and were in the same state after their "
-                f"first batch{also}."
+                f"{len(runs)} workers of {loader} began with equal generator states, and had equal states again after "
+                f"their first batch{also}."
             )
         else:
             message = f"Every epoch draws the same random numbers from {whose}, so augmentation repeats."
-            evidence = f"In {loader}, {epochs}, and are in the same state after their first batch."
+            evidence = f"In {loader}, {epochs}, and have equal states again after their first batch."
         yield Problem.at(place, "equal-randomness", message, evidence, _describe_fix(is_global, runs[0].worker >= 0))
 
 
@@ -55,7 +56,7 @@ def _runs_with_generators(seen: Recording, one: LoaderPass) -> list[FetcherPassR
 
 
 def _equal_generators(runs: list[FetcherPassRecord], others: list[FetcherPassRecord]) -> list[str]:
-    """Return the names of the generators that changed in the first batch, and whose states are equal in all runs."""
+    """Return the names of the generators that the first batch changed, and whose states are equal in all recordings."""
     if not others:
         return []
     before, after = runs[0].generators, runs[0].tasks[0].generators
@@ -70,10 +71,13 @@ def _equal_generators(runs: list[FetcherPassRecord], others: list[FetcherPassRec
 
 def _describe_fix(is_global: bool, in_workers: bool) -> str:
     if not in_workers:
-        return "Seed once, before the first epoch."
+        return "Set the seed only once, before the first epoch."
     if is_global:
         return (
-            "Remove worker_init_fn, because PyTorch seeds each worker. Or use the seed torch.initial_seed() in "
-            "worker_init_fn, because this seed differs for each worker and epoch."
+            "Remove worker_init_fn, because PyTorch seeds each worker. Or seed with torch.initial_seed() in "
+            "worker_init_fn, because this seed is different for each worker and epoch."
         )
-    return "Create the generator in the worker, from get_worker_info().seed, or use the global generators of PyTorch."
+    return (
+        "Create the generator in the worker and seed it with get_worker_info().seed, or use the global generators of "
+        "PyTorch."
+    )

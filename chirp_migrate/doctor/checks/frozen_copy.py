@@ -1,4 +1,4 @@
-"""Find dataset attributes that change while persistent workers keep the old value."""
+"""Find dataset attributes that change in the training process while persistent workers keep the old value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chirp_migrate.doctor.recording import Recording
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compare the dataset in the training process with its copies in the workers at the beginning of later epochs."""
+    """Compare the dataset's attributes with their copies in persistent workers at the beginning of later epochs."""
     for loader in recording.loaders:
         if not loader.persistent_workers or not loader.num_workers:
             continue
@@ -29,7 +29,7 @@ def check(recording: Recording) -> Iterator[Problem]:
                     loader.dataset_place if loader.dataset_place.file else loader.place,
                     "frozen-copy",
                     f"{path} changes in the training process, but the persistent workers keep the old value.",
-                    f"At the beginning of a later epoch {path} was {now} in the training process and {before} in "
+                    f"At the beginning of a later epoch, {path} was {now} in the training process and {before} in "
                     f"{pluralize(len(copies), 'worker')} ({loader}).",
                     "Keep the value in shared memory (a torch tensor after share_memory_(), or multiprocessing."
                     "Value), or use persistent_workers=False.",

@@ -1,4 +1,4 @@
-"""Find trainings that keep batches of worker processes. Each kept batch keeps file descriptors open."""
+"""Find trainings that keep batches from worker processes, because each of these batches holds open file descriptors."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from statistics import fmean
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderPass, Recording
 
-_SETTLED = 4
-"""Number of batches after which prefetching opens no more file descriptors."""
+_SKIPPED_BATCHES = 4
+"""Number of first batches to skip, because prefetching still opens file descriptors during these batches."""
 _WINDOW = 4
 _LEAST_BATCHES = 12
-_LEAST_RISE, _RISING_SHARE = 0.5, 0.6
-"""Smallest number of descriptors that each batch adds, and smallest share of comparisons in which the number rises."""
+_MIN_RISE, _RISING_SHARE = 0.5, 0.6
+"""Smallest mean number of file descriptors that a batch adds, and smallest share of steps in which the number rises."""
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Check whether the number of open file descriptors rises with the batches, and does not fall between epochs."""
+    """Check whether the number of open file descriptors rises with every epoch and does not fall between epochs."""
     if not recording.most_handles:
         return
     for series in recording.group_passes():
@@ -32,24 +32,24 @@ def check(recording: Recording) -> Iterator[Problem]:
         ):
             continue
         batches = len(first.handles) + len(second.handles)
-        each = (second.handles[-1] - first.handles[0]) / (batches - 1)
+        descriptors_per_batch = (second.handles[-1] - first.handles[0]) / (batches - 1)
         yield Problem.at(
             loader.place,
             "handles",
-            "The training keeps its batches, and each batch of a worker process keeps file descriptors open.",
+            "The training keeps its batches, and each batch from a worker process holds open file descriptors.",
             f"Open file descriptors rose from {first.handles[0]} to {second.handles[-1]} in {batches} batches of "
-            f"{loader}, and did not fall between epochs; the limit of {recording.most_handles} is reached after about "
-            f"{int((recording.most_handles - first.handles[0]) / each)} batches.",
-            "Keep copies instead of the batch and parts of it: tensor.clone(), or tensor.item() for a number.",
+            f"{loader}, and did not fall between epochs. The process reaches its limit of {recording.most_handles} "
+            f"after about {int((recording.most_handles - first.handles[0]) / descriptors_per_batch)} batches.",
+            "Keep copies of the needed values instead of the batch: tensor.clone(), or tensor.item() for one number.",
         )
 
 
 def _keeps_rising(one: LoaderPass, window: int) -> bool:
-    """Return whether the number of file descriptors keeps rising after the first batches of a pass."""
-    later = one.handles[_SETTLED:]
+    """Return whether the number of open file descriptors keeps rising after the first batches of an epoch."""
+    later = one.handles[_SKIPPED_BATCHES:]
     steps = [after - before for before, after in zip(later, later[window:], strict=False)]
     return (
         len(steps) >= _WINDOW
-        and fmean(steps) >= _LEAST_RISE * window
+        and fmean(steps) >= _MIN_RISE * window
         and sum(step > 0 for step in steps) >= (_RISING_SHARE * len(steps))
     )

@@ -1,4 +1,4 @@
-"""Find last batches with one sample, which BatchNorm cannot normalize, and validation samples that drop_last omits."""
+"""Find last batches with one sample, which BatchNorm cannot normalize, and validation samples lost by drop_last."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _WHOLE = {"SequentialSampler", "RandomSampler"}
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Check the last batch of each loader pass.
+    """Check the last batch of each iteration over a loader.
 
-    A batch of one sample and an empty loader are no problems if ``doctor`` chose the number of samples.
+    If ``doctor`` chose the number of samples, a last batch with one sample and a loader without batches are no
+    problems.
     """
     trained = recording.trained_datasets()
     for loader in recording.loaders:
@@ -39,13 +40,13 @@ def _single_sample_problem(seen: Recording, loader: LoaderInfo, one: LoaderPass)
     ):
         return None
     total = sum(one.sizes)
-    raised = ", which raised an error" if "more than 1 value per channel" in seen.error else ""
+    raised = " Normalizing this batch raised an error." if "more than 1 value per channel" in seen.error else ""
     return Problem.at(
         loader.place,
         "last-batch",
         f"The last training batch has one sample, and {got[0].kind} cannot normalize a single sample.",
         f"{total} samples in batches of {loader.batch_size} leave one sample for the last batch. "
-        f"{got[0].kind} got that batch in training mode{raised} ({loader}).",
+        f"{got[0].kind} got that batch in training mode ({loader}).{raised}",
         "Set drop_last=True on the training loader, or choose a batch size that leaves more than one sample.",
     )
 
@@ -58,7 +59,7 @@ def _dropped_samples_problem(seen: Recording, loader: LoaderInfo, one: LoaderPas
         return Problem.at(
             loader.place,
             "last-batch",
-            "drop_last drops every sample, so the loader has no batch.",
+            "drop_last=True drops every sample, so the loader yields no batch.",
             f"The dataset has {pluralize(loader.samples, 'sample')} and a batch needs {loader.batch_size} ({loader}).",
             "Use a smaller batch size, or drop_last=False.",
         )
@@ -67,7 +68,7 @@ def _dropped_samples_problem(seen: Recording, loader: LoaderInfo, one: LoaderPas
             loader.place,
             "last-batch",
             f"Validation omits {pluralize(loader.samples - read, 'sample')}, because its loader has drop_last=True.",
-            f"{read} of {loader.samples} samples were read without gradients ({loader}).",
+            f"The validation, which runs without gradients, read {read} of {loader.samples} samples ({loader}).",
             "Set drop_last=False on the validation loader.",
         )
     return None

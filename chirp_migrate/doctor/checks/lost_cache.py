@@ -1,4 +1,4 @@
-"""Find caches that worker processes fill and that are lost when the worker processes end."""
+"""Find caches that worker processes fill, and whose entries are lost when the worker processes end."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LEAST_STEPS = 2
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Find containers of a dataset that begin two epochs with the same length and grow in workers in both epochs.
+    """Find containers of a dataset that grow in workers in two epochs, but begin both epochs with the same length.
 
-    The check skips iterable datasets, because their buffers grow and shrink by design.
+    The check skips iterable datasets, because they may have buffers that grow and shrink by design.
     """
     for series in recording.group_passes():
         loader = series[0][0]
@@ -30,20 +30,20 @@ def check(recording: Recording) -> Iterator[Problem]:
             all_grow = all(_count_growth_steps(run, path) >= _LEAST_STEPS for epoch in runs for run in epoch)
             if not (same_start and all_grow and min(grown) >= _LEAST_ENTRIES):
                 continue
-            start = "empty" if began == 0 else f"with {began} entries"
+            start = "empty" if began == 0 else f"{began} entries long"
             yield Problem.at(
                 loader.dataset_place if loader.dataset_place.file else loader.place,
                 "lost-cache",
-                f"{path} is filled in worker processes and lost at the end of each epoch.",
-                f"The workers of {loader} added {grown[0]} entries in one epoch, and the next epoch began {start} and "
-                f"added {grown[1]}.",
-                "Fill the cache before the loader is used, keep it on disk, or keep the workers with "
-                "persistent_workers=True.",
+                f"Worker processes fill {path}, but its entries are lost when the workers end after each epoch.",
+                f"The workers of {loader} added {grown[0]} entries in one epoch. In the next epoch, {path} was {start} "
+                f"at first, and the workers added {grown[1]} entries.",
+                "Fill the cache before the training iterates over the loader, store the cache on disk, or keep the "
+                "workers with persistent_workers=True.",
             )
 
 
 def _count_growth_steps(run: FetcherPassRecord, path: str) -> int:
-    """Return how often the container grew during a run. A container that only holds the last sample grows once."""
+    """Return how often the container ``path`` grew in one process. A container that holds one sample grows once."""
     lengths = [run.sizes.get(path, 0), *(task.sizes[path] for task in run.tasks if path in task.sizes)]
     return sum(after > before for before, after in pairwise(lengths))
 

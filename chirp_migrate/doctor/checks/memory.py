@@ -1,4 +1,4 @@
-"""Find worker processes whose memory grows with the samples that they read."""
+"""Find worker processes whose memory grows with the number of samples that they have read."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from chirp_migrate.stats.ratios import student_quantile
 _KIB, _MIB = 2**10, 2**20
 _LEAST_RISE = 3 * _MIB
 _LEAST_MEASURED = 4
-_LARGEST_STEP = 0.6
-"""Largest share of the total rise that one step may have. A larger step shows memory that a process needs only once."""
+_MAX_STEP_SHARE = 0.6
+"""Largest share of the total rise in a single step. A larger step is memory that a process needs only once."""
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Find containers with more entries than the dataset has samples, and workers that copy large lists of objects.
+    """Find containers that grow beyond the number of samples, and forked workers that copy large lists of objects.
 
-    A cache has at most one entry for each sample. The check skips iterable datasets, because their buffers grow by
-    design.
+    A container with more entries than samples is no cache, because a cache has at most one entry for each sample. The
+    check skips iterable datasets, because they may have buffers that grow by design.
     """
     for loader in recording.loaders:
         if loader.is_stream or loader.samples < 1:
@@ -37,7 +37,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def _growing_container_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -> Problem | None:
-    """Return the problem of a container to which each sample adds an entry; None if there is no such container."""
+    """Return the problem if each sample that is read adds an entry to a container of the dataset; otherwise None."""
     for run in runs:
         for path, entries in run.last_container_sizes.items():
             began = run.sizes.get(path, entries)
@@ -51,24 +51,24 @@ def _growing_container_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]
             return Problem.at(
                 loader.dataset_place if loader.dataset_place.file else loader.place,
                 "memory",
-                f"{path} grows in every epoch, so the memory also grows.",
+                f"{path} grows in every epoch, so the memory of the process also grows.",
                 f"{path} had {pluralize(entries, 'entry')} for {loader.samples} samples, "
-                f"the last epoch added {entries - began} of the entries ({loader}).",
+                f"and the last epoch added {entries - began} of these entries ({loader}).",
                 f"Empty {path} before each epoch, or do not store data for each sample.",
             )
     return None
 
 
 def _count_read_samples(run: FetcherPassRecord) -> int:
-    """Return the number of samples that a run read before its containers were last measured; at least 1."""
+    """Return the number of samples that a process read before the last measurement of its containers; at least 1."""
     last = max((number for number, task in enumerate(run.tasks) if task.sizes), default=0)
     return max(1, sum(len(task.indices) for task in run.tasks[: last + 1]))
 
 
 def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -> Problem | None:
-    """Return the problem of forked workers that copy Python objects by reading them; None if memory does not rise.
+    """Return the problem if the memory of forked workers rises because they read Python objects; otherwise None.
 
-    Reading an object writes its reference count, and then the system copies the memory page of the object.
+    Reading an object changes its reference count. Then the operating system copies the memory page of the object.
     """
     if not loader.objects or loader.start_method != "fork" or any(_has_grown(run) for run in runs):
         return None
@@ -86,12 +86,15 @@ def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -
         "memory of forked workers does not stay shared.",
         f"{path} has {objects:,} objects. The memory of {pluralize(len(rises), 'worker')} rose by "
         f"{sum(rises) / _MIB:.0f} MiB in total while {loader} read {sum(batches):,} samples{slope}.",
-        "Keep the objects in one array or tensor: numbers in numpy or torch, text as one bytes object with offsets.",
+        "Store numbers in one NumPy array or tensor, and strings in one bytes object with an array of offsets.",
     )
 
 
 def _describe_rise_per_sample(runs: list[FetcherPassRecord]) -> str:
-    """Return by how much memory rises for each sample after a worker's second measurement, with a 95 % interval."""
+    """Describe the mean rise of the memory for each sample, with a 95 % interval.
+
+    The first measurement of each worker does not count.
+    """
     slopes = []
     for run in runs:
         read = accumulate(len(task.indices) for task in run.tasks)
@@ -103,10 +106,10 @@ def _describe_rise_per_sample(runs: list[FetcherPassRecord]) -> str:
 
 
 def _rises_steadily(memory: list[int]) -> bool:
-    """Return whether memory rises after the second measurement, in more than one step."""
+    """Return whether the memory rises after the second measurement, and not only in a single step."""
     steps = [after - before for before, after in pairwise(memory[1:])]
     rise = sum(steps)
-    return len(memory) >= _LEAST_MEASURED and rise >= _LEAST_RISE and max(steps) <= _LARGEST_STEP * rise
+    return len(memory) >= _LEAST_MEASURED and rise >= _LEAST_RISE and max(steps) <= _MAX_STEP_SHARE * rise
 
 
 def _has_grown(run: FetcherPassRecord) -> bool:

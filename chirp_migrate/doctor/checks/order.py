@@ -1,4 +1,4 @@
-"""Find trainings that read their samples in the same random order in every epoch, or sorted by class."""
+"""Find trainings that read the samples in the same random order in every epoch, or sorted by class."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _LARGEST_CLASS = 0.7
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compare the indices of two training epochs. Equal orders are a problem only if the sampler shuffles.
+    """Compare the sample indices of two training epochs, and look for samples that are sorted by class.
 
-    Samples sorted by class are no problem for a recurrent model that carries its state from batch to batch (truncated
-    backpropagation through time). Such a model must read its samples in order.
+    Equal orders in both epochs are a problem only if the sampler shuffles. Samples sorted by class are no problem for a
+    recurrent model that carries its state from batch to batch (truncated backpropagation through time), because such a
+    model must read its samples in order.
     """
     for passes in recording.group_training_passes():
         loader = passes[0][0]
@@ -29,10 +30,11 @@ def check(recording: Recording) -> Iterator[Problem]:
                 loader.place,
                 "order",
                 f"The random order of the training samples ({loader.sampler}) is the same in every epoch.",
-                f"Both epochs of {loader} begin with the samples {_first_indices(orders[0])}",
+                f"Both epochs of {loader} begin with the sample indices {_first_indices(orders[0])}",
                 "Call sampler.set_epoch(epoch) before each epoch."
                 if loader.is_distributed
-                else "Seed once, before the first epoch, and keep one generator for the loader.",
+                else "Set the seed only once, before the first epoch, and use the same generator of the loader in all "
+                "epochs.",
             )
             continue
         evidence = _sorted_by_class(loader, recording.runs_of(passes[0][1]))
@@ -67,7 +69,7 @@ def _first_indices(order: dict[int, list[int]]) -> str:
 
 
 def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherPassRecord]) -> str | None:
-    """Return the evidence that samples are read sorted by class; None if samples are not sorted or have no class."""
+    """Return the evidence that the samples are sorted by class; None if they are not sorted or have no class."""
     tasks = sorted((task for run in runs for task in run.tasks), key=lambda task: task.indices[:1])
     indices = [index for task in tasks for index in task.indices]
     labels = [label for task in tasks for label in task.labels]
@@ -80,4 +82,4 @@ def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherPassRecord]) -> str |
     if changes >= len(shares) or len(tasks) <= len(shares):
         return None
     pure = sum(len(set(task.labels)) == 1 for task in tasks)
-    return f"{pure} of {len(tasks)} batches had only one of the {len(shares)} classes ({loader} does not shuffle)."
+    return f"{pure} of {len(tasks)} batches had only one of the {len(shares)} classes, and {loader} does not shuffle."

@@ -1,4 +1,4 @@
-"""Find validation samples whose content is equal to training samples."""
+"""Find validation samples that have the same content as training samples."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ _MOST_REPEATED = 0.1
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compare the samples of each validation pass with the samples of the preceding training pass.
+    """Compare the samples of each validation epoch with the samples of the training epoch before it.
 
-    The check skips loaders of the training dataset itself, because such loaders measure the fit on training samples.
-    The check skips samples of few bytes, because small samples may be equal by chance. If one validation loader has no
-    overlap with a training loader, the check skips all validation loaders of this training loader.
+    The check skips loaders of the training dataset itself, because such loaders measure the fit on training samples on
+    purpose. The check skips samples smaller than 16 bytes, because such samples may be equal by chance. If a validation
+    loader shares no sample with a training loader, the training has a correct validation. The check then reports no
+    other loader that shares samples with this training loader.
 
-    If all samples of a validation loader are training samples, there are two explanations: the split is wrong, or the
-    loader measures the fit. The message names both explanations. If each of the two loaders also has samples that the
-    other loader lacks, the split must be wrong, for example because the project splits twice at random. The check is
-    certain of a wrong split only if both passes read every sample, and if the training samples are equal in a second
-    epoch. Without these conditions, samplers or random transforms may hide equal samples.
+    If all samples of a validation loader are training samples, there are two possible causes. Either the split is
+    wrong, or the loader measures the fit on training samples. The message names both causes. But if training and
+    validation share some samples, and each also has samples of its own, the split must be wrong. For example, the
+    project may split the data twice at random. The message then names only this cause, on two conditions. First, the
+    training epoch and the validation epoch read every sample of their datasets. Second, the training samples are equal
+    in the next training epoch. Otherwise a sampler or random transforms may hide equal samples.
     """
     trained = recording.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None
@@ -50,11 +52,11 @@ def check(recording: Recording) -> Iterator[Problem]:
                     "overlap",
                     "Validation samples are also training samples, so validation results are too good."
                     if is_certain
-                    else "Validation samples are also training samples. Either the split is wrong and the results are "
-                    "too good, or this loader measures the fit on training samples, and the training has no validation "
-                    "loader.",
-                    f"{both} of {all_of_it} samples of {loader} are equal to samples of {recording.loaders[number]}, "
-                    "to the last byte.",
+                    else "Validation samples are also training samples. Either the split is wrong, so validation "
+                    "results are too good, or this loader measures the fit on training samples and no other loader "
+                    "validates.",
+                    f"{both} of {all_of_it} samples of {loader} are equal to samples of {recording.loaders[number]} in "
+                    "every byte.",
                     "Split the samples once, so that no sample is in both parts."
                     if is_certain
                     else (
@@ -65,7 +67,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def _samples(seen: Recording, one: LoaderPass) -> set[str]:
-    """Return the hashes of the samples of a pass; an empty set for small samples, or if many hashes are the same."""
+    """Return the hashes of the samples of an epoch; an empty set for small samples, or if many hashes are equal."""
     tasks = [task for run in seen.runs_of(one) for task in run.tasks]
     samples = [sample for task in tasks for sample in task.names or task.samples]
     unique = set(samples)
@@ -74,12 +76,12 @@ def _samples(seen: Recording, one: LoaderPass) -> set[str]:
 
 
 def _reads_every_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
-    """Return whether a pass read every sample of the dataset."""
+    """Return whether the loader pass ``one`` read every sample of the dataset."""
     return len(seen.samples_of(one)) == loader.samples
 
 
 def _repeats_in_next_epoch(seen: Recording, one: LoaderPass) -> bool:
-    """Return whether the samples of a training pass are equal in the next epoch."""
+    """Return whether all compared samples of a training epoch are equal in the next training epoch."""
     for (_, first), *later in seen.group_training_passes():
         if first.number == one.number and later:
             compared, equal = seen.count_equal_samples(first, later[0][1])

@@ -1,4 +1,4 @@
-"""Find samples that each epoch reads and decodes again, with equal values, while the training waits for samples."""
+"""Find trainings that wait because each epoch reads and decodes the same samples again, with equal values."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ _LEAST_COMPARED = 8
 _LEAST_WAITED, _LEAST_WAIT_S = 0.5, 0.5
 _LEAST_SAMPLE_S = 1e-3
 _LEAST_SHARE = 0.5
-_HELD_SHARE = 0.5
+_IN_MEMORY_SHARE = 0.5
 _MIB = 2**20
 
 
 class _RepeatedReading(NamedTuple):
-    """Slow work to read samples, which two epochs repeat with equal results.
+    """Slow work for reading samples that two epochs repeat with equal results.
 
     Attributes:
-        evidence: sentence on the comparison of both epochs.
-        share: share of the reading time that the repeated work takes, 0 to 1.
-        bytes: bytes of one sample, or of one result of the function.
-        place: definition of the dataset, or of its function that repeats the work.
-        below: text for the message if random transforms follow the repeated work.
+        evidence: a sentence with the result of comparing both epochs.
+        share: share of the time for reading samples that the repeated work takes, 0 to 1.
+        bytes: number of bytes of one sample, or of one return value of the function that repeats the work.
+        place: line that defines the dataset class, or the function that repeats the work.
+        detail: part of the message if random transforms follow the repeated work; otherwise "".
     """
 
     evidence: str
     share: float
     bytes: int
     place: CodeLine
-    below: str = ""
+    detail: str = ""
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compare the samples of two training epochs by index, and compare the reading time with the time of the epoch.
+    """Compare the samples of two training epochs by index, for loaders for which the training waits.
 
-    If random transforms change the samples, the check compares the results of the dataset's slowest functions. Every
-    result in the second epoch must also be a result in the first epoch.
+    If random transforms change the samples, the check compares the return values of the dataset's slow functions
+    instead. Then every return value of the second epoch must also occur in the first epoch.
     """
     for series in recording.group_passes():
         epochs = [(loader, one) for loader, one in series if one.trains and not loader.is_stream]
@@ -51,23 +51,23 @@ def check(recording: Recording) -> Iterator[Problem]:
         yield Problem.at(
             again.place if again.place.file else loader.place,
             "repeated-reading",
-            f"Each epoch reads and decodes the same samples again{again.below}, and the training waits for them.",
-            f"{again.evidence} In the second epoch the training waited {waited_s:.1f} of {later.seconds:.1f} s for "
+            f"Each epoch reads and decodes the same samples again{again.detail}, and the training waits for them.",
+            f"{again.evidence} In the second epoch, the training waited {waited_s:.1f} of {later.seconds:.1f} s for "
             f"{loader}.",
-            f"Decode once into a memory-mapped array (docs/caching.md): {again.bytes * loader.samples / _MIB:,.1f} MiB "
-            f"for {loader.samples} samples would save up to {saved_s:.1f} s of each epoch.",
+            f"Decode the samples once into a memory-mapped array (docs/caching.md). For {loader.samples} samples, an "
+            f"array of {again.bytes * loader.samples / _MIB:,.1f} MiB saves up to {saved_s:.1f} s of each epoch.",
         )
 
 
 def is_in_memory(recording: Recording, loader: LoaderInfo, loader_pass: LoaderPass) -> bool:
-    """Return whether the tensors and arrays of a dataset have about as many bytes as all its samples."""
-    return 0 < _HELD_SHARE * _sample_bytes(recording, loader_pass) * loader.samples <= loader.held_bytes
+    """Return whether the samples are in memory: the dataset's tensors and arrays are about as large as all samples."""
+    return 0 < _IN_MEMORY_SHARE * _sample_bytes(recording, loader_pass) * loader.samples <= loader.held_bytes
 
 
 def find_repeated_slow_reading(
     recording: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]
 ) -> _RepeatedReading | None:
-    """Return the slow reading that has equal results in the first two epochs; None if there is no slow reading."""
+    """Return the slowest work that the first two epochs both do with equal results; None without such work."""
     (loader, first), (_, later) = epochs[:2]
     tasks = [task for task in recording.tasks_of(later) if task.indices]
     seconds = sum(task.seconds for task in tasks)
@@ -80,14 +80,14 @@ def find_repeated_slow_reading(
         return None
     compared, equal = recording.count_equal_samples(first, later)
     if equal == compared >= _LEAST_COMPARED:
-        evidence = f"{compared} samples were compared, and were the same in both epochs."
+        evidence = f"All {compared} compared samples are the same in both epochs."
         return _RepeatedReading(evidence, 1.0, _sample_bytes(recording, first), loader.dataset_place)
     found = [_repeated_function(recording, loader, first, later, name) for name in loader.functions]
     return max(filter(None, found), key=lambda one: one.share, default=None)
 
 
 def _waited_s(loader: LoaderInfo, one: LoaderPass) -> float:
-    """Return the seconds that the training waited for samples in a pass, without the start of workers."""
+    """Return the seconds that the training waited for batches in an epoch, without the time to start workers."""
     starts = loader.num_workers > 0 and not loader.persistent_workers
     return sum(one.waits_s[1:] if starts else one.waits_s)
 
@@ -99,7 +99,7 @@ def _sample_bytes(seen: Recording, one: LoaderPass) -> int:
 def _repeated_function(
     seen: Recording, loader: LoaderInfo, first: LoaderPass, later: LoaderPass, name: str
 ) -> _RepeatedReading | None:
-    """Return the slow work that the dataset's function ``name`` repeats; None if results differ or the work is fast."""
+    """Return the work that the dataset's function ``name`` repeats; None if its results differ or it is fast."""
     before, now = (
         [task.results[name] for task in seen.tasks_of(one) if name in task.results] for one in (first, later)
     )
@@ -109,8 +109,8 @@ def _repeated_function(
     if share < _LEAST_SHARE or len(set(again)) < max(_LEAST_COMPARED, len(again) / 2) or not known.issuperset(again):
         return None
     return _RepeatedReading(
-        f"{len(again)} results of {name} in the second epoch were compared, and each is also a result of the first "
-        f"epoch. {name} took {100 * share:.0f} % of the reading time.",
+        f"All {len(again)} compared results of {name} in the second epoch are also results of the first epoch. "
+        f"{name} took {100 * share:.0f} % of the reading time.",
         share,
         max(each.bytes for each in before),
         loader.functions[name],

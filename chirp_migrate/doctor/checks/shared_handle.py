@@ -1,4 +1,4 @@
-"""Find files that were opened before workers were forked and that several workers read."""
+"""Find files that the dataset opened before workers were forked, and that several workers then read."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _LEAST_POSITIONS = 3
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Check whether the read positions of the dataset's files move in the training process while workers read.
+    """Check whether the read positions of the dataset's open files change in the training process while workers read.
 
-    The training process does not read the dataset's files itself, so a read position moves only if all processes share
-    the open file.
+    The training process itself does not read these files. So a read position changes in the training process only if
+    the workers share the open file with this process.
     """
     for loader in recording.loaders:
         reported: set[str] = set()

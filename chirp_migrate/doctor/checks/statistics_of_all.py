@@ -1,4 +1,4 @@
-"""Find samples that are scaled with statistics of training and validation samples together."""
+"""Find samples that were scaled with the statistics of training and validation samples together."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording, ValueSums
 
 _EXACT_MEAN, _EXACT_DEVIATION = 2e-4, 1e-3
-"""Largest distance of the mean from 0, and of the standard deviation from 1, in standardized float32 samples."""
+"""In standardized float32 samples, the largest distance of the mean from 0 and of the standard deviation from 1."""
 _CLEARLY = 5e-3
-"""A statistic of the training samples clearly differs from 0 or 1 if its distance is larger than this value."""
+"""A statistic clearly differs from 0 or 1 if the difference is larger than this value."""
 _LEAST_SAMPLES = 8
 _LEAST_COLUMNS, _EXACT_END = 3, 1e-6
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compute the statistics of all samples that the loaders delivered in complete passes.
+    """Compute statistics of the training samples alone, and of training and validation samples together.
 
-    The check reports a problem if training and validation samples together are standardized, and the training samples
-    alone are not. Standardized samples have mean 0 and standard deviation 1 in every column or channel. The check also
-    reports a problem if all samples together have the range from 0 to 1 in every column, and the training samples alone
-    do not.
+    The check reports a problem if all samples together are standardized, but the training samples alone are not.
+    Samples are standardized if they have mean 0 and standard deviation 1 in every column or channel. The check also
+    reports a problem if all samples together have the range from 0 to 1 in every column, but the training samples alone
+    have a smaller range in at least one column. The check skips epochs that ended early, and epochs in which a sample
+    was read twice or not recorded.
     """
     training: tuple[LoaderInfo, LoaderPass, ValueSums] | None = None
     for one in recording.passes:
@@ -35,28 +36,36 @@ def check(recording: Recording) -> Iterator[Problem]:
             if len(other.sums) != len(moments.sums):
                 continue
             both, evidence = other + moments, ""
+            all_samples = f"All {sum(training[1].sizes) + sum(one.sizes)} samples together"
             if _is_standardized(both) and _is_not_standardized(other):
                 mean, deviation = max(other.means_and_deviations(), key=lambda pair: abs(pair[0]) + abs(pair[1] - 1))
                 evidence = (
-                    "have mean 0 and standard deviation 1; the training samples alone have mean "
-                    f"{mean:.3f} and standard deviation {deviation:.3f}"
+                    f"{all_samples} have mean 0 and standard deviation 1, but the training samples alone have mean "
+                    f"{mean:.3f} and standard deviation {deviation:.3f}."
                 )
             elif _is_scaled(both) and (inside := _count_columns_inside(other)):
                 columns = pluralize(inside, "column")
-                evidence = f"have the range 0 to 1 in every column; the training samples alone do not in {columns}"
+                evidence = (
+                    f"{all_samples} have the range 0 to 1 in every column, but in {columns} the training samples alone "
+                    "have a smaller range."
+                )
             if evidence:
                 yield Problem.at(
                     training[0].place,
                     "statistics-of-all",
-                    "Samples are scaled by statistics of training and validation samples together.",
-                    f"All {sum(training[1].sizes) + sum(one.sizes)} samples together {evidence} ({loader} validates).",
-                    "Split first, then compute the statistics from the training samples alone.",
+                    "Samples are scaled with statistics of training and validation samples together.",
+                    f"{evidence} The validation samples come from {loader}.",
+                    "Split the data first, and then compute the statistics from the training samples alone.",
                 )
                 return
 
 
 def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> ValueSums | None:
-    """Return the sums over all samples of a pass; None if a sample was not read, read twice, or not recorded."""
+    """Return the sums over all samples of an epoch.
+
+    The result is None if the epoch ended early, has fewer than 8 samples, or has a sample that was read twice or not
+    recorded.
+    """
     tasks = [task for run in seen.runs_of(one) for task in run.tasks]
     indices = [index for task in tasks for index in task.indices]
     if not one.is_complete or not len(indices) == len(set(indices)) == sum(one.sizes) or loader.is_stream:
@@ -70,7 +79,7 @@ def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> ValueSums 
 
 
 def _is_standardized(moments: ValueSums) -> bool:
-    """Return whether mean and standard deviation are 0 and 1 in each column or channel, or over all values."""
+    """Return whether the mean is 0 and the standard deviation is 1, in each column or channel, or over all values."""
     return any(
         figures
         and all(abs(mean) < _EXACT_MEAN and abs(deviation - 1) < _EXACT_DEVIATION for mean, deviation in figures)
@@ -79,7 +88,7 @@ def _is_standardized(moments: ValueSums) -> bool:
 
 
 def _is_scaled(moments: ValueSums) -> bool:
-    """Return whether the values of each column go from 0 to 1, up to rounding errors."""
+    """Return whether the minimum is 0 and the maximum is 1 in each column, up to rounding errors."""
     return len(moments.lows) >= _LEAST_COLUMNS and all(
         abs(low) < _EXACT_END and abs(high - 1) < _EXACT_END
         for low, high in zip(moments.lows, moments.highs, strict=True)
@@ -87,7 +96,7 @@ def _is_scaled(moments: ValueSums) -> bool:
 
 
 def _count_columns_inside(moments: ValueSums) -> int:
-    """Return the number of columns whose minimum or maximum is clearly between 0 and 1."""
+    """Return the number of columns whose minimum is clearly above 0, or whose maximum is clearly below 1."""
     ends = zip(moments.lows, moments.highs, strict=True)
     return sum(_CLEARLY < low < 1 - _CLEARLY or _CLEARLY < high < 1 - _CLEARLY for low, high in ends)
 

@@ -1,4 +1,4 @@
-"""Find worker processes whose C libraries compute with more threads than the machine has CPUs."""
+"""Find loaders whose workers together compute with more threads than the training has CPUs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chirp_migrate.doctor.recording import Recording
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Count the threads that use CPU time in all workers of a loader."""
+    """Count the threads that use CPU time in all workers of each loader."""
     for loader in recording.loaders:
         for one in recording.passes_of_loader(loader):
             runs = [run for run in recording.runs_of(one) if run.tasks and run.worker >= 0]
@@ -20,8 +20,8 @@ def check(recording: Recording) -> Iterator[Problem]:
             yield Problem.at(
                 loader.place,
                 "threads",
-                "Worker processes compute with more threads than there are CPUs, so threads wait for each other.",
-                f"{len(threads)} workers computed with {sum(threads)} threads together on "
+                "Worker processes compute with more threads than there are CPUs, so the threads wait for each other.",
+                f"{len(threads)} workers computed with {sum(threads)} threads in total, on "
                 f"{recording.cpus} CPUs ({loader}).",
                 "Limit the threads of each worker in worker_init_fn: torch.set_num_threads(1), cv2.setNumThreads(0), "
                 "or threadpoolctl.threadpool_limits(1).",

@@ -1,4 +1,4 @@
-"""Find batches that take long to copy to the device, because their memory is not pinned or not contiguous."""
+"""Find batches that are slow to copy to the device, because their memory is not pinned or not contiguous."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _MIB = 2**20
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Check the first batch of each training pass whose model is on another device than the batch.
+    """Check the first training batch of each loader, if the batch is in CPU memory and the model is on another device.
 
-    Memory that is not pinned is a problem only for loaders with workers. Without workers, the training itself would
-    have to wait for pinning.
+    Memory that is not pinned is a problem only for loaders with workers. Without workers, pinning would not help,
+    because the training itself would have to wait for it.
     """
     for loader in recording.loaders:
         for one in recording.passes_of_loader(loader):
@@ -26,22 +26,22 @@ def check(recording: Recording) -> Iterator[Problem]:
                     one,
                     "Batches are copied to the device from pageable memory, so training waits for each copy, and "
                     "non_blocking=True has no effect.",
-                    "is in memory that is not pinned",
+                    "The memory of this batch is not pinned.",
                     "Set pin_memory=True on the loader, and call batch.to(device, non_blocking=True).",
                 )
             if one.strided:
                 yield _problem(
                     loader,
                     one,
-                    "Batches are views whose values are out of order in memory, so each copy to the device reorders "
-                    "them first.",
-                    f"the tensor at batch{one.strided[0]} is neither contiguous nor channels_last",
-                    "Transpose on the device, after the copy, or call .contiguous() on the batch in the worker.",
+                    "Batches are not contiguous in memory, so each copy to the device must reorder the values first.",
+                    f"The tensor at batch{one.strided[0]} is neither contiguous nor channels_last.",
+                    "Transpose the batch on the device after the copy, or call .contiguous() on the batch in the "
+                    "worker.",
                 )
             break
 
 
-def _problem(loader: LoaderInfo, one: LoaderPass, message: str, what: str, fix: str) -> Problem:
+def _problem(loader: LoaderInfo, one: LoaderPass, message: str, observation: str, fix: str) -> Problem:
     size = sum(one.moved.values()) / _MIB
-    evidence = f"The first batch of {loader} has {size:.1f} MiB, and {what}; the model is on {one.device}."
+    evidence = f"The first batch of {loader} has {size:.1f} MiB, and the model is on {one.device}. {observation}"
     return Problem.at(loader.place, "transfers", message, evidence, fix)

@@ -1,4 +1,4 @@
-"""Find scripts that train again when a worker process imports them."""
+"""Find scripts without a ``__main__`` guard, which start the training again when a worker process imports them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chirp_migrate.doctor.recording import Recording
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Find a run that failed before any worker began, because importing the script would start workers again."""
+    """Report trainings that failed before any worker began, because importing the script starts workers again."""
     for loader in recording.loaders:
         has_begun = any(one.number in recording.worker_starts for one in recording.passes_of_loader(loader))
         if not recording.error or not loader.unguarded.file or has_begun:
@@ -17,9 +17,9 @@ def check(recording: Recording) -> Iterator[Problem]:
         yield Problem.at(
             loader.unguarded,
             "unguarded-main",
-            "The script trains when a worker process imports it, so no worker can start.",
-            f"The run failed before any worker of {loader} began. Workers started by {loader.start_method} import the "
-            "script, and this line then trains again, because no `if` guards it.",
-            "Put the code that trains under `if __name__ == '__main__':`. Linux does not fork "
-            "workers with Python 3.14 or later, and Windows and macOS never fork them.",
+            "Importing the script starts the training. So a worker process, which imports the script, cannot start.",
+            f"The run failed before any worker of {loader} began. Workers that start with {loader.start_method} import "
+            "the script, and the import runs this line again, because no `if` guards the line.",
+            "Put the code that trains under `if __name__ == '__main__':`. By default, workers are not forked on "
+            "Windows, on macOS, and on Linux with Python 3.14 or later.",
         )

@@ -1,4 +1,4 @@
-"""Find validation that is not deterministic: its samples are random, or its model is in training mode."""
+"""Find validation that is not deterministic, because the samples are random or the model is in training mode."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compare batches of the same indices in two validation epochs, and check the mode of BatchNorm.
+    """Compare batches with the same indices in two validation epochs, and check the mode of the BatchNorm modules.
 
-    BatchNorm in training mode is a problem only if no validation pass uses evaluation mode. A training that uses both
-    modes probably uses training mode on purpose, for example to adapt the statistics to another domain.
+    BatchNorm in training mode is a problem only if no validation epoch uses evaluation mode. If a training uses both
+    modes, the training mode is probably intended, for example to adapt the running statistics to another domain.
     """
     trained = recording.trained_datasets()
     chosen = any(
@@ -31,10 +31,10 @@ def check(recording: Recording) -> Iterator[Problem]:
             yield Problem.at(
                 loader.place,
                 "validation-varies",
-                f"Validation runs with {modes[0].kind} in training mode, so results depend on the other samples of a "
-                "batch and validation data changes the running statistics.",
-                f"{modes[0].kind} was called {modes[0].calls} times in training mode while {loader} was read without "
-                "gradients.",
+                f"Validation runs with {modes[0].kind} in training mode, so the result of a sample depends on its "
+                "batch, and validation data changes the running statistics.",
+                f"{modes[0].kind} was called {modes[0].calls} times in training mode during the validation with "
+                f"{loader}, which runs without gradients.",
                 "Call model.eval() before validation, and model.train() after it.",
             )
 
@@ -54,19 +54,22 @@ def _find_varying_samples(seen: Recording, passes: list[tuple[LoaderInfo, Loader
     fix = "Use transforms without randomness for the validation dataset."
     cause = ""
     if shared is not None:
-        cause = f", and it shares a dataset object with {shared}, which trains"
-        fix = "Build the dataset twice, and take the validation samples from a dataset without augmentation."
+        cause = f" The validation loader shares a dataset object with {shared}, which is used for training."
+        fix = "Build the dataset twice, and take the validation samples from the dataset without augmentation."
     yield Problem.at(
         loader.place,
         "validation-varies",
-        "Validation data is random: the same indices return other data in each epoch.",
-        f"{differing} of {compared} samples of {loader} differ between two validation epochs{cause}.",
+        "Validation data is random: the same indices return different data in each epoch.",
+        f"{differing} of {compared} samples of {loader} differ between two validation epochs.{cause}",
         fix,
     )
 
 
 def _hashes_by_indices(seen: Recording, one: LoaderPass) -> dict[tuple[int, ...], list[str]]:
-    """Return a dictionary: indices of a batch → hashes of its samples, or copies of the hash of the whole batch."""
+    """Return a dictionary: indices of a batch → one hash for each sample of the batch.
+
+    If samples have no separate hashes, each sample gets the hash of the whole batch.
+    """
     return {
         tuple(task.indices): task.samples or [task.whole] * len(task.indices)
         for run in seen.runs_of(one)

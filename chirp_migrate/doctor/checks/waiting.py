@@ -1,4 +1,4 @@
-"""Find trainings that wait for workers to start, or for samples."""
+"""Find trainings that wait a long time for workers to start, or for samples."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 _LEAST_BATCHES = 20
 _LEAST_SHARE, _LEAST_S = 0.5, 1.0
 _BUSY = 0.8
-_LESS_WORK = "less work for each sample: decode once (docs/caching.md), transform whole batches."
+_LESS_WORK = "Reduce the work for each sample: decode once (docs/caching.md), or transform whole batches."
+_MORE_WORKERS = (
+    "Use more workers: `chirp-migrate tune` measures which number is best. Or reduce the work for each sample: decode "
+    "once (docs/caching.md), or transform whole batches."
+)
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compare the waits for batches with the time of training epochs, for loaders of the user's own samples."""
+    """Compare the time that the training waited for batches with the time of the whole epoch.
+
+    The check runs only if the training uses the user's own samples.
+    """
     if not recording.has_own_data:
         return
     for loader, first, second in _first_two_epochs(recording):
@@ -24,16 +31,16 @@ def check(recording: Recording) -> Iterator[Problem]:
             yield _problem(
                 loader,
                 "Every epoch waits for its worker processes to start.",
-                f"The first batch of {loader} took {first.waits_s[0]:.1f} and {second.waits_s[0]:.1f} s in two epochs "
-                f"of {first.seconds:.1f} and {second.seconds:.1f} s.",
-                "Keep the workers: persistent_workers=True.",
+                f"Two epochs of {loader} took {first.seconds:.1f} and {second.seconds:.1f} s. Waiting for the first "
+                f"batch took {first.waits_s[0]:.1f} and {second.waits_s[0]:.1f} s of this time.",
+                "Keep the workers between epochs: set persistent_workers=True.",
             )
         elif _waits_for_samples(recording, loader, first, second):
             yield from _slow_reading_problem(recording, loader, first, second)
 
 
 def loaders_needing_workers(recording: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass]]:
-    """Yield each loader that may need more workers, with its second training epoch."""
+    """Yield each loader that may need more workers, and the second training epoch with this loader."""
     for loader, first, second in _first_two_epochs(recording) if recording.has_own_data else ():
         if (
             not _mainly_waits_for_start(loader, first, second)
@@ -45,7 +52,7 @@ def loaders_needing_workers(recording: Recording) -> Iterator[tuple[LoaderInfo, 
 
 
 def _first_two_epochs(seen: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass, LoaderPass]]:
-    """Yield each loader with its first two training epochs, if these have at least 20 batches."""
+    """Yield each loader and its first two training epochs with at least 20 batches each."""
     for series in seen.group_passes():
         epochs = [(loader, one) for loader, one in series if one.trains and len(one.sizes) >= _LEAST_BATCHES]
         if len(epochs) > 1:
@@ -66,7 +73,7 @@ def _waits_for_samples(seen: Recording, loader: LoaderInfo, first: LoaderPass, s
 
 
 def _busy_share(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> float:
-    """Return the mean share of an epoch in which a worker reads samples."""
+    """Return the share of the epoch's time that a worker spends on reading samples, as a mean over all workers."""
     return sum(task.seconds for task in seen.tasks_of(one)) / (loader.num_workers * one.seconds)
 
 
@@ -75,45 +82,41 @@ def _slow_reading_problem(seen: Recording, loader: LoaderInfo, first: LoaderPass
     if is_in_memory(seen, loader, first):
         yield _problem(
             loader,
-            "Training waits for samples that are in memory already, because they are read one by one.",
+            "Training waits for samples that are already in memory, because the loader reads them one by one.",
             f"{waited}, whose samples are in memory.",
-            "Keep the samples in tensors and read whole batches at once; `chirp-migrate plan` shows whether the loader "
-            "factory can do this.",
+            "Keep the samples in tensors, and read whole batches at once. `chirp-migrate plan` shows whether a "
+            "migration would do this for you.",
         )
         return
     if not loader.num_workers:
         yield _problem(
             loader,
             "Training waits for samples, because the training process reads them itself.",
-            f"{waited}, which has no workers; the process may use {pluralize(seen.cpus, 'CPU')}.",
+            f"{waited}, which has no workers. The process may use {pluralize(seen.cpus, 'CPU')}.",
             _fix_from_measurement(seen, loader)
-            or "Read in worker processes: set num_workers. `chirp-migrate tune` measures which number is best.",
+            or "Read the samples in worker processes: set num_workers. `chirp-migrate tune` measures which number is "
+            "best.",
         )
         return
     busy = _busy_share(seen, loader, one)
     if busy < _BUSY:
         return
-    more = (
-        "more workers (`chirp-migrate tune` measures which number is best), or "
-        if loader.num_workers < seen.cpus
-        else ""
-    )
     yield _problem(
         loader,
-        "Training waits for samples, although all workers read all the time.",
+        "Training waits for samples, although all workers are busy with reading.",
         f"{waited}, and its {pluralize(loader.num_workers, 'worker')} read {100 * busy:.0f} % of the time.",
-        _fix_from_measurement(seen, loader) or f"Use {more}{_LESS_WORK}",
+        _fix_from_measurement(seen, loader) or (_MORE_WORKERS if loader.num_workers < seen.cpus else _LESS_WORK),
     )
 
 
 def _fix_from_measurement(seen: Recording, loader: LoaderInfo) -> str:
-    """Return a fix with the best measured number of workers; an empty string if it was not measured."""
+    """Return a fix with the best number of workers; an empty string if this number was not measured."""
     tuned = seen.tuned
     if tuned is None or tuned.loader != loader.number:
         return ""
     tried = ", ".join(map(str, tuned.tried))
     if tuned.num_workers == loader.num_workers:
-        return f"Other numbers of workers do not help (measured: {tried}). Use {_LESS_WORK}"
+        return f"Other numbers of workers do not help (measured: {tried}). {_LESS_WORK}"
     return (
         f"Use num_workers={tuned.num_workers}: loading an epoch takes {tuned.best_s:.2f} s instead of "
         f"{tuned.now_s:.2f} s (without training, measured with {tried} workers)."

@@ -1,1 +1,1 @@
-"""Record the loaders, datasets and models of a training, and the processes that read samples (in the child process)."""
+"""Record the loaders, datasets, models and workers of a training, in the child process of ``doctor``."""

@@ -1,4 +1,8 @@
-"""Find the objects in a dataset without running its code: in attributes, lists, tuples and dictionaries."""
+"""Inspect the objects that a dataset contains, without running code of the dataset.
+
+The objects are in attributes, lists, tuples and dictionaries. An attribute path names the place of an object, such as
+``dataset.transform.steps[2]``.
+"""
 
 from __future__ import annotations
 
@@ -22,25 +26,35 @@ import torch
 from chirp_migrate.training.watch.samples import Hash
 from chirpid_patch.randomness.random_states import generator_state
 
-_DEEPEST, _MOST_OBJECTS, _MOST_ITEMS = 5, 300, 32
-_LONGEST_TEXT = 80
-_MANY_OBJECTS, _MANY_BYTES, _MOST_VALUES = 10_000, 8 * 2**20, 4_096
-_MOST_COUNTED = 20_000
-_PLAIN = (int, float, bool, str)
-#: Functions and attributes with which code reads an attribute whose name is a value, such as ``getattr(self, name)``.
-_READ_ANY = frozenset({"getattr", "vars", "__dict__", "attrgetter"})
-_OTHERS_CODE = frozenset({"torch", *sys.stdlib_module_names})
+_MAX_DEPTH, _MAX_OBJECTS, _MAX_ENTRIES = 5, 300, 32
+_MAX_TEXT_LENGTH = 80
+_LARGE_LENGTH, _LARGE_BYTES, _MAX_VALUES = 10_000, 8 * 2**20, 4_096
+_MAX_COUNTED_LENGTH = 20_000
+_PLAIN_TYPES = (int, float, bool, str)
+#: Names that code uses to read attributes with a computed name, as in ``getattr(self, name)``.
+_COMPUTED_NAME_READERS = frozenset({"getattr", "vars", "__dict__", "attrgetter"})
+_LIBRARY_PACKAGES = frozenset({"torch", *sys.stdlib_module_names})
 _CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
 _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
-_LEAVES = (torch.Tensor, torch.nn.Module, np.ndarray, str, bytes, type, FunctionType, ModuleType, *_GENERATORS)
+_TYPES_WITHOUT_CHILDREN = (
+    torch.Tensor,
+    torch.nn.Module,
+    np.ndarray,
+    str,
+    bytes,
+    type,
+    FunctionType,
+    ModuleType,
+    *_GENERATORS,
+)
 
 
 def attributes_with_paths(root: Any, root_name: str = "dataset") -> Iterator[tuple[str, Any]]:
-    """Yield attribute path and value of ``root`` and of the objects in it, outermost first. Each object occurs once."""
+    """Yield (attribute path, value) of ``root`` and of all objects in it, outermost first. Each object occurs once."""
     seen = {id(root)}
     level = [(root_name, root)]
-    left = _MOST_OBJECTS
-    for _ in range(_DEEPEST):
+    left = _MAX_OBJECTS
+    for _ in range(_MAX_DEPTH):
         below: list[tuple[str, Any]] = []
         for path, value in level:
             yield path, value
@@ -55,14 +69,18 @@ def attributes_with_paths(root: Any, root_name: str = "dataset") -> Iterator[tup
 
 
 def dataset_and_inner_datasets(dataset: Any) -> list[Any]:
-    """Return the dataset and every dataset that it wraps, outermost first."""
+    """Return the dataset, and all datasets that it wraps, with the outermost dataset first."""
     return [value for _, value in attributes_with_paths(dataset) if isinstance(value, torch.utils.data.Dataset)] or [
         dataset
     ]
 
 
 def generator_states(dataset: Any) -> dict[str, str]:
-    """Return a dictionary: name of a random generator → text of its state; includes global generators."""
+    """Return a dictionary: name of a random generator → its state as text.
+
+    The generators are the global generators of Python, NumPy and PyTorch, and all generators in the dataset. The name
+    of a generator in the dataset is its attribute path.
+    """
     numpy_state: Any = np.random.get_state(legacy=False)
     states = {
         "random": str(hash(random.getstate()[1])),
@@ -80,10 +98,10 @@ def generator_states(dataset: Any) -> dict[str, str]:
 
 
 def container_lengths(dataset: Any) -> dict[str, int]:
-    """Return a dictionary: attribute path → length of a container of the dataset, or of an ``lru_cache`` of a method.
+    """Return a dictionary: attribute path of a container, or of a method with ``lru_cache`` → number of its entries.
 
-    The length of a short list does not include its None entries. The result omits queues of limited length. The result
-    also omits containers of open files, archives and connections, because each process must open its own files.
+    For lists of up to 20,000 entries, None entries do not count. The result omits queues of limited length. The result
+    also omits containers of open files, archives or connections, because each process must open its own files.
     """
     found: dict[str, int] = {}
     for path, value in attributes_with_paths(dataset):
@@ -91,7 +109,7 @@ def container_lengths(dataset: Any) -> dict[str, int]:
         if type(value) in _CONTAINERS and (is_named or path.endswith("']")):
             if _holds_handles(value) or (type(value) is deque and value.maxlen is not None):
                 continue
-            is_counted = is_named and type(value) is list and len(value) <= _MOST_COUNTED
+            is_counted = is_named and type(value) is list and len(value) <= _MAX_COUNTED_LENGTH
             found[path] = sum(one is not None for one in value) if is_counted else len(value)
         elif isinstance(value, torch.utils.data.Dataset):
             for kind in type(value).__mro__:
@@ -102,38 +120,38 @@ def container_lengths(dataset: Any) -> dict[str, int]:
 
 
 def _holds_handles(container: Any) -> bool:
-    """Return whether the first entry of a container is an open file or connection (except images), or a memory map."""
+    """Return whether the first entry of a container is a memory map, or can be closed like a file (except images)."""
     first = next(iter(container.values() if isinstance(container, dict) else container), None)
     return isinstance(first, np.memmap) or (hasattr(type(first), "close") and not hasattr(type(first), "tobytes"))
 
 
 def large_containers(dataset: Any) -> dict[str, int]:
-    """Return a dictionary: attribute path → number of Python objects, for each large container of the dataset.
+    """Return a dictionary: attribute path of a large container in the dataset → number of its entries.
 
-    A container is large if it has at least 10,000 entries that are Python objects, not tensors or arrays, and that take
-    about 8 MiB or more.
+    A container is large if it has at least 10,000 entries that take about 8 MiB or more. The entries must be Python
+    objects, not tensors or arrays.
     """
     found = {}
     for path, value in attributes_with_paths(dataset):
-        if type(value) in (*_CONTAINERS, tuple) and len(value) >= _MANY_OBJECTS:
-            some = list(islice(value.values() if isinstance(value, dict) else value, _MOST_ITEMS))
+        if type(value) in (*_CONTAINERS, tuple) and len(value) >= _LARGE_LENGTH:
+            some = list(islice(value.values() if isinstance(value, dict) else value, _MAX_ENTRIES))
             is_object = type(some[0]) in (str, bytes, tuple, list, dict, float, int) or hasattr(some[0], "__dict__")
-            if is_object and sum(map(_object_bytes, some)) / len(some) * len(value) >= _MANY_BYTES:
+            if is_object and sum(map(_object_bytes, some)) / len(some) * len(value) >= _LARGE_BYTES:
                 found[path] = len(value)
     return found
 
 
 def _object_bytes(value: Any) -> int:
-    """Return the bytes of an object and of the objects directly in it."""
+    """Return the size in bytes of an object, including the objects directly in it."""
     held = value if type(value) in (tuple, list) else getattr(value, "__dict__", value)
     inner = held.values() if type(held) is dict else held if type(held) in (tuple, list) else ()
     return sys.getsizeof(value) + sum(map(sys.getsizeof, inner))
 
 
 def count_tensor_bytes(dataset: Any) -> int:
-    """Return the bytes of the tensors, arrays and pandas tables in a dataset.
+    """Return the total size in bytes of the tensors, arrays and pandas tables in a dataset.
 
-    Every entry of a container counts as many bytes as the first entry.
+    The function assumes that all entries of a container have the size of the first entry.
     """
     found = 0
     for path, value in attributes_with_paths(dataset):
@@ -153,8 +171,8 @@ def _parts_of_sample(sample: Any) -> tuple[Any, ...]:
     return tuple(sample) if type(sample) in (list, tuple) else (sample,)
 
 
-def open_files(dataset: Any) -> dict[str, int]:
-    """Return a dictionary: attribute path → file descriptor of a regular file that the dataset opened for reading."""
+def opened_files(dataset: Any) -> dict[str, int]:
+    """Return a dictionary: attribute path of a file that the dataset opened for reading → its file descriptor."""
     found = {}
     for path, value in attributes_with_paths(dataset):
         if isinstance(value, io.IOBase) and not value.closed:
@@ -165,11 +183,12 @@ def open_files(dataset: Any) -> dict[str, int]:
 
 
 def read_plain_attributes(dataset: Any) -> dict[str, str]:
-    """Return a dictionary: attribute path → text of a plain value that the dataset stores and that its code reads.
+    """Return a dictionary: path of an attribute with a plain value, which the dataset's code reads → the value as text.
 
-    Plain values are numbers, bools and short strings. For small lists, arrays and tensors, the text is the length and a
-    hash. An attribute counts as read if code of the dataset, or of an object in the dataset, reads an attribute of this
-    name. If this code computes attribute names, as in ``getattr(self, name)``, every attribute counts as read.
+    Plain values are numbers, bools and short strings, and small lists, arrays and tensors of such values. The text of a
+    list, array or tensor consists of its length and a hash. An attribute counts as read if the code of the dataset, or
+    of an object in the dataset, reads any attribute with this name. If this code computes attribute names, as in
+    ``getattr(self, name)``, every attribute counts as read.
     """
     held = dict(attributes_with_paths(dataset))
     readers: set[Any] = {one if isinstance(one, FunctionType) else type(one) for one in held.values()}
@@ -178,14 +197,14 @@ def read_plain_attributes(dataset: Any) -> dict[str, str]:
         path: text
         for path, value in held.items()
         if not path.endswith("]")
-        and (path.rpartition(".")[2] in read or not read.isdisjoint(_READ_ANY))
+        and (path.rpartition(".")[2] in read or not read.isdisjoint(_COMPUTED_NAME_READERS))
         and (text := _value_text(value)) is not None
     }
 
 
 @lru_cache(maxsize=256)
 def _names_read(reader: Any) -> frozenset[str]:
-    """Return the names of the attributes that a function, or the methods of a class, read."""
+    """Return the names of all attributes that a function reads, or that the methods of a class read."""
     if isinstance(reader, FunctionType):
         return frozenset(_loaded_attributes(reader.__code__))
     kinds = [one for one in reader.__mro__ if not is_library_class(one)]
@@ -196,12 +215,12 @@ def _names_read(reader: Any) -> frozenset[str]:
 
 
 def is_library_class(cls: type) -> bool:
-    """Return whether a class belongs to PyTorch or to Python's standard library."""
-    return cls.__module__.partition(".")[0] in _OTHERS_CODE
+    """Return whether ``cls`` is a class of PyTorch or of Python's standard library."""
+    return cls.__module__.partition(".")[0] in _LIBRARY_PACKAGES
 
 
 def _function_of(member: Any) -> Any:
-    """Return the function of a class member such as a property or static method; return other members unchanged."""
+    """Return the function inside a class member such as a property or static method. Return other members unchanged."""
     match member:
         case property():
             return member.fget
@@ -218,7 +237,7 @@ def _loaded_attributes(code: CodeType) -> Iterator[str]:
     for instruction in get_instructions(code):
         if instruction.opname.startswith("LOAD_") and isinstance(instruction.argval, str):
             is_attribute = "ATTR" in instruction.opname or "METHOD" in instruction.opname
-            if is_attribute or instruction.argval in _READ_ANY:
+            if is_attribute or instruction.argval in _COMPUTED_NAME_READERS:
                 yield instruction.argval
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -226,23 +245,27 @@ def _loaded_attributes(code: CodeType) -> Iterator[str]:
 
 
 def _value_text(value: Any) -> str | None:
-    if type(value) in _PLAIN:
-        return text if len(text := repr(value)) <= _LONGEST_TEXT else None
-    if type(value) in (list, tuple) and 0 < len(value) <= _MOST_VALUES and all(type(one) in _PLAIN for one in value):
+    if type(value) in _PLAIN_TYPES:
+        return text if len(text := repr(value)) <= _MAX_TEXT_LENGTH else None
+    if (
+        type(value) in (list, tuple)
+        and 0 < len(value) <= _MAX_VALUES
+        and all(type(one) in _PLAIN_TYPES for one in value)
+    ):
         return f"{len(value)} values (hash {_short_hash(repr(value).encode())[:6]})"
     if type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided:
         value = value.detach().numpy() if value.dtype is not torch.bfloat16 else value
-    if type(value) is np.ndarray and not value.dtype.hasobject and 0 < value.size <= _MOST_VALUES:
+    if type(value) is np.ndarray and not value.dtype.hasobject and 0 < value.size <= _MAX_VALUES:
         return f"{value.size} values (hash {_short_hash(value.tobytes())[:6]})"
     return None
 
 
 def _child_objects(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     if type(value) in (dict, OrderedDict, defaultdict):
-        yield from ((f"{path}[{key!r}]", one) for key, one in islice(value.items(), _MOST_ITEMS) if _is_key(key))
+        yield from ((f"{path}[{key!r}]", one) for key, one in islice(value.items(), _MAX_ENTRIES) if _is_key(key))
     elif type(value) in (list, tuple):
-        yield from ((f"{path}[{number}]", one) for number, one in enumerate(value[:_MOST_ITEMS]))
-    elif not isinstance(value, _LEAVES):
+        yield from ((f"{path}[{number}]", one) for number, one in enumerate(value[:_MAX_ENTRIES]))
+    elif not isinstance(value, _TYPES_WITHOUT_CHILDREN):
         held = getattr(value, "__dict__", None)
         if type(held) is dict:
             yield from ((f"{path}.{name}", one) for name, one in list(held.items()))
@@ -253,7 +276,7 @@ def _is_key(key: Any) -> bool:
 
 
 def _arrays_as_lists(state: Any) -> Any:
-    """Convert the arrays in a generator's state to lists, because ``repr`` shortens long arrays."""
+    """Convert all arrays in the state of a generator to lists, because ``repr`` would shorten long arrays."""
     if isinstance(state, dict):
         return {key: _arrays_as_lists(value) for key, value in state.items()}
     return state.tolist() if isinstance(state, np.ndarray) else state

@@ -1,8 +1,8 @@
-"""Find the objects of a loader that cannot be pickled for spawned workers, with their attribute paths.
+"""Find the objects in a loader that cannot be pickled for spawned workers, with their attribute paths.
 
-The pickler of :mod:`multiprocessing` pickles the loader's objects, as for ``spawn``. If an error occurs, a pickler that
-is written in Python repeats the work. The objects that the second pickler has begun and not finished are the path to
-the object that cannot be pickled.
+First, the pickler of :mod:`multiprocessing` pickles the dataset and the functions of the loader, as for ``spawn``. If
+an error occurs, a pickler that is written in Python pickles them again, and keeps a list of the objects that it has
+begun and not finished. When the error occurs again, this list is the path to the object that cannot be pickled.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _KINDS: tuple[tuple[Any, str], ...] = (
 )
 
 
-def unpicklable_parts(loader: Any, places: LineFinder) -> Iterator[UnpicklablePart]:
-    """Return the objects in the loader's dataset, ``collate_fn`` and ``worker_init_fn`` that cannot be pickled."""
+def unpicklable_parts(loader: Any, line_finder: LineFinder) -> Iterator[UnpicklablePart]:
+    """Yield the first object that cannot be pickled in each of dataset, ``collate_fn`` and ``worker_init_fn``."""
     for name in _PARTS:
         part = getattr(loader, name, None)
         try:
             check_picklable(part)
         except Exception as error:  # __getstate__ or __setstate__ of the user's class may raise any error
-            yield _first_failure(part, name, error, places)
+            yield _first_failure(part, name, error, line_finder)
 
 
 def count_pickled_bytes(loader: Any) -> int:
-    """Return the number of bytes that are pickled when a worker starts, without tensors, which workers share."""
+    """Return the number of bytes that are pickled for each new worker, without tensors, which workers share."""
     counter = _ByteCounter()
     with allow_process_start_pickling():
         for name in _PARTS:
@@ -59,26 +59,26 @@ def count_pickled_bytes(loader: Any) -> int:
 
 
 class _ByteCounter(ForkingPickler):
-    """A pickler that counts the bytes of the pickle and stores nothing."""
+    """A pickler that counts the bytes of the pickle and does not store them."""
 
     def __init__(self) -> None:
         super().__init__(self)
         self.arrays = self.pickled = 0
 
     def write(self, data: bytes) -> int:
-        """Count the bytes of ``data``, a piece of the pickle."""
+        """Count the bytes of ``data``, which is a piece of the pickle."""
         self.pickled += len(data)
         return len(data)
 
     def persistent_id(self, value: Any) -> Any:
-        """Return an id for arrays and tensors, so that the pickle does not contain their data."""
+        """Return an id for an array or tensor, so that the pickle contains the id instead of the data."""
         if not is_always_picklable(value):
             return None
         self.arrays += 0 if isinstance(value, torch.Tensor) else value.nbytes
         return id(value)
 
 
-def _first_failure(part: Any, name: str, error: Exception, places: LineFinder) -> UnpicklablePart:
+def _first_failure(part: Any, name: str, error: Exception, line_finder: LineFinder) -> UnpicklablePart:
     tracer = _TracingPickler()
     try:
         with allow_process_start_pickling():
@@ -92,12 +92,12 @@ def _first_failure(part: Any, name: str, error: Exception, places: LineFinder) -
     failed = chain[-1]
     text = _ADDRESS.sub("", " ".join(f"{type(error).__name__}: {error}".split()))
     return UnpicklablePart(
-        path, _describe_kind(failed), places.line_of_definition(_defining_object(failed)), text[:_LONGEST_TEXT]
+        path, _describe_kind(failed), line_finder.line_of_definition(_defining_object(failed)), text[:_LONGEST_TEXT]
     )
 
 
 class _TracingPickler(pickle._Pickler):
-    """A pickler with a list of the objects that it has begun and not finished, outermost first."""
+    """A pickler that records in ``begun`` the objects that it has begun and not finished, outermost first."""
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO())
@@ -105,20 +105,20 @@ class _TracingPickler(pickle._Pickler):
         self.begun: list[Any] = []
 
     def save(self, obj: Any, save_persistent_id: bool = True) -> None:
-        """Pickle an object, and keep it in ``begun`` until it is finished."""
+        """Pickle an object. The object is in the list ``begun`` until it is finished."""
         self.begun.append(obj)
         super().save(obj, save_persistent_id)  # type: ignore[misc]
         self.begun.pop()
 
     def persistent_id(self, value: Any) -> Any:
-        """Return an id for arrays and tensors, which are large and can always be pickled."""
+        """Return an id for an array or tensor, to skip its data. Arrays and tensors can always be pickled."""
         return id(value) if is_always_picklable(value) else None
 
 
 def _path_step(above: list[Any], child: Any) -> str:
-    """Return the step of the attribute path from the last object of ``above`` to ``child``, such as ``.name``.
+    """Return the part of the attribute path from the last object of ``above`` to ``child``, such as ``.name``.
 
-    The step is empty if ``pickle`` created the object, so that it is not part of the user's data.
+    The result is an empty string if ``pickle`` created the object ``child``, so that it is not part of the user's data.
     """
     parent = above[-1]
     owner = above[-2] if len(above) > 1 else None
@@ -143,7 +143,7 @@ def _path_step(above: list[Any], child: Any) -> str:
 
 
 def _is_made_by_pickle(parent: Any, owner: Any) -> bool:
-    """Return whether ``pickle``, and not the user, created the tuple ``parent`` for ``owner``."""
+    """Return whether ``parent`` is a tuple that ``pickle`` created to pickle ``owner``, not a tuple of the user."""
     if owner is None or isinstance(owner, (list, tuple)):
         return False
     return not (isinstance(owner, dict) and any(one is parent for one in owner.values()))

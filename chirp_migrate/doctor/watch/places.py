@@ -1,4 +1,4 @@
-"""Find the lines of the user's code that build a loader or define a class or function."""
+"""Find the lines of the user's code that build a loader, or that define a class or function."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from chirp_migrate.doctor.recording import CodeLine
 
 
 class LineFinder:
-    """Finds lines of the user's code.
+    """Finds the line of a definition or of a running call in the user's code.
 
     Args:
-        tree: folder of the user's code, an absolute path.
+        tree: absolute path of the folder with the user's code.
     """
 
     def __init__(self, tree: Path) -> None:
         self._tree = tree
 
     def line_of_caller(self) -> CodeLine:
-        """Return the innermost line of the user's code on the call stack; an empty ``CodeLine`` without such a line."""
+        """Return the innermost line of the user's code on the call stack.
+
+        If no line of the user's code is on the call stack, the result is an empty ``CodeLine``.
+        """
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             place = self._place(frame.f_code.co_filename, frame.f_lineno)
@@ -33,10 +36,10 @@ class LineFinder:
         return CodeLine()
 
     def line_of_unguarded_main(self) -> CodeLine:
-        """Return the running line of the main script, if a worker that imports the script would run the line again.
+        """Return the running line of the main script, if a worker would run this line again when it imports the script.
 
-        A line under an ``if`` does not count, because the ``if`` may prevent the second run. ``__main__.py`` of a
-        package does not count, because workers do not import it.
+        The result is an empty ``CodeLine`` for a line under an ``if``, because the ``if`` may prevent the second run.
+        The result is also empty for the ``__main__.py`` of a package, because workers do not import this file.
         """
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
@@ -48,7 +51,10 @@ class LineFinder:
         return CodeLine()
 
     def line_of_definition(self, value: Any) -> CodeLine:
-        """Return the line of the user's code that defines a function or class; an empty ``CodeLine`` for other code."""
+        """Return the line of the user's code that defines a function or class.
+
+        If the function or class is not defined in the user's code, the result is an empty ``CodeLine``.
+        """
         if isinstance(value, FunctionType):
             return self._place(value.__code__.co_filename, value.__code__.co_firstlineno)
         if not isinstance(value, type):

@@ -1,8 +1,8 @@
-"""Record batches in the process that reads them: the training process or a worker process.
+"""Record batches in the process that reads them, which is the training process or a worker process.
 
-PyTorch creates a fetcher (the object that reads and collates batches) for each loader pass in the process that reads
-samples. This module wraps each fetcher. Worker processes write their recordings to files, one JSON document per line.
-The training process reads these files.
+A fetcher is PyTorch's object that reads and collates batches. For each iteration over a loader, each process that reads
+samples creates one fetcher. This module wraps each fetcher. Worker processes write their recordings to files, with one
+JSON document in each line. The training process reads these files afterwards.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from chirp_migrate.doctor.watch.samples import describe_batch
 _TASKS_WITH_GENERATORS = 2
 _MOST_TASKS = 400
 _EACH_OF_FIRST, _EVERY = 4, 8
-"""Worker processes measure containers and threads after each of the first 4 batches, then after every 8th batch."""
+"""Containers and threads are measured after each of the first 4 batches, and then after every 8th batch."""
 _WAIT_FOR_MEMORY = 25
-"""Before the next memory measurement, a worker waits this many times the CPU time of the previous measurement."""
+"""The pause between two measurements of the memory is this many times the CPU time of a measurement."""
 _BUSY_S = 0.03
-"""A thread counts as busy if it uses at least this many CPU seconds after the first batch; idle threads use less."""
+"""A thread counts as busy if it has used at least this many CPU seconds since the first batch."""
 
 _ORIGINAL_LOOP: Callable[..., None] = worker._worker_loop
 _make_fetcher: Callable[..., Any] = dataloader._DatasetKind.create_fetcher
 
 
 class _End(msgspec.Struct, tag="end"):
-    """A line in a file of recordings, which means that the iterable dataset has no more samples."""
+    """A line in a file of recordings that marks the end of an iterable dataset."""
 
 
 class _RunLine(FetcherPassRecord, tag="run"):
@@ -56,13 +56,13 @@ class _TaskLine(BatchRecord, tag="task"):
 
 
 class RecordReceiver(NamedTuple):
-    """The receiver of the recording of one fetcher, PyTorch's object that reads batches.
+    """The destination for the recording of one fetcher (PyTorch's object that reads batches).
 
     Attributes:
-        run: the recording of the loader pass in this process. The recording is still empty.
-        write: function that is called with the run, then with each batch, and with :class:`_End` when an iterable
-            dataset ends.
-        every: which samples to hash; see :func:`.describe_batch`.
+        run: the recording of the loader pass by this process. At first, this recording contains no batches.
+        write: function that stores a part of the recording. The function gets ``run``, then each batch, and an
+            :class:`_End` when an iterable dataset ends.
+        every: which samples to hash: all (1), every N-th sample (N > 1), or none (0). See :func:`.describe_batch`.
     """
 
     run: FetcherPassRecord
@@ -71,7 +71,7 @@ class RecordReceiver(NamedTuple):
 
 
 class _Fetcher:
-    """A wrapper of PyTorch's fetcher that records its batches."""
+    """A wrapper of PyTorch's fetcher that records each batch."""
 
     def __init__(self, fetcher: Any, dataset: Any, sink: RecordReceiver) -> None:
         self._fetcher, self._dataset = fetcher, dataset
@@ -82,8 +82,8 @@ class _Fetcher:
         self._thread_times: dict[int, float] | None = None
 
     def fetch(self, requested: Any) -> Any:
-        """Read one batch with PyTorch's fetcher, and record it."""
-        if not self._begun:  # not earlier, because the sampler may use the generators first
+        """Read one batch with PyTorch's fetcher, and record the batch."""
+        if not self._begun:  # only at the first batch, because the sampler may use the generators before it
             self._begun, run, dataset = True, self._run, self._dataset
             with suppress(Exception):  # an object that cannot be inspected is not recorded
                 run.generators, run.sizes, run.values = (
@@ -132,37 +132,38 @@ class _Fetcher:
 
 
 class _MemoryMeter:
-    """Measures the memory that this process does not share. Measurements are rare, so that they take little time."""
+    """Measures the memory that this process does not share. Pauses limit the total time for measurements."""
 
     def __init__(self) -> None:
         self._next = 0.0
 
     def measure(self) -> int:
-        """Return the bytes of unshared memory; 0 if it is too early to measure again, or if measuring fails."""
+        """Return the bytes of unshared memory; 0 during the pause after a measurement, or if measuring fails."""
         if time.perf_counter() < self._next:
             return 0
         began, found = time.thread_time(), 0
         with suppress(psutil.Error, OSError, AttributeError):
             found = int(psutil.Process().memory_full_info().uss)
-        # CPU time, so that a busy machine measures as often as an idle machine.
+        # The pause depends on CPU time, so that a busy machine measures as often as an idle machine.
         self._next = time.perf_counter() + _WAIT_FOR_MEMORY * (time.thread_time() - began)
         return found
 
 
 class RecordingWorkerLoop:
-    """A replacement for PyTorch's main loop of a worker process that also records the batches.
+    """A replacement for the main loop of PyTorch's worker processes, which also records the batches.
 
     Args:
-        folder: folder for the files with the recordings.
+        folder: path of the folder for the files with the recordings.
         started_in: number of the loader pass that starts the worker.
-        every: which samples to hash in the first epoch and in later epochs; see :func:`.describe_batch`.
+        every: two values of ``hash_every`` for :func:`.describe_batch`: for the first epoch of the worker, and for
+            later epochs.
     """
 
     def __init__(self, folder: str, started_in: int, every: tuple[int, int]) -> None:
         self._folder, self._started_in, self._every = folder, started_in, every
 
     def __call__(self, *arguments: Any, **named: Any) -> None:
-        """Run PyTorch's main loop of a worker process, and record its batches."""
+        """Run PyTorch's main loop in this worker process, and record its batches."""
         path = Path(self._folder, f"{self._started_in}-{os.getpid()}.jsonl")
         path.touch()  # an empty file shows that the worker reached this line
         epochs = iter(range(1_000_000))
@@ -181,11 +182,11 @@ class RecordingWorkerLoop:
 
 @contextmanager
 def record_fetchers(make_receiver: Callable[[Any], RecordReceiver | None]) -> Iterator[None]:
-    """Return a context that wraps every fetcher that this process creates.
+    """Return a context in which every fetcher that this process creates is wrapped and recorded.
 
     Args:
-        make_receiver: function that gets the dataset of a new fetcher, and returns the receiver of its recording, or
-            None to record nothing.
+        make_receiver: function that gets the dataset of a new fetcher and returns the destination of its recording. If
+            the function returns None, the fetcher is not recorded.
     """
 
     def create_fetcher(kind: Any, dataset: Any, *arguments: Any, **named: Any) -> Any:
@@ -205,12 +206,12 @@ def record_fetchers(make_receiver: Callable[[Any], RecordReceiver | None]) -> It
 
 
 def passes_with_new_workers(folder: Path) -> list[int]:
-    """Return the numbers of the loader passes in which at least one new worker began its main loop."""
+    """Return the numbers of the loader passes in which at least one new worker process began."""
     return sorted({int(path.name.partition("-")[0]) for path in folder.glob("*.jsonl")})
 
 
 def read_fetcher_passes(folder: Path) -> list[FetcherPassRecord]:
-    """Read the recordings of all worker processes from their files, and remove the files."""
+    """Return the recordings of all worker processes from the files in ``folder``, and remove these files."""
     runs: list[FetcherPassRecord] = []
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
@@ -238,9 +239,9 @@ def _append(path: Path, record: Any) -> None:
 
 
 def _native_thread_times() -> dict[int, float]:
-    """Return a dictionary: id of a thread that Python did not start → CPU seconds of the thread.
+    """Return a dictionary: id of a thread that Python code did not start → CPU seconds of this thread.
 
-    The result is empty if the system does not list threads.
+    If the operating system does not list threads, the dictionary is empty.
     """
     own = {one.native_id for one in threading.enumerate()}
     with suppress(psutil.Error, OSError, AttributeError):

@@ -1,6 +1,7 @@
-"""Record the return values of the functions that ``__getitem__`` of a dataset calls to read a sample.
+"""Record the return values of the functions that a dataset's ``__getitem__`` calls to read a sample.
 
-``sys.monitoring`` (Python 3.12 and later) reports the return values, without replacing functions or calling them again.
+``sys.monitoring`` reports the return values, so the module neither replaces the functions nor calls them again. Python
+has ``sys.monitoring`` since version 3.12. With older versions of Python, the module records nothing.
 """
 
 from __future__ import annotations
@@ -21,18 +22,21 @@ from chirp_migrate.doctor.recording import DatasetFunctionCalls
 from chirp_migrate.doctor.watch.objects import attributes_with_paths, is_library_class
 from chirp_migrate.training.watch.samples import Hash, add_tensor_to_hash, leaves_by_position
 
-_TOOL = 4
+_TOOL_ID = 4
 """Tool id of this module in ``sys.monitoring``. Python reserves other ids for debuggers and profilers."""
 _LEAST_S = 1e-3
-"""Return values are hashed only for functions whose calls take at least this many seconds on average."""
+"""A return value is hashed only if the calls of its function take at least this many seconds on average."""
 _QUICK_CALLS, _QUICK_S = 64, 1e-4
 """A function is no longer recorded if its first 64 calls take less than 0.1 ms on average."""
 
-_of_thread = threading.local()
+_thread_local = threading.local()
 
 
 def functions_by_code(dataset: Any) -> dict[CodeType, FunctionType]:
-    """Return a dictionary: code object → function or method of a dataset, except its own ``__getitem__``."""
+    """Return a dictionary: code object → function with this code, for the functions and methods in a dataset.
+
+    The result contains no ``__getitem__`` of the outermost dataset.
+    """
     found: dict[CodeType, FunctionType] = {}
     for _, value in attributes_with_paths(dataset):
         members = [value]
@@ -48,11 +52,11 @@ def functions_by_code(dataset: Any) -> dict[CodeType, FunctionType]:
 
 
 class FunctionResultRecorder:
-    """Records the return values of the functions of a dataset while this thread reads a batch.
+    """Records the calls of a dataset's functions, and hashes of their return values, while this thread reads a batch.
 
     Args:
         dataset: the dataset.
-        every: 0 to hash no return values, 1 to hash all, N > 1 to hash every N-th return value.
+        every: which return values of a function to hash: all (1), every N-th return value (N > 1), or none (0).
     """
 
     def __init__(self, dataset: Any, every: int) -> None:
@@ -60,41 +64,41 @@ class FunctionResultRecorder:
         self._names = {code: one.__qualname__ for code, one in functions_by_code(dataset).items()}
         self._calls: dict[CodeType, DatasetFunctionCalls] = {}
         self._begun: dict[CodeType, list[float]] = {}
-        self._taken: dict[str, DatasetFunctionCalls] = {}
+        self._calls_of_batch: dict[str, DatasetFunctionCalls] = {}
         if sys.version_info >= (3, 12) and self._names:
             _monitor_calls(self._names)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Return a context in which the calls of this thread are recorded."""
-        self._begun, self._taken = {}, {}
-        _of_thread.watch = self
+        """Return a context in which the object records the calls in this thread."""
+        self._begun, self._calls_of_batch = {}, {}
+        _thread_local.watch = self
         try:
             yield
         finally:
-            _of_thread.watch = None
+            _thread_local.watch = None
 
     def last_calls(self) -> dict[str, DatasetFunctionCalls]:
-        """Return a dictionary: name of a function → its calls in the last context of :meth:`watching`."""
-        return self._taken
+        """Return a dictionary: name of a function → its calls in the latest context of :meth:`watching`."""
+        return self._calls_of_batch
 
     def is_quick(self, code: CodeType) -> bool:
-        """Return whether a function is so fast that it need not be recorded."""
+        """Return whether a function is too fast to be worth recording."""
         all_of_it = self._calls.get(code)
         return all_of_it is not None and all_of_it.calls >= _QUICK_CALLS and all_of_it.mean_s < _QUICK_S
 
     def begin(self, code: CodeType) -> None:
-        """Record the start of a call of the function with this code object."""
+        """Record that a call of the function with the code object ``code`` begins."""
         self._begun.setdefault(code, []).append(time.perf_counter())
 
     def end(self, code: CodeType, value: Any) -> None:
-        """Record the end of a call of the function with this code object, and its return value."""
+        """Record that a call of the function with the code object ``code`` returns ``value``."""
         begun = self._begun.get(code)
         if not begun or code not in self._names:
             return
         seconds = time.perf_counter() - begun.pop()
         all_of_it = self._calls.setdefault(code, DatasetFunctionCalls())
-        of_batch = self._taken.setdefault(self._names[code], DatasetFunctionCalls())
+        of_batch = self._calls_of_batch.setdefault(self._names[code], DatasetFunctionCalls())
         for one in (all_of_it, of_batch):
             one.calls += 1
             one.seconds += seconds
@@ -104,7 +108,7 @@ class FunctionResultRecorder:
 
 
 def _append_hash(hashes: list[str], value: Any) -> int:
-    """Append a hash of the tensors, arrays and images in ``value`` to ``hashes``; return the number of their bytes."""
+    """Append a hash of the tensors, arrays and images in ``value`` to ``hashes``. Return their size in bytes."""
     whole, size = Hash(), 0
     for leaf in leaves_by_position(value).values():
         if isinstance(leaf, torch.Tensor):
@@ -120,7 +124,7 @@ def _append_hash(hashes: list[str], value: Any) -> int:
 
 
 def _is_decoded_image(leaf: Any) -> bool:
-    """Return whether a value is a Pillow image whose pixels are in memory."""
+    """Return whether ``leaf`` is a Pillow image whose pixels are already in memory."""
     return type(leaf).__module__.partition(".")[0] == "PIL" and getattr(leaf, "fp", None) is None
 
 
@@ -128,24 +132,24 @@ if sys.version_info >= (3, 12):
     from sys import monitoring
 
     def _monitor_calls(codes: dict[CodeType, str]) -> None:
-        """Let the interpreter report the calls of these functions; do nothing if another tool uses the same tool id."""
-        if monitoring.get_tool(_TOOL) is None:
-            monitoring.use_tool_id(_TOOL, __name__)
-            monitoring.register_callback(_TOOL, monitoring.events.PY_START, _started)
-            monitoring.register_callback(_TOOL, monitoring.events.PY_RETURN, _returned)
-        if monitoring.get_tool(_TOOL) == __name__:
+        """Make the interpreter report all calls of these functions, unless another tool uses the same tool id."""
+        if monitoring.get_tool(_TOOL_ID) is None:
+            monitoring.use_tool_id(_TOOL_ID, __name__)
+            monitoring.register_callback(_TOOL_ID, monitoring.events.PY_START, _on_call)
+            monitoring.register_callback(_TOOL_ID, monitoring.events.PY_RETURN, _on_return)
+        if monitoring.get_tool(_TOOL_ID) == __name__:
             for code in codes:
-                monitoring.set_local_events(_TOOL, code, monitoring.events.PY_START | monitoring.events.PY_RETURN)
+                monitoring.set_local_events(_TOOL_ID, code, monitoring.events.PY_START | monitoring.events.PY_RETURN)
 
-    def _started(code: CodeType, _offset: int) -> Any:
-        watch: FunctionResultRecorder | None = getattr(_of_thread, "watch", None)
+    def _on_call(code: CodeType, _offset: int) -> Any:
+        watch: FunctionResultRecorder | None = getattr(_thread_local, "watch", None)
         if watch is None:
             return None
         watch.begin(code)
         return monitoring.DISABLE if watch.is_quick(code) else None
 
-    def _returned(code: CodeType, _offset: int, value: Any) -> Any:
-        watch: FunctionResultRecorder | None = getattr(_of_thread, "watch", None)
+    def _on_return(code: CodeType, _offset: int, value: Any) -> Any:
+        watch: FunctionResultRecorder | None = getattr(_thread_local, "watch", None)
         if watch is None:
             return None
         watch.end(code, value)

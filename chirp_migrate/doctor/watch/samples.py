@@ -1,4 +1,4 @@
-"""Compute hashes, labels and statistics of the samples in a batch."""
+"""Compute hashes, labels and sums of the samples in a batch, and properties of the batch's tensors."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _LEAST_MOVED = 1 << 20
 
 
 def describe_batch(requested: Any, batch: Any, *, hash_every: int) -> BatchRecord:
-    """Return the recording of a batch, with hashes of its samples.
+    """Return the record of a batch, with hashes of its samples.
 
     Args:
-        requested: the indices of the samples, from the sampler; one index if the loader does not batch.
-        batch: the batch that the process read.
-        hash_every: 1 to hash all samples and to sum their values (slow); N > 1 to hash the samples whose index is a
-            multiple of N; 0 to hash no samples.
+        requested: the indices of the samples, as the sampler yields them; a single index if the loader does not batch.
+        batch: the batch that the process read for these indices.
+        hash_every: which samples to hash: with 1, all samples, and the function also sums their values (slow); with N >
+            1, only the samples whose index is a multiple of N; with 0, no samples.
     """
     is_batch = isinstance(requested, (list, tuple))
     indices = _whole_numbers(requested if is_batch else [requested])
@@ -58,7 +58,7 @@ def describe_batch(requested: Any, batch: Any, *, hash_every: int) -> BatchRecor
 
 
 def _moments(tensor: torch.Tensor) -> ValueSums | None:
-    """Return the sums over the values of each column, or of each channel of images and signals."""
+    """Return sums over the values of each column of a table, or of each channel of images and signals."""
     if tensor.ndim < 2 or tensor.shape[1] > _MOST_COLUMNS:
         return None
     others = [axis for axis in range(tensor.ndim) if axis != 1]
@@ -72,7 +72,7 @@ def _moments(tensor: torch.Tensor) -> ValueSums | None:
 
 
 def float64_bytes_by_position(batch: Any) -> dict[str, int]:
-    """Return a dictionary: position in the batch → bytes, for each float64 tensor."""
+    """Return a dictionary: position of a float64 tensor in the batch → size of this tensor in bytes."""
     return {
         place: leaf.nbytes
         for place, leaf in leaves_by_position(batch).items()
@@ -81,17 +81,17 @@ def float64_bytes_by_position(batch: Any) -> dict[str, int]:
 
 
 def cpu_bytes_by_position(batch: Any) -> dict[str, int]:
-    """Return a dictionary: position in the batch → bytes, for each tensor of 1 MiB or more in CPU memory."""
+    """Return a dictionary: position of a tensor in the batch → its size in bytes, for CPU tensors of 1 MiB or more."""
     return {place: leaf.nbytes for place, leaf in _large_cpu_tensors(batch).items()}
 
 
 def is_pinned(batch: Any) -> bool:
-    """Return whether all tensors of 1 MiB or more in CPU memory are pinned."""
+    """Return whether all CPU tensors of 1 MiB or more in the batch are in pinned memory."""
     return all(leaf.is_pinned() for leaf in _large_cpu_tensors(batch).values())
 
 
 def noncontiguous_tensors(batch: Any) -> list[str]:
-    """Return the positions of tensors of 1 MiB or more in CPU memory that are not contiguous and not channels_last."""
+    """Return the positions of CPU tensors of 1 MiB or more that are neither contiguous nor ``channels_last``."""
     return [place for place, leaf in _large_cpu_tensors(batch).items() if not _is_in_order(leaf)]
 
 
@@ -116,9 +116,9 @@ def _whole_hash(tensors: list[torch.Tensor]) -> str:
 
 
 def _row_hashes(tensors: list[torch.Tensor], rows: Sequence[int]) -> list[str]:
-    """Return one hash for each of the given row numbers, over this row of every tensor.
+    """Return a hash for each row number in ``rows``. The hash covers this row of all tensors.
 
-    The hash of the row in a tensor is the seed of the hash for the next tensor.
+    To combine the tensors, the hash of a row in one tensor is the seed for hashing this row in the next tensor.
     """
     forms = "".join(f"{tensor.dtype}{tuple(tensor.shape[1:])}" for tensor in tensors)
     hashes = [int(xxhash.xxh3_64_intdigest(forms.encode()))] * len(rows)

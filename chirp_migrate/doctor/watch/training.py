@@ -1,4 +1,4 @@
-"""Record a training call until its third epoch begins or its time is up."""
+"""Run and record a training call until its third epoch begins or its time is over."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from torch.utils.data._utils import worker
 
 from chirp_migrate.doctor.recording import (
     IN_TRAINING_PROCESS,
+    BatchNormCalls,
     BatchRecord,
     CodeLine,
     FetcherPassRecord,
     LoaderInfo,
     LoaderPass,
-    NormalizationCall,
     Recording,
 )
 from chirp_migrate.doctor.watch.objects import (
     count_tensor_bytes,
     dataset_and_inner_datasets,
     large_containers,
-    open_files,
+    opened_files,
     read_plain_attributes,
 )
 from chirp_migrate.doctor.watch.pickling import count_pickled_bytes, unpicklable_parts
@@ -75,32 +75,32 @@ from chirpid_patch.torch_private import MultiProcessingIterator
 _EPOCHS = 2
 _LEAST_BATCHES = 8
 _BATCHES_WITH_STATE = 2
-_COMPARED = 64
-"""Approximate number of samples in a later training epoch that are compared with the first epoch."""
-_SHARE_OF_PASS = 0.2
-"""Largest share of an entry point's time that one loader pass may take."""
-_LONGER = 2
-"""A pass may take this many times longer if the memory of its workers is measured, because memory rises slowly."""
+_COMPARED_SAMPLES = 64
+"""Approximate number of samples that a later training epoch hashes, to compare them with the first epoch."""
+_MAX_SHARE_OF_PASS = 0.2
+"""Largest share of the time of a training call that one loader pass may take."""
+_MEMORY_FACTOR = 2
+"""A pass may take this many times longer if the memory of workers is measured, because the memory rises slowly."""
 
 
 def record_training(
     label: str, call: Callable[[], Any], tree: Path, folder: Path, seconds: float, recording: Recording
 ) -> list[Any]:
-    """Run a training call and fill in ``recording``, even if the call raises an error.
+    """Run a training call, and fill in ``recording`` even if the call raises an error.
 
     Args:
-        label: label of the entry point.
-        call: the training call.
-        tree: folder of the user's code, an absolute path.
+        label: short unique name of the training call, for messages.
+        call: function without arguments that trains.
+        tree: absolute path of the folder with the user's code.
         folder: folder for the files in which worker processes write their recordings.
-        seconds: time for the call. A loader pass ends after a fifth of this time.
+        seconds: time limit for the call. Each iteration over a loader ends early after about a fifth of this time.
         recording: the recording to fill in.
 
     Returns:
-        The loaders of the training, in the order of their numbers, without running workers.
+        The loaders that the training used, in the order of their numbers. No worker of these loaders is running.
 
     Raises:
-        Exception: any error of the call.
+        Exception: the call raised this error.
     """
     folder = Path(tempfile.mkdtemp(dir=folder))  # workers of a failed call may still write to its folder
     watch = _TrainingWatch(recording, LineFinder(tree), folder, seconds)
@@ -119,19 +119,19 @@ def record_training(
 
 class _TrainingWatch(Interception):
     def __init__(self, recording: Recording, places: LineFinder, folder: Path, seconds: float) -> None:
-        super().__init__(self._pass)
+        super().__init__(self._record_pass)
         self._recording, self._places, self._folder = recording, places, folder
         self._pacing = EpochDetector()
-        self._pass_s = seconds * _SHARE_OF_PASS
-        self._until = time.perf_counter() + seconds
-        self._built: WeakKeyDictionary[Any, CodeLine] = WeakKeyDictionary()
+        self._pass_s = seconds * _MAX_SHARE_OF_PASS
+        self._deadline = time.perf_counter() + seconds
+        self._build_lines: WeakKeyDictionary[Any, CodeLine] = WeakKeyDictionary()
         self._models: list[Any] = []
         self._loaders: list[Any] = []
         self._datasets: list[Any] = []
-        self._is_over = False
-        self._current: LoaderPass | None = None
-        self._beginning: LoaderPass | None = None
-        self._every, self._is_fetched = 1, False
+        self._has_ended = False
+        self._current_pass: LoaderPass | None = None
+        self._beginning_pass: LoaderPass | None = None
+        self._hash_every, self._is_fetched = 1, False
         self._process = psutil.Process()
         self._samplers = SamplerRecorder()
         self._begins_with_state: dict[int, dict[tuple[int, int], bool]] = {}
@@ -142,7 +142,7 @@ class _TrainingWatch(Interception):
             stack.enter_context(self)
             stack.enter_context(self._samplers)
             stack.enter_context(record_fetchers(self._make_receiver))
-            stack.enter_context(_replacing_attribute(DataLoader, "__init__", self._recording_line))
+            stack.enter_context(_replacing_attribute(DataLoader, "__init__", self._recording_build_line))
             stack.enter_context(self._pacing)
             stack.enter_context(call_before_backward(self._record_backward))
             hook = torch.nn.modules.module.register_module_forward_pre_hook(self._record_module_call)
@@ -150,7 +150,7 @@ class _TrainingWatch(Interception):
             yield
 
     def end_workers(self) -> list[Any]:
-        """End persistent workers, and return all loaders of the training."""
+        """End the persistent workers of all loaders of the training, and return these loaders."""
         loaders, self._loaders = self._loaders, []
         for loader in loaders:
             shut_down_workers(loader)
@@ -158,22 +158,25 @@ class _TrainingWatch(Interception):
         self._datasets.clear()
         return loaders
 
-    def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        # If an epoch begins with an evaluation of the last epoch, the recording ends at the next call of ``backward``.
+    def _record_pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        # An epoch may begin with an evaluation of the previous epoch. Then the recording ends later, at the next call
+        # of ``backward``.
         if self._pacing.begins_epoch(loader) and self._pacing.is_over(_EPOCHS) and not self._pacing.evaluates:
-            self._end()
-        self._end_if_late()
+            self._end_training()
+        self._end_training_if_late()
         with restore_generators_after():
             info = self._loader_info(loader)
         is_third = torch.is_grad_enabled() and self._count_training_passes(info.place) >= _EPOCHS
-        if not self._pacing.later and is_third:  # the training builds a new dataset for each epoch
-            self._end()
+        if not self._pacing.later and is_third:  # a training that builds a new dataset for each epoch
+            self._end_training()
         one = LoaderPass(len(self._recording.passes), info.number)
-        files = open_files(loader.dataset) if info.num_workers > 1 and info.start_method == "fork" else {}
+        files = opened_files(loader.dataset) if info.num_workers > 1 and info.start_method == "fork" else {}
         if info.persistent_workers:
             one.values = read_plain_attributes(loader.dataset)
         self._recording.passes.append(one)
-        pass_s = self._pass_s * (_LONGER if info.num_workers and info.start_method == "fork" and info.objects else 1)
+        pass_s = self._pass_s * (
+            _MEMORY_FACTOR if info.num_workers and info.start_method == "fork" and info.objects else 1
+        )
         began = time.perf_counter()
         record: Callable[[Any], None] | None = None
         drawn: list[list[Any]] = []
@@ -181,11 +184,11 @@ class _TrainingWatch(Interception):
 
         def around(advance: Callable[[], Any]) -> Any:
             nonlocal is_last
-            asked = time.perf_counter()
+            requested_s = time.perf_counter()
             if one.sizes:  # not before the first batch, because the start of workers may take long
-                self._end_if_late()
+                self._end_training_if_late()
             has_gradients = torch.is_grad_enabled()
-            if len(one.sizes) >= _LEAST_BATCHES and asked - began > pass_s:
+            if len(one.sizes) >= _LEAST_BATCHES and requested_s - began > pass_s:
                 if is_last or not has_gradients or not limit_lightning_validation(len(one.sizes) + 1):
                     self._recording.is_shortened = True
                     raise StopIteration
@@ -201,7 +204,7 @@ class _TrainingWatch(Interception):
             if record is not None:
                 record(batch)
             one.seconds = time.perf_counter() - began
-            one.waits_s.append(time.perf_counter() - asked)
+            one.waits_s.append(time.perf_counter() - requested_s)
             one.sizes.append(count_batch_samples(batch))
             one.has_gradients.append(has_gradients)
             if len(one.sizes) == 1:
@@ -212,58 +215,58 @@ class _TrainingWatch(Interception):
             for path, descriptor in files.items():
                 with suppress(OSError):  # the file was closed
                     one.positions.setdefault(path, []).append(os.lseek(descriptor, 0, os.SEEK_CUR))
-            self._current = one
+            self._current_pass = one
             return batch
 
-        self._beginning = one
+        self._beginning_pass = one
         is_validation = not torch.is_grad_enabled()
-        later = 1 if is_validation else 0 if info.is_stream else max(2, info.samples // _COMPARED)
-        self._every = later if self._count_training_passes(info.place) else 1
-        loop = RecordingWorkerLoop(str(self._folder), one.number, (self._every, later))
+        later = 1 if is_validation else 0 if info.is_stream else max(2, info.samples // _COMPARED_SAMPLES)
+        self._hash_every = later if self._count_training_passes(info.place) else 1
+        loop = RecordingWorkerLoop(str(self._folder), one.number, (self._hash_every, later))
         self._samplers.cover_new_classes()
         self._is_fetched, self._samplers.into = False, (loader, drawn)
         try:
             with _replacing_attribute(worker, "_worker_loop", lambda _: loop):
                 iterator = start()
         finally:
-            self._beginning = self._samplers.into = None
+            self._beginning_pass = self._samplers.into = None
         if not (self._is_fetched or isinstance(iterator, MultiProcessingIterator)):
             record = self._make_recorder(one, drawn)
         return LoaderIteratorWrapper(self, loader, iterator, around)
 
     def _make_recorder(self, one: LoaderPass, drawn: list[list[Any]]) -> Callable[[Any], None]:
-        """Return a function that records batches, for a loader that does not use PyTorch's fetcher objects."""
-        run, every = FetcherPassRecord(IN_TRAINING_PROCESS, one.number, 0), self._every
+        """Return a function that records a batch, for a loader that reads batches without PyTorch's fetcher objects."""
+        run, every = FetcherPassRecord(IN_TRAINING_PROCESS, one.number, 0), self._hash_every
         self._recording.runs.append(run)
 
         def record(batch: Any) -> None:
-            tasks: list[Any] = next((each for each in reversed(drawn) if each), [])
+            sampled: list[Any] = next((each for each in reversed(drawn) if each), [])
             with suppress(Exception):  # a batch that cannot be described is not recorded
-                run.tasks.append(describe_batch(tasks[len(run.tasks)], batch, hash_every=every))
+                run.tasks.append(describe_batch(sampled[len(run.tasks)], batch, hash_every=every))
 
         return record
 
-    def _end_if_late(self) -> None:
-        if time.perf_counter() > self._until:
+    def _end_training_if_late(self) -> None:
+        if time.perf_counter() > self._deadline:
             self._recording.is_cut = True
-            self._end()
+            self._end_training()
 
-    def _end(self) -> None:
-        """Raise an exception that ends the training, but only in the main thread. Other threads only load ahead.
+    def _end_training(self) -> None:
+        """Raise an exception that ends the training, but only in the main thread. Other threads only prefetch batches.
 
         Raises:
-            SeenEnough: the caller is the main thread.
+            SeenEnough: the caller runs in the main thread.
         """
-        self._is_over = True
+        self._has_ended = True
         if threading.current_thread() is threading.main_thread():
             raise SeenEnough
 
     def _make_receiver(self, _dataset: Any) -> RecordReceiver | None:
-        """Return the receiver for the recording of a new fetcher; None if no loader pass begins now."""
-        if self._beginning is None:
+        """Return the destination for the recording of a new fetcher; None if no loader pass is beginning."""
+        if self._beginning_pass is None:
             return None
         self._is_fetched = True
-        run = FetcherPassRecord(IN_TRAINING_PROCESS, self._beginning.number, 0)
+        run = FetcherPassRecord(IN_TRAINING_PROCESS, self._beginning_pass.number, 0)
 
         def write(record: Any) -> None:
             match record:
@@ -274,7 +277,7 @@ class _TrainingWatch(Interception):
                 case _:
                     run.is_over = True
 
-        return RecordReceiver(run, write, self._every)
+        return RecordReceiver(run, write, self._hash_every)
 
     def _loader_info(self, loader: Any) -> LoaderInfo:
         number = next((n for n, one in enumerate(self._loaders) if one is loader), None)
@@ -314,35 +317,35 @@ class _TrainingWatch(Interception):
         return info
 
     def _place(self, loader: Any) -> CodeLine:
-        """Return the line that built a loader; if the line is not known, the line that iterates over the loader."""
+        """Return the line that built the loader or, if this line is not known, iterates over the loader."""
         with suppress(TypeError, KeyError):
-            return self._built[loader]
+            return self._build_lines[loader]
         return self._places.line_of_caller()
 
     def _count_training_passes(self, place: CodeLine) -> int:
-        """Return the number of training passes over loaders that the line ``place`` built."""
+        """Return the number of training epochs with loaders that the line ``place`` built."""
         loaders = self._recording.loaders
         return sum(one.trains and loaders[one.loader].place == place for one in self._recording.passes)
 
-    def _recording_line(self, original: Callable[..., None]) -> Callable[..., None]:
+    def _recording_build_line(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(loader: Any, *arguments: Any, **named: Any) -> None:
             with suppress(TypeError):  # a subclass may be unhashable
-                self._built[loader] = self._places.line_of_caller()
+                self._build_lines[loader] = self._places.line_of_caller()
             original(loader, *arguments, **named)
 
         return __init__
 
     def _record_backward(self) -> None:
         if self._pacing.is_over(_EPOCHS):
-            self._end()
-        if self._current is not None:
-            self._current.backwards += 1
+            self._end_training()
+        if self._current_pass is not None:
+            self._current_pass.backwards += 1
 
     def _record_module_call(self, module: torch.nn.Module, arguments: Any) -> None:
-        if self._is_over:
+        if self._has_ended:
             raise SeenEnough
-        one = self._current
+        one = self._current_pass
         if one is None:
             return
         if torch.is_grad_enabled():
@@ -360,14 +363,14 @@ class _TrainingWatch(Interception):
         if not module.training or not isinstance(module, _BatchNorm) or not arguments:
             return
         kind = type(module).__name__
-        calls = one.normalization.setdefault(kind, NormalizationCall(kind))
+        calls = one.normalization.setdefault(kind, BatchNormCalls(kind))
         calls.calls += 1
         given = arguments[0]
         if isinstance(given, torch.Tensor) and given.shape[0] == 1 and one.sizes[-1] == 1:
             calls.with_one_sample += 1
 
     def _record_initial_state(self, one: LoaderPass, module: torch.nn.Module, arguments: Any) -> None:
-        """Record whether the first call of a recurrent module for a batch has an initial state that is not zero."""
+        """Record whether a recurrent module gets an initial state that is not zero in its first call for a batch."""
         batch = one.number, len(one.sizes)
         begins = self._begins_with_state.setdefault(id(module), {})
         if batch not in begins:
@@ -387,7 +390,7 @@ def _replacing_attribute(owner: Any, name: str, make: Callable[[Any], Any]) -> I
 
 
 def _index_of(one: Any, known: list[Any]) -> int:
-    """Return the position of an object in a list of known objects; append the object if it is new."""
+    """Return the position of an object in the list ``known``. Append the object if it is not in the list."""
     number = next((number for number, other in enumerate(known) if other is one), len(known))
     if number == len(known):
         known.append(one)
@@ -395,14 +398,14 @@ def _index_of(one: Any, known: list[Any]) -> int:
 
 
 def _count_file_descriptors(process: psutil.Process) -> int:
-    """Return the number of open file descriptors of a process; 0 if the system does not count them."""
+    """Return the number of open file descriptors of a process; 0 if the operating system does not count them."""
     with suppress(psutil.Error, OSError, AttributeError):
         return int(process.num_fds())
     return 0
 
 
 def _file_descriptor_limit() -> int:
-    """Return the largest number of file descriptors that this process may open; 0 if it is not known."""
+    """Return the largest number of file descriptors that this process may have open; 0 if it is not known."""
     try:
         import resource
     except ImportError:  # Windows
