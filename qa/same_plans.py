@@ -2,7 +2,8 @@
 
 Use `python -m qa same-plans REVISION` after a change of the implementation that must not change the plans. Both
 revisions plan the packages of the survey, the fixtures and random programs, with all rules. The check compares the
-plan files, which contain all findings, every edit, and the hash of every file after the edits. The exit code is 1 if the plans differ.
+plan files, which contain all findings, every edit, and the hash of every file after the
+edits. The exit code is 1 if the plans differ.
 """
 
 from __future__ import annotations
