@@ -15,8 +15,7 @@ from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.factory import create_training_loader, create_validation_loader
 from chirpid_patch.loader_options import CommonArguments
 from chirpid_patch.machine.cpus import cpus_for_loading
-from chirpid_patch.multi.interleave import SamplingStrategy
-from chirpid_patch.multi.multi_loader import MultiDataLoaderConfig
+from chirpid_patch.multi.interleave import MultiDataLoaderConfig, SamplingStrategy
 from chirpid_patch.torch_private import DataLoader
 
 if TYPE_CHECKING:
