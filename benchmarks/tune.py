@@ -26,10 +26,11 @@ from torch.utils.data import Dataset, TensorDataset
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.training.process.background_load import BackgroundLoadWatch
 from chirp_migrate.tune.measured_dataset import MeasuredDataset, make_measured_dataset
-from chirp_migrate.tune.plateau import TOLERANCE, mean_rate, pick_smallest_best
+from chirp_migrate.tune.plateau import pick_smallest_best
 from chirp_migrate.tune.sweep import SettingsSweep, measure_settings, setting_combinations
-from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings
+from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, mean_rate
 from chirpid_patch.machine.cpus import usable_cpus
+from chirpid_patch.thresholds import TIED
 
 SHAPE = (1, 224, 313)
 WORKERS, PREFETCH, BATCH_SIZE = (0, 2, 4, 8), (2, 4), 32
@@ -123,7 +124,7 @@ def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, 
                     assert chosen is not None
                     best = exhaustive_best(subject, ways, 3, slice_s)
                     ratio = compared(subject, chosen.candidate, best, pairs, slice_s)
-                worse = ratio is not None and ratio.high < 1 - TOLERANCE
+                worse = ratio is not None and ratio.high < 1 - TIED
                 others = watch.share_of_others()
                 busy = "unknown" if others is None else f"{others:.0%}"
                 shown = "the same" if ratio is None else f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
@@ -132,7 +133,7 @@ def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, 
                     f"pick/best {shown:24} {'FAILED' if worse else 'ok'}  (others: {busy})"
                 )
                 interval = None if ratio is None else [ratio.value, ratio.low, ratio.high]
-                goals.append(Goal(f"{name}, {repeat + 1}", f"not below {1 - TOLERANCE}", shown, not worse))
+                goals.append(Goal(f"{name}, {repeat + 1}", f"not below {1 - TIED}", shown, not worse))
                 found = {"data": name, "picked": str(chosen.candidate), "best": str(best)}
                 results.append({**found, "ratio": interval, "others": others})
     click.echo(f"{sum(not one.holds for one in goals)} of {len(goals)} failed")

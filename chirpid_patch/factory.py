@@ -1,7 +1,7 @@
 """Functions that build loaders and choose the loading mode for the dataset, the CPUs and the device.
 
-``_RULES`` lists the rules that decide whether a loader uses worker processes, threads or neither. The first rule that
-applies returns the ``LoadingPlan`` of the loader. ``docs/factory.md`` describes the rules.
+``_choose_workers`` contains the rules that decide whether a loader uses worker processes, threads or neither.
+``docs/factory.md`` describes the rules.
 """
 
 from __future__ import annotations
@@ -339,15 +339,14 @@ class LoadingPlan:
 
 
 def plan_loading(options: LoaderOptions) -> LoadingPlan:
-    """Return the plan of the first rule in ``_RULES`` that applies to ``options``."""
-    plan = next(plan for plan in (rule(options) for rule in _RULES) if plan is not None)
+    """Return the plan of a measurement, or without a measurement, the plan of ``_choose_workers``."""
+    plan = _measured_plan(options)
+    if plan is None:
+        workers, why = _choose_workers(options)
+        plan = LoadingPlan(workers, options.prefetch_threads, options.prefetch_factor, why)
     if not plan.workers and options.prefetch_factor is not None:
         plan = replace(plan, why=f"{plan.why}; prefetch_factor has no effect without workers")
     return plan
-
-
-def _workers(options: LoaderOptions, workers: int, why: str) -> LoadingPlan:
-    return LoadingPlan(workers, options.prefetch_threads, options.prefetch_factor, why)
 
 
 def _measured_plan(options: LoaderOptions) -> LoadingPlan | None:
@@ -361,19 +360,6 @@ def _measured_plan(options: LoaderOptions) -> LoadingPlan | None:
     return LoadingPlan(choice.num_workers, threads, prefetch, choice.why, measured=True)
 
 
-def _plan_without_workers(options: LoaderOptions) -> LoadingPlan | None:
-    return None if options.num_workers else _workers(options, 0, "no workers were requested")
-
-
-def _plan_for_stream(options: LoaderOptions) -> LoadingPlan | None:
-    if not isinstance(options.dataset, IterableDataset):
-        return None
-    # Each worker iterates over its own copy of the dataset, so another number of workers would change the data.
-    return _workers(
-        options, options.num_workers, "another number of workers would change the samples of an iterable dataset"
-    )
-
-
 def _allocates_batches(options: LoaderOptions) -> bool:
     """Return whether the loader allocates new memory for every batch.
 
@@ -382,24 +368,17 @@ def _allocates_batches(options: LoaderOptions) -> bool:
     return options.makes_batches and is_stacking_collate(options.batching.get("collate_fn"))
 
 
-def _plan_in_memory(options: LoaderOptions) -> LoadingPlan | None:
-    if not _allocates_batches(options) or not is_in_memory(options.dataset):
-        return None
-    return _workers(options, 0, "the samples are in memory, batches are gathered at once")
-
-
-def _plan_with_threads(options: LoaderOptions) -> LoadingPlan | None:
-    why = "threads load ahead, because the caller declares the dataset thread-safe"
-    return _workers(options, 0, why) if options.thread_safe else None
-
-
-def _plan_as_before(options: LoaderOptions) -> LoadingPlan:
-    return _workers(options, options.num_workers, "as many as requested")
-
-
-_RULES: tuple[Callable[[LoaderOptions], LoadingPlan | None], ...] = (
-    _measured_plan, _plan_without_workers, _plan_for_stream, _plan_in_memory, _plan_with_threads, _plan_as_before,
-)  # fmt: skip
+def _choose_workers(options: LoaderOptions) -> tuple[int, str]:
+    """Return the number of worker processes, and the reason, by the first rule that applies."""
+    if not options.num_workers:
+        return 0, "no workers were requested"
+    if isinstance(options.dataset, IterableDataset):  # each worker iterates over its own copy of the dataset
+        return options.num_workers, "another number of workers would change the samples of an iterable dataset"
+    if _allocates_batches(options) and is_in_memory(options.dataset):
+        return 0, "the samples are in memory, batches are gathered at once"
+    if options.thread_safe:
+        return 0, "threads load ahead, because the caller declares the dataset thread-safe"
+    return options.num_workers, "as many as requested"
 
 
 def _has_samples(dataset: Any) -> bool:

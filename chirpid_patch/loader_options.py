@@ -16,8 +16,8 @@ from chirpid_patch.torch_private import DataLoader
 ABOUT_WORKERS = ("timeout", "multiprocessing_context")
 
 
-class LoadingModeArguments(TypedDict, total=False):
-    """Arguments about the loading mode, which ``create_loader`` documents."""
+class CommonArguments(TypedDict, total=False):
+    """Arguments that several loaders can share, because they do not depend on the dataset."""
 
     prefetch_factor: int | None
     persistent_workers: bool
@@ -38,11 +38,6 @@ class LoadingModeArguments(TypedDict, total=False):
     benchmark: bool
     has_augmentation: bool
     has_standardization: bool
-
-
-class CommonArguments(LoadingModeArguments, total=False):
-    """Arguments that several loaders can share, because they do not depend on the dataset."""
-
     collate_fn: Callable[[list[Any]], Any] | None
     pin_memory: bool | None
     drop_last: bool

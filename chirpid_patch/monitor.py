@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from chirpid_patch.comparison import order_of_round
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.loader_speed.measure import measure_batch_waits, shut_down_workers
 from chirpid_patch.machine.accelerator import pinning_device
@@ -218,13 +219,12 @@ class DataLoaderPerformanceMonitor:
         """
         if rounds < 1:
             raise ValueError("rounds must be at least 1")
-        say = print if verbose else _print_nothing
+        say = print if verbose else lambda message: None
         candidates = _default_candidates(say) if configs is None else [dict(config) for config in configs]
         taken: list[list[dict[str, float | int | bool]]] = [[] for _ in candidates]
         errors: dict[int, str] = {}
         for number in range(rounds):
-            order = range(len(candidates)) if number % 2 == 0 else reversed(range(len(candidates)))
-            for i in order:
+            for i in order_of_round(range(len(candidates)), number):
                 if i in errors:
                     continue
                 if number == 0:
@@ -277,7 +277,3 @@ def _medians(rounds: Sequence[Mapping[str, float | int | bool]]) -> dict[str, fl
         key: float(np.median([taken[key] for taken in rounds])) if isinstance(value, float) else value
         for key, value in rounds[0].items()
     }
-
-
-def _print_nothing(message: str) -> None:
-    """Ignore ``message``."""

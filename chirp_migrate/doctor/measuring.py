@@ -7,10 +7,10 @@ from typing import Any
 from chirp_migrate.console.progress import Progress
 from chirp_migrate.doctor.recording import LoaderPass, WorkerCountTimings
 from chirp_migrate.tune.measured_dataset import make_measured_dataset_from_loader
-from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
+from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, pick_smallest_best
 from chirp_migrate.tune.request import SettingsToMeasure
 from chirp_migrate.tune.sweep import SettingsSweep, expected_measurement_seconds, setting_combinations
-from chirp_migrate.tune.tune_report import CandidateSettings, SettingsOutcome
+from chirp_migrate.tune.tune_report import CandidateSettings, SettingsOutcome, mean_rate
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.worker_start import start_method, worker_start_seconds
 from chirpid_patch.machine.cpus import usable_cpus

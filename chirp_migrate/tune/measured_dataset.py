@@ -1,4 +1,4 @@
-"""Describe the dataset and the loader arguments for which ``tune`` compares settings, and build loaders from them."""
+"""Describe the dataset and the loader arguments for which ``tune`` compares settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 from torch.utils.data import (
     BatchSampler,
-    DataLoader,
     IterableDataset,
     RandomSampler,
     SequentialSampler,
@@ -19,10 +18,6 @@ from chirp_migrate.training.watch.nested_datasets import nested_class_names
 from chirp_migrate.tune.tune_report import CandidateSettings, LoaderReport
 from chirpid_patch import BatchedDataLoader
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
-from chirpid_patch.machine.accelerator import pinning_device
-
-_MATTERING = ("collate_fn", "worker_init_fn", "multiprocessing_context")
-"""Arguments of the user's loader that a measured loader gets, in addition to the sampling arguments."""
 
 _KEPT = ("worker_init_fn", "multiprocessing_context", "generator", "drop_last", "timeout")
 
@@ -88,26 +83,6 @@ def make_measured_dataset_from_loader(loader: Any, role: str) -> MeasuredDataset
     now = CandidateSettings(workers, ahead, threads, loader.batch_size)
     report = LoaderReport(nested_class_names(dataset), role, loader.batch_size, len(dataset), migrated, now)
     return MeasuredDataset(dataset, report, options, loader.num_workers)
-
-
-def make_loader(subject: MeasuredDataset, sampling: dict[str, Any], candidate: CandidateSettings) -> DataLoader[Any]:
-    """Return a loader with the settings ``candidate``. The workers of the loader run until they are shut down."""
-    threads = candidate.prefetch_threads
-    options: dict[str, Any] = {
-        **{name: subject.options[name] for name in _MATTERING if subject.options.get(name) is not None},
-        **sampling,
-        "num_workers": candidate.num_workers,
-        "pin_memory": pinning_device() is not None,
-    }
-    if candidate.num_workers:
-        options |= {"persistent_workers": True, "prefetch_factor": candidate.prefetch_factor or TORCH_PREFETCH}
-    else:
-        options.pop("multiprocessing_context", None)  # PyTorch refuses the argument without workers
-    if not subject.report.migrated:
-        return DataLoader(subject.dataset, **options)
-    if threads:
-        options |= {"num_workers": threads, "prefetch_factor": 1, "in_process": True}
-    return BatchedDataLoader(subject.dataset, prefetch_threads=threads, thread_safe=threads > 0, **options)
 
 
 def _check_is_measurable(dataset: Any) -> None:

@@ -14,34 +14,12 @@ interval of each larger configuration excludes rates so high that this configura
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 
-from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsComparison, SettingsOutcome
-
-TOLERANCE = 0.05
-"""A configuration is tied with the best if its throughput is lower by at most this share."""
-
-_CONFIDENCE = 0.95
-
-
-def mean_rate(rates: Sequence[float]) -> Ratio:
-    """Return the geometric mean of rates, with its interval. The interval of a single rate has no width.
-
-    Raises:
-        ValueError: there are no rates, or a rate is not positive.
-    """
-    if not rates or min(rates) <= 0:
-        raise ValueError("a mean rate needs at least one rate, and all rates must be positive")
-    if len(rates) == 1:
-        return Ratio(rates[0], rates[0], rates[0], 1)
-    return paired_ratio([1.0] * len(rates), rates, _CONFIDENCE)
-
-
-def mean_rates(measured: Sequence[CandidateMeasurement]) -> dict[CandidateSettings, Ratio]:
-    """Return the mean rate of each configuration; configurations that could not be measured are omitted."""
-    return {
-        configuration.candidate: mean_rate(configuration.rates) for configuration in measured if configuration.rates
-    }
+from chirp_migrate.stats.ratios import paired_ratio
+from chirp_migrate.tune.tune_report import CandidateMeasurement, SettingsComparison, SettingsOutcome, mean_rate
+from chirpid_patch.comparison import compare
+from chirpid_patch.thresholds import TIED
 
 
 def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[SettingsComparison]:
@@ -49,30 +27,20 @@ def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[Settings
 
     A configuration that was measured only in the first rounds is compared over these rounds, and cannot be the best.
     """
-    rounds = max((len(configuration.rates) for configuration in measured), default=0)
-    to_the_end = [configuration for configuration in measured if 0 < len(configuration.rates) == rounds]
-    best = max(to_the_end, key=lambda configuration: mean_rate(configuration.rates).value, default=None)
-    return [_compare(configuration, best) for configuration in measured]
+    compared = compare([configuration.rates for configuration in measured])
+    best = None if compared.fastest is None else measured[compared.fastest]
+    return [_describe(configuration, best, tied) for configuration, tied in zip(measured, compared.tied, strict=True)]
 
 
-def _compare(configuration: CandidateMeasurement, best: CandidateMeasurement | None) -> SettingsComparison:
+def _describe(configuration: CandidateMeasurement, best: CandidateMeasurement | None, tied: bool) -> SettingsComparison:
     rates, candidate = configuration.rates, configuration.candidate
     if best is None or not rates:
         return SettingsComparison(configuration=str(candidate), outcome=SettingsOutcome.FAILED, conclusive=True)
-    rate, ratio = mean_rate(rates), None
-    rounds = min(len(rates), len(best.rates))
-    bound = 1 - TOLERANCE
-    if configuration is best:
-        outcome, conclusive = SettingsOutcome.BEST, True
-    elif rounds < 2:
-        outcome, conclusive = (
-            SettingsOutcome.TIED if rates[0] >= bound * best.rates[0] else SettingsOutcome.BELOW,
-            False,
-        )
-    else:
-        ratio = paired_ratio(best.rates[:rounds], rates[:rounds], _CONFIDENCE)
-        outcome = SettingsOutcome.TIED if ratio.value >= bound else SettingsOutcome.BELOW
-        conclusive = ratio.low >= bound or ratio.high < bound
+    rate, ratio, conclusive = mean_rate(rates), None, configuration is best
+    outcome = SettingsOutcome.BEST if conclusive else SettingsOutcome.TIED if tied else SettingsOutcome.BELOW
+    if configuration is not best and len(rates) > 1:
+        ratio = paired_ratio(best.rates[: len(rates)], rates)
+        conclusive = ratio.low >= 1 - TIED or ratio.high < 1 - TIED
     return SettingsComparison(
         configuration=str(candidate),
         outcome=outcome,
@@ -87,13 +55,8 @@ def _compare(configuration: CandidateMeasurement, best: CandidateMeasurement | N
 
 def pick_smallest_best(measured: Sequence[CandidateMeasurement]) -> CandidateMeasurement | None:
     """Return the smallest configuration that is the best or tied with the best; None if all configurations failed."""
-    placed = zip(measured, compare_with_best(measured), strict=True)
-    tied = [
-        configuration
-        for configuration, comparison in placed
-        if comparison.outcome in (SettingsOutcome.BEST, SettingsOutcome.TIED)
-    ]
-    return min(tied, key=lambda configuration: configuration.candidate.size, default=None)
+    tied = compare([configuration.rates for configuration in measured]).tied
+    return min(compress(measured, tied), key=lambda configuration: configuration.candidate.size, default=None)
 
 
 def is_pick_conclusive(measured: Sequence[CandidateMeasurement]) -> bool:
@@ -108,4 +71,4 @@ def is_pick_conclusive(measured: Sequence[CandidateMeasurement]) -> bool:
 
 def _may_be_much_faster(comparison: SettingsComparison) -> bool:
     """Return whether a configuration may be so much faster than the best that another pick would be necessary."""
-    return comparison.ratio_to_best_interval is None or comparison.ratio_to_best_interval[1] >= 1 / (1 - TOLERANCE)
+    return comparison.ratio_to_best_interval is None or comparison.ratio_to_best_interval[1] >= 1 / (1 - TIED)

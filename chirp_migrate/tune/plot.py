@@ -11,8 +11,7 @@ from typing import Any
 
 from chirp_migrate.console.text import escape_for_matplotlib, format_percent
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
-from chirp_migrate.tune.tune_report import CandidateSettings, LoaderReport, SettingsOutcome
+from chirp_migrate.tune.tune_report import CandidateSettings, LoaderReport, SettingsOutcome, mean_rates
 
 _SUFFIXES = (".svg", ".png", ".pdf")
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
@@ -66,6 +65,8 @@ def draw_plot(target: Path, loaders: Sequence[LoaderReport], machine: str) -> No
 
 
 def _draw_panel(axes: Any, loader: LoaderReport) -> None:
+    from chirpid_patch.thresholds import TIED  # imports PyTorch, which the command line does without
+
     rates = mean_rates(loader.measured)
     placed = zip(loader.measured, loader.comparisons, strict=True)
     fastest = next(
@@ -79,9 +80,9 @@ def _draw_panel(axes: Any, loader: LoaderReport) -> None:
     counts = sorted({way.num_workers for way in rates})
     place = {workers: number for number, workers in enumerate(counts)}
     at_left = place[fastest.num_workers] < len(counts) / 2
-    axes.axhspan((1 - TOLERANCE) * best, best, color="#999999", alpha=0.18, linewidth=0)
+    axes.axhspan((1 - TIED) * best, best, color="#999999", alpha=0.18, linewidth=0)
     axes.annotate(
-        f"within {format_percent(TOLERANCE)} of the best",
+        f"within {format_percent(TIED)} of the best",
         (float(at_left), best),
         xycoords=("axes fraction", "data"),
         xytext=(-4 if at_left else 4, 2),

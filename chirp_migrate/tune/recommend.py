@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 
 from chirp_migrate.console.text import format_percent
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
-from chirp_migrate.tune.augmentation_cost import augmentation_share_of_loading
-from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, mean_rates, pick_smallest_best
+from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, pick_smallest_best
 from chirp_migrate.tune.tune_report import (
     CandidateMeasurement,
     LoaderReport,
     Recommendation,
     SettingsOutcome,
     TrainingRun,
+    mean_rate,
+    mean_rates,
 )
-from chirpid_patch.loading.limits import WAITING
+from chirpid_patch.comparison import is_worth
+from chirpid_patch.thresholds import NOTICEABLE, WAITING
 
 _BATCHES_PER_S, _BATCH = 10.0, 32
 """Number of batches per second that loading must exceed, and the batch size for this target."""
@@ -25,10 +28,6 @@ _GPU_PERCENT = 90.0
 
 _AUGMENTATION_PERCENT, _AUGMENTATION_WARNING = 20.0, 30.0
 """Percent of the loading time that augmentation may take, and percent above which ``tune`` warns."""
-
-_WAITS_LITTLE = 0.05
-_START_SHARE = 0.05
-_WORTH_IT = 1.05
 
 
 def add_recommendations(loader: LoaderReport, training: TrainingRun | None) -> None:
@@ -55,15 +54,15 @@ def add_recommendations(loader: LoaderReport, training: TrainingRun | None) -> N
 def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> list[Recommendation]:
     way = chosen.candidate
     rates = {way: rate.value for way, rate in mean_rates(loader.measured).items()}
-    if loader.waited_share is not None and loader.waited_share < _WAITS_LITTLE:
+    if loader.waited_share is not None and loader.waited_share < NOTICEABLE:
         why = (
             f"the training waits only {format_percent(loader.waited_share, 1)} of its time for batches, so loading "
             "does not slow it down"
         )
         return [Recommendation(_setting_name(loader, "num_workers"), "keep it", why)]
     if loader.now is not None and loader.now in rates:
-        gain = rates[way] / rates[loader.now]
-        if loader.now == way or (1 / _WORTH_IT < gain < _WORTH_IT and loader.now.size <= way.size):
+        smaller = loader.now.size <= way.size
+        if loader.now == way or (smaller and not is_worth(rates[loader.now], rates[way])):
             return [Recommendation(_setting_name(loader, "num_workers"), "keep it", f"{way} is the current setting")]
         rate = f"{rates[way]:.0f} samples/s" + (f" with {way}" if way.prefetch_threads else "")
         now = str(loader.now) if loader.now.is_in_main_process else f"with {loader.now}"
@@ -92,7 +91,7 @@ def _recommend_persistent_workers(loader: LoaderReport, chosen: CandidateMeasure
     """Recommend persistent workers if starting workers takes a noticeable part of an epoch."""
     start_s = statistics.median(chosen.first_batch_s)
     epoch_s = loader.samples / mean_rate(chosen.rates).value
-    if start_s < _START_SHARE * epoch_s:
+    if start_s < NOTICEABLE * epoch_s:
         return []
     why = f"workers take {start_s:.2f} s to deliver the first batch, and the rest of an epoch about {epoch_s:.1f} s"
     return [Recommendation("persistent_workers", "True", why)]
@@ -121,6 +120,14 @@ def _recommend_batch_size(loader: LoaderReport) -> list[Recommendation]:
         f"{loader.batch_size}; the batch size changes what training learns, so the choice is yours"
     )
     return [Recommendation(_setting_name(loader, "batch_size"), f"{best} would load faster", why)]
+
+
+def augmentation_share_of_loading(with_s: Sequence[float], without_s: Sequence[float]) -> float | None:
+    """Return the share of the loading time that augmentation takes, from medians over rounds; None without a round."""
+    if not with_s:
+        return None
+    augmented, plain = statistics.median(with_s), statistics.median(without_s)
+    return (augmented - plain) / augmented
 
 
 def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import as_sentence, format_percent, pluralize
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
-from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
 from chirp_migrate.tune.tune_report import (
     CandidateMeasurement,
     LoaderReport,
@@ -16,6 +15,7 @@ from chirp_migrate.tune.tune_report import (
     SettingsOutcome,
     TrainingRun,
     TuneReport,
+    mean_rates,
 )
 
 
@@ -105,7 +105,9 @@ def _describe_pick(loader: LoaderReport) -> str:
     )
     if best == str(loader.picked):
         return f"{picked}: {loader.picked}, the fastest in {rounds}{sure}."
-    near = f"the smallest configuration within {format_percent(TOLERANCE)} of the best ({best})"
+    from chirpid_patch.thresholds import TIED  # imports PyTorch, which the command line does without
+
+    near = f"the smallest configuration within {format_percent(TIED)} of the best ({best})"
     return f"{picked}: {loader.picked}, {near} in {rounds}{sure}."
 
 

@@ -24,7 +24,6 @@ from chirp_migrate.training.watch.samples import LONGEST_S, has_random_samples
 from chirp_migrate.training.workload.calls import data_for_entry_points, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.entry_points import TrainingSource
 from chirp_migrate.training.workload.hook import training_call_names
-from chirp_migrate.tune.augmentation_cost import time_with_and_without_augmentation
 from chirp_migrate.tune.measured_dataset import MeasuredDataset
 from chirp_migrate.tune.plateau import pick_smallest_best
 from chirp_migrate.tune.recommend import add_recommendations
@@ -40,6 +39,7 @@ from chirp_migrate.tune.tune_report import (
     TuneReport,
 )
 from chirp_migrate.tune.watching import watch_loaders
+from chirpid_patch.comparison import order_of_round
 from chirpid_patch.datasets.collate import is_stacking_collate
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.machine.cpus import usable_cpus
@@ -190,14 +190,16 @@ def _measure_augmentation(subject: MeasuredDataset, seconds: float) -> tuple[lis
         return [], [], why
     way = CandidateSettings(0, batch_size=subject.report.batch_size)
 
-    def batch_s(side: MeasuredDataset) -> float:
-        _, rate = measure_settings(side, way, _AUGMENTATION_SLICE_S)
-        return rate.seconds / rate.batches
-
     until = time.monotonic() + seconds
-    return *time_with_and_without_augmentation(
-        subject, replace(subject, dataset=plain), batch_s, _AUGMENTATION_ROUNDS, until
-    ), None
+    with_s: list[float] = []
+    without_s: list[float] = []
+    for number in range(_AUGMENTATION_ROUNDS):
+        for taken, side in order_of_round([(with_s, subject), (without_s, replace(subject, dataset=plain))], number):
+            _, rate = measure_settings(side, way, _AUGMENTATION_SLICE_S)
+            taken.append(rate.seconds / rate.batches)
+        if time.monotonic() > until:
+            break
+    return with_s, without_s, None
 
 
 def _measure_batch_sizes(

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from chirp_migrate.tune.measured_dataset import MeasuredDataset
-from chirp_migrate.tune.plateau import mean_rate, pick_smallest_best
-from chirp_migrate.tune.tune_report import CandidateMeasurement
+from chirp_migrate.tune.plateau import pick_smallest_best
+from chirp_migrate.tune.tune_report import CandidateMeasurement, mean_rate
 from chirpid_patch.loader_speed.profiles import loader_choice_key, read_loader_choice, save_loader_choice
 from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
 from chirpid_patch.machine.accelerator import pinning_device

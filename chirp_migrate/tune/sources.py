@@ -114,7 +114,7 @@ def _build_dataset(reference: str, config: TuneConfig | None) -> Any:
         value = import_object(reference, "function or class", lambda one: not inspect.ismodule(one))
     if not callable(value) or isinstance(value, DataLoader):
         return value
-    arguments = [config.location] if config is not None and _requires_argument(value) else []
+    arguments = [config.location] if config is not None and _why_arguments_do_not_fit(value, ()) else []
     if problem := _why_arguments_do_not_fit(value, arguments):
         raise TaskNotPossible(
             f"{reference} cannot be called {'with the path of --config' if arguments else 'without arguments'} "
@@ -122,16 +122,6 @@ def _build_dataset(reference: str, config: TuneConfig | None) -> Any:
         )
     with wrap_user_code_errors(reference):
         return value(*arguments)
-
-
-def _requires_argument(function: Callable[..., Any]) -> bool:
-    """Return whether a function requires an argument that can be passed by position."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return any(p.kind in positional and p.default is p.empty for p in parameters)
 
 
 def _why_arguments_do_not_fit(function: Callable[..., Any], arguments: Sequence[str]) -> str:

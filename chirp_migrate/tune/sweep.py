@@ -2,7 +2,7 @@
 
 The clock starts after the first batch of every worker has arrived. After that, a measurement counts equally many
 batches of every worker, and the time of waiting for these batches. Every round measures every candidate (combination of
-settings) once. The order changes from round to round, so that a machine that becomes slower affects all candidates
+settings) once. Every second round uses the reverse order, so that a machine that becomes slower affects all candidates
 equally.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,12 +18,13 @@ from statistics import median
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.training.errors import first_message_line
 from chirp_migrate.training.process.background_load import BackgroundLoadWatch
-from chirp_migrate.tune.measured_dataset import MeasuredDataset, make_loader
-from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
-from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsOutcome
-from chirpid_patch.loader_speed.measure import LoadingRate, measure_loading_rate
-from chirpid_patch.loader_speed.search import EndlessIndices
+from chirp_migrate.tune.measured_dataset import MeasuredDataset
+from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, pick_smallest_best
+from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsOutcome, mean_rate
+from chirpid_patch.comparison import order_of_round
+from chirpid_patch.loader_speed.measure import EndlessIndices, LoadingRate, measure_loading_rate
 from chirpid_patch.loading.worker_start import start_method, worker_start_seconds
+from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.cpus import usable_cpus
 
 MIN_ROUNDS = 3
@@ -71,15 +71,26 @@ def measure_settings(
         RuntimeError: worker processes could not be started or died.
         Exception: any error of the user's dataset or ``collate_fn``.
     """
-    draws = EndlessIndices(len(subject.dataset), {**subject.options, "batch_size": candidate.batch_size})
+    options = {
+        **subject.options,
+        "batch_size": candidate.batch_size,
+        "prefetch_factor": candidate.prefetch_factor,
+        "pin_memory": pinning_device() is not None,
+    }
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         rate = measure_loading_rate(
-            lambda: make_loader(subject, draws.sampling(), candidate), candidate.at_once, seconds
+            subject.dataset,
+            EndlessIndices(len(subject.dataset), options),
+            options,
+            num_workers=candidate.num_workers,
+            prefetch_threads=candidate.prefetch_threads,
+            seconds=seconds,
+            is_batched=subject.report.migrated,
         )
     if rate.lost_workers:
         raise RuntimeError(_reason_without_workers([str(warning.message) for warning in warned]))
-    return rate.batches * draws.per_draw / rate.seconds, rate
+    return rate.samples_per_second, rate
 
 
 def _reason_without_workers(warned: Sequence[str]) -> str:
@@ -185,9 +196,7 @@ class SettingsSweep:
     def _candidates_of_round(self) -> list[CandidateMeasurement]:
         """Return the candidates of the next round, in order. Later rounds omit candidates that are clearly too slow."""
         contenders = self._contenders() if self.rounds >= MIN_ROUNDS else self.measured
-        order = deque(configuration for configuration in contenders if configuration.error is None)
-        order.rotate(-self.rounds)
-        return list(order) if self.rounds % 2 == 0 else list(reversed(order))
+        return order_of_round([one for one in contenders if one.error is None], self.rounds)
 
     def _contenders(self) -> list[CandidateMeasurement]:
         placed = zip(self.measured, compare_with_best(self.measured), strict=True)

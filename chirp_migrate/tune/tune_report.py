@@ -5,11 +5,14 @@ docs/json.md describes each field. A new field needs a default.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal
 
 import msgspec
+
+from chirp_migrate.stats.ratios import Ratio, paired_ratio
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,26 @@ class CandidateMeasurement:
     rates: list[float] = field(default_factory=list)
     first_batch_s: list[float] = field(default_factory=list)
     error: str | None = None
+
+
+def mean_rate(rates: Sequence[float]) -> Ratio:
+    """Return the geometric mean of rates, with its interval. The interval of a single rate has no width.
+
+    Raises:
+        ValueError: there are no rates, or a rate is not positive.
+    """
+    if not rates or min(rates) <= 0:
+        raise ValueError("a mean rate needs at least one rate, and all rates must be positive")
+    if len(rates) == 1:
+        return Ratio(rates[0], rates[0], rates[0], 1)
+    return paired_ratio([1.0] * len(rates), rates)
+
+
+def mean_rates(measured: Sequence[CandidateMeasurement]) -> dict[CandidateSettings, Ratio]:
+    """Return the mean rate of each configuration; configurations that could not be measured are omitted."""
+    return {
+        configuration.candidate: mean_rate(configuration.rates) for configuration in measured if configuration.rates
+    }
 
 
 class SettingsOutcome(str, Enum):

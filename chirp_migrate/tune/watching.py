@@ -24,6 +24,7 @@ from chirp_migrate.tune.tune_report import TrainingRun
 from chirpid_patch import DataLoaderPerformanceMonitor
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import BatchTimer
+from chirpid_patch.thresholds import NOTICEABLE
 
 _BATCHES, _LONG_ENOUGH_S = 8, 1.0
 """A loader pass ends after this number of batches, if it has taken this many seconds."""
@@ -31,9 +32,6 @@ _BATCHES, _LONG_ENOUGH_S = 8, 1.0
 _LONGEST_SHARE = 1 / 10
 """An entry point ends after this share of the time if its loaders have yielded two batches. An entry point without
 batches may take longer (see :mod:`.session`)."""
-
-_WAITS_LITTLE = 0.05
-"""If the training waits less than this share of its time for a loader, the loader is not measured."""
 
 _WATCHING_SHARE = 0.5
 """Share of the time after which no more entry points start. A note in the report names the omitted entry points."""
@@ -181,7 +179,7 @@ def _choose_loaders(watching: _LoaderWatch, seconds: float) -> tuple[list[Measur
             continue
         share = kind.waited_s / kind.whole_s if kind.whole_s > 0 else None
         subject.report.waited_share = share
-        if subjects and share is not None and share < _WAITS_LITTLE:
+        if subjects and share is not None and share < NOTICEABLE:
             notes.append(
                 f"{name}: keep the settings, because the training waits for batches only {format_percent(share, 1)} "
                 "of its time"

@@ -23,18 +23,22 @@ SEQUENCES = frozenset({list, tuple, range, array, np.ndarray, Tensor})
 _INT = {int}
 
 
+def is_plain_cpu_tensor(value: Any) -> bool:
+    """Return whether ``value`` is a CPU tensor, and copying its memory copies the tensor completely."""
+    return (
+        type(value) is Tensor
+        and value.is_cpu
+        and value.layout is torch.strided
+        and not (value.is_quantized or value.is_nested or value.is_conj() or value.is_neg())
+    )
+
+
 def can_select_rows_of(tensor: Any) -> bool:
     """Return whether ``index_select`` on ``tensor`` yields the same batch as indexing rows and stacking them."""
     return (
-        type(tensor) is Tensor
-        and tensor.is_cpu
-        and tensor.layout is torch.strided
+        is_plain_cpu_tensor(tensor)
         and tensor.ndim > 0
-        and not tensor.is_quantized
-        and not tensor.is_nested
         and not tensor.requires_grad
-        and not tensor.is_conj()
-        and not tensor.is_neg()
         and index_select_supports(tensor.dtype)
         and (tensor.ndim < 5 or tensor.stride()[1:] == contiguous_strides(tensor.shape[1:]))
     )

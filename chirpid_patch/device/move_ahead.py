@@ -11,7 +11,7 @@ from torch.utils.data import IterableDataset
 
 from chirpid_patch.datasets.collate import is_stacking_collate
 from chirpid_patch.datasets.gather import is_in_memory
-from chirpid_patch.device.moving import move_batch, to_checked_device
+from chirpid_patch.device.moving import device_with_index, move_batch, to_checked_device
 from chirpid_patch.device.side_stream import BatchCopy, CudaCopyStream
 from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
@@ -62,8 +62,7 @@ class DevicePrefetcher:
 
     def _copies(self) -> CudaCopyStream:
         """Return the ``CudaCopyStream``, which all epochs share."""
-        index = torch.cuda.current_device() if self.device.index is None else self.device.index
-        device = torch.device("cuda", index)
+        device = device_with_index(self.device)
         if self._cuda is None or self._cuda.device != device:
             self._cuda = CudaCopyStream(device)
         return self._cuda

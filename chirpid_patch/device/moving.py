@@ -44,6 +44,18 @@ def to_checked_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
+def device_with_index(device: str | torch.device) -> torch.device:
+    """Return ``device`` with its index: ``"cuda"`` becomes the current CUDA device, such as ``cuda:0``.
+
+    Raises:
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
+    """
+    chosen = to_checked_device(device)
+    if chosen.type == "cuda" and chosen.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return chosen
+
+
 def move_part(device: torch.device, part: Any) -> Any:
     """Return ``part``, a tensor or an object with a ``to`` method, on ``device``.
 

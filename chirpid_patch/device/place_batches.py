@@ -10,7 +10,8 @@ import torch
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import gather_node
 from chirpid_patch.device.move_ahead import DevicePrefetcher, can_prefetch_without_rng_drift
-from chirpid_patch.device.resident import ResidentPlacement, device_with_index
+from chirpid_patch.device.moving import device_with_index
+from chirpid_patch.device.resident import ResidentPlacement
 from chirpid_patch.device.resident_tensors import NotResidentError, readable_size
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.transforms.spectrograms import GaussianNoise

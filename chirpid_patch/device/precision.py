@@ -17,48 +17,21 @@ _BF16_CAPABILITY = 8  # Ampere: bfloat16 and TF32 in hardware
 _FP16_CAPABILITY = 7  # Volta: the first CUDA devices with matrix units for float16
 
 
-def amp_dtype_for(device: str | torch.device) -> torch.dtype | None:
+def _fastest_dtype(device: torch.device) -> torch.dtype | None:
     """Return the dtype in which mixed precision is faster than float32 on ``device``; None if float32 is the fastest.
 
     The result is bfloat16 on CUDA devices that compute bfloat16 in hardware (Ampere and later), and float16 on Volta
     and Turing. The result is None on older CUDA devices and on the CPU. On most CPUs, mixed precision is slower than
     float32.
     """
-    chosen = torch.device(device)
-    if chosen.type != "cuda" or not torch.cuda.is_available():
+    if device.type != "cuda" or not torch.cuda.is_available():
         return None
     if torch.version.hip:
         return torch.bfloat16
-    major, _ = torch.cuda.get_device_capability(chosen)
+    major, _ = torch.cuda.get_device_capability(device)
     if major >= _BF16_CAPABILITY:
         return torch.bfloat16
     return torch.float16 if major >= _FP16_CAPABILITY else None
-
-
-def autocast_for(device: str | torch.device, dtype: torch.dtype | None = None) -> AbstractContextManager[Any]:
-    """Return ``torch.autocast`` for ``device``, or a context that does nothing.
-
-    Args:
-        device: the device of the training.
-        dtype: dtype of autocast; None means ``amp_dtype_for(device)``. If the dtype is ``torch.float32``, or
-            ``amp_dtype_for`` returns None, the context does nothing. On a CPU, pass ``torch.bfloat16`` to use autocast.
-    """
-    chosen = torch.device(device)
-    dtype = amp_dtype_for(chosen) if dtype is None else dtype
-    return nullcontext() if dtype in (None, torch.float32) else torch.autocast(chosen.type, dtype=dtype)
-
-
-def grad_scaler_for(device: str | torch.device, dtype: torch.dtype | None = None) -> Any:
-    """Return a ``GradScaler`` for training under ``autocast_for(device, dtype)``.
-
-    The scaler scales gradients only for float16 on CUDA. For other dtypes and devices, the scaler is disabled:
-    ``scale`` returns its argument, ``step`` only calls the optimiser, and ``update`` does nothing. So the same training
-    loop works on all devices.
-    """
-    chosen = torch.device(device)
-    dtype = amp_dtype_for(chosen) if dtype is None else dtype
-    scaling = chosen.type == "cuda" and torch.cuda.is_available() and dtype is torch.float16
-    return torch.amp.GradScaler("cuda", enabled=scaling)
 
 
 @dataclass(frozen=True)
@@ -67,7 +40,7 @@ class MixedPrecision:
 
     Attributes:
         device: the device of the training.
-        dtype: dtype of autocast; None: no autocast.
+        dtype: dtype of autocast; None or ``torch.float32``: no autocast.
         tf32: whether the device multiplies float32 matrices in TF32.
     """
 
@@ -77,11 +50,18 @@ class MixedPrecision:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return the context for the forward pass and the loss of each step."""
-        return nullcontext() if self.dtype is None else autocast_for(self.device, self.dtype)
+        plain = self.dtype in (None, torch.float32)
+        return nullcontext() if plain else torch.autocast(self.device.type, dtype=self.dtype)
 
     def grad_scaler(self) -> Any:
-        """Return the gradient scaler for the backward pass and the optimiser step: see ``grad_scaler_for``."""
-        return grad_scaler_for(self.device, self.dtype or torch.float32)
+        """Return the ``GradScaler`` for the backward pass and the optimiser step.
+
+        The scaler scales gradients only for float16 on CUDA. Otherwise the scaler is disabled: ``scale`` returns its
+        argument, ``step`` only calls the optimiser, and ``update`` does nothing. So the same training loop works on all
+        devices.
+        """
+        scaling = self.device.type == "cuda" and torch.cuda.is_available() and self.dtype is torch.float16
+        return torch.amp.GradScaler("cuda", enabled=scaling)
 
     def __str__(self) -> str:
         if self.dtype is None:
@@ -124,7 +104,7 @@ def setup_mixed_precision(
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
     chosen = to_checked_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    picked = amp_dtype_for(chosen) if dtype is None else dtype
+    picked = _fastest_dtype(chosen) if dtype is None else dtype
     set_up = MixedPrecision(chosen, None if picked is torch.float32 else picked, tf32 and _has_tf32(chosen))
     if set_up.tf32:
         _compute_in_tf32()

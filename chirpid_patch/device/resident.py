@@ -14,7 +14,7 @@ from torch.utils.data import IterableDataset
 from chirpid_patch.datasets.collate import collate_pairs, is_stacking_collate
 from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.datasets.rows import can_select_rows_of
-from chirpid_patch.device.moving import move_batch, to_checked_device
+from chirpid_patch.device.moving import device_with_index, move_batch
 from chirpid_patch.device.resident_tensors import (
     DeviceTensorCopy,
     NotResidentError,
@@ -32,18 +32,6 @@ _HOLDING = ("cuda", "cpu")
 #: All copies of tensors on devices, by ``id`` of the source tensor and device. A ``DeviceTensorCopy`` keeps its source
 #: alive.
 _uploads: WeakValueDictionary[tuple[int, torch.device], DeviceTensorCopy] = WeakValueDictionary()
-
-
-def device_with_index(device: str | torch.device) -> torch.device:
-    """Return ``device`` with its index: ``"cuda"`` becomes the current CUDA device, such as ``cuda:0``.
-
-    Raises:
-        ValueError: ``device`` is a CUDA device, but CUDA is not available.
-    """
-    chosen = to_checked_device(device)
-    if chosen.type == "cuda" and chosen.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return chosen
 
 
 class ResidentPlacement(Placement):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from chirpid_patch.datasets.rows import is_plain_cpu_tensor
 from chirpid_patch.device.moving import in_pinned_memory, map_parts, movable_parts, movable_tensors, move_part
 
 
@@ -122,15 +123,6 @@ def _can_copy_on_side_stream(part: Any, device: torch.device) -> bool:
     if not isinstance(part, Tensor) and type(part) is not PackedSequence:
         return False
     away = (tensor for tensor in movable_tensors(part) if tensor.device != device)
-    return all(not tensor.requires_grad and (in_pinned_memory(tensor) or _is_plain(tensor)) for tensor in away)
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    """Return whether copying the memory of ``tensor`` copies the tensor completely."""
-    return (
-        type(tensor) is Tensor
-        and tensor.device.type == "cpu"
-        and tensor.layout is torch.strided
-        and not (tensor.is_nested or tensor.is_quantized or tensor.is_neg())
-        and not (tensor.is_complex() and tensor.is_conj())
+    return all(
+        not tensor.requires_grad and (in_pinned_memory(tensor) or is_plain_cpu_tensor(tensor)) for tensor in away
     )

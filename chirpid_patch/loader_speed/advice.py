@@ -9,12 +9,10 @@ from typing import Any
 
 from chirpid_patch.loader_speed.measure import Times
 from chirpid_patch.loading.limits import worker_processes
+from chirpid_patch.thresholds import NOTICEABLE
 from chirpid_patch.torch_private import DataLoader
 
 logger = logging.getLogger("chirpid_patch")
-
-#: The start of the workers is reported if it takes at least this share of the loading time of an epoch.
-_WORTH = 0.05
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ def advise_persistent_workers(times: Times, workers: int, batches: int) -> Setti
     load = float(times["mean_batch_time"])
     start = float(times["first_batch_time"]) - workers * load  # one worker loads the first batch alone
     part = start / (start + batches * load) if start > 0 else 0.0
-    if part < _WORTH:
+    if part < NOTICEABLE:
         return None
     why = f"starting the workers takes {start:.2f} s in every epoch, {100 * part:.0f} % of its loading time"
     return SettingAdvice(

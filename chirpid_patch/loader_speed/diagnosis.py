@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import IterableDataset
 
+from chirpid_patch.comparison import is_worth, order_of_round
 from chirpid_patch.loader_speed.advice import (
     SettingAdvice,
     advise_persistent_workers,
@@ -21,14 +21,9 @@ from chirpid_patch.loading.limits import TORCH_PREFETCH, count_prefetched_batche
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine.accelerator import pinning_device
+from chirpid_patch.thresholds import NOTICEABLE, TIED_FOR_ADVICE
 from chirpid_patch.torch_private import DataLoader
 
-#: A change is reported if its speed, as a multiple of the current speed, is at least this number. The second number is
-#: for changes to fewer processes.
-_FASTER = 1.2
-_AS_FAST = 0.95
-#: Changes are tried only if the training waits for batches for more than this share of its time.
-_WORTH = 0.05
 _FEWEST_BATCHES = 3
 _MOST_BATCHES = 500
 #: Largest number of changes to try. Each change is measured twice, in turns with the current settings.
@@ -114,7 +109,6 @@ class _Diagnosis:
 
     def __init__(self, loader: DataLoader[Any], num_batches: int, seconds: float, step_seconds: float | None) -> None:
         self._loader = loader
-        self._num_batches = num_batches
         self._seconds = seconds
         self._step_seconds = step_seconds
         self._notes: list[str] = []
@@ -127,15 +121,14 @@ class _Diagnosis:
         others = [
             None if without_workers else self._start_up(),
             self._check_prefetching(),
-            None if getattr(self._loader, "pins_own_batches", False) else self._check_pinning(),
+            None
+            if getattr(self._loader, "pins_own_batches", False)
+            else advise_pinning(self._loader.pin_memory, pinning_device()),
         ]
         findings += [one for one in others if one is not None]
         if not self._limits_training():
             self._notes.append("loading is faster than the training steps: faster loading would save no time")
         return LoaderDiagnosis(self._times, tuple(findings), tuple(dict.fromkeys(self._notes)))
-
-    def _check_pinning(self) -> SettingAdvice | None:
-        return advise_pinning(self._loader.pin_memory, pinning_device())
 
     def _limits_training(self) -> bool:
         """Return whether the training noticeably waits for loading; True if ``step_seconds`` is None."""
@@ -144,7 +137,7 @@ class _Diagnosis:
             return True
         load = float(self._times["mean_batch_time"])
         wait = max(load - step, 0.0) if worker_processes(self._loader) else load
-        return wait > _WORTH * (step + wait)
+        return wait > NOTICEABLE * (step + wait)
 
     def _can_try(self) -> bool:
         if isinstance(self._loader.dataset, IterableDataset):
@@ -156,75 +149,71 @@ class _Diagnosis:
 
     def _find_faster_modes(self) -> list[SettingAdvice]:
         """Return the loading modes that were faster, or as fast with fewer processes."""
-        workers, ratio = self._find_worker_count()
-        found = [] if workers is None else [workers]
+        now = worker_processes(self._loader)
+        best, ratio = self._find_worker_count(now)
+        found = (
+            [] if best == now else [SettingAdvice("num_workers", now, best, f"loading was {ratio:.2f} times as fast")]
+        )
         if not isinstance(self._loader, BatchedDataLoader):
-            at_once = self._speed_ratio(lambda: copy_with_batched_reading(self._loader))
-            if at_once is not None and at_once >= _FASTER * ratio:
+            at_once = self._speed_ratio(None)
+            if is_worth(ratio, at_once, TIED_FOR_ADVICE):
                 kind, suggested = type(self._loader).__name__, "OptimalDataLoaderFactory.create_training_loader"
-                found.append(SettingAdvice("loader", kind, suggested, f"batched reading was {_as_fast(at_once)}"))
+                why = f"batched reading was {at_once:.2f} times as fast"
+                found.append(SettingAdvice("loader", kind, suggested, why))
         return found
 
-    def _find_worker_count(self) -> tuple[SettingAdvice | None, float]:
-        """Find a better number of workers, and return it with its speed.
+    def _find_worker_count(self, now: int) -> tuple[int, float]:
+        """Return the best number of workers, and its speed as a multiple of the current speed.
 
-        The speed is a multiple of the current speed. Without a better number, the result is (None, 1.0).
+        The best number is 0 if loading without workers is as fast as with ``now`` workers, the current number. Else it
+        is the largest number that is clearly faster than all smaller numbers. Without such a number, it is half the
+        current number if this is as fast.
         """
-        now = worker_processes(self._loader)
-        if now:
-            alone = self._speed_ratio(lambda: copy_loader(self._loader, 0))
-            if alone is not None and alone >= _AS_FAST:
-                return SettingAdvice("num_workers", now, 0, f"loading without workers was {_as_fast(alone)}"), alone
-        more, ratio = self._most_useful_workers(now)
-        if more is not None or now < 2:
-            return more, ratio
-        fewer = self._speed_ratio(lambda: copy_loader(self._loader, now // 2))
-        if fewer is None or fewer < _AS_FAST:
-            return None, 1.0
-        return SettingAdvice(
-            "num_workers", now, now // 2, f"loading with half the workers was {_as_fast(fewer)}"
-        ), fewer
+        if now and not is_worth(alone := self._speed_ratio(0), 1.0):
+            return 0, alone
+        best, ratio = now, 1.0
+        for count in self._larger_counts(now):
+            faster = self._speed_ratio(count)
+            if not is_worth(ratio, faster, TIED_FOR_ADVICE):
+                break
+            best, ratio = count, faster
+        if best == now and now >= 2 and not is_worth(half := self._speed_ratio(now // 2), 1.0):
+            return now // 2, half
+        return best, ratio
 
-    def _most_useful_workers(self, now: int) -> tuple[SettingAdvice | None, float]:
-        """Find the best number of workers above ``now``, the current number, and return it with its speed.
-
-        The best number is the largest number that was clearly faster than all smaller numbers. The speed is a multiple
-        of the current speed.
-        """
+    def _larger_counts(self, now: int) -> list[int]:
+        """Return the numbers of workers above ``now`` to try; an empty list if no workers can be started."""
         context = {"multiprocessing_context": self._loader.multiprocessing_context}
         refused = why_workers_cannot_start(context, self._seconds / _CHANGES)
         if refused is not None:
             self._notes.append(refused)
-            return None, 1.0
-        best, shown = 1.0, now
-        for count in (count for count in (2, 4, 8) if count > now):
-            ratio = self._speed_ratio(lambda count=count: copy_loader(self._loader, count))  # type: ignore[misc]
-            if ratio is None or ratio < _FASTER * best:
-                break
-            best, shown = ratio, count
-        return (
-            SettingAdvice("num_workers", now, shown, f"loading was {_as_fast(best)}") if shown != now else None
-        ), best
+        return [count for count in (2, 4, 8) if count > now and refused is None]
 
-    def _speed_ratio(self, make: Callable[[], DataLoader[Any]]) -> float | None:
-        """Return the speed of the loader that ``make`` builds, as a multiple of the current loader's speed.
+    def _speed_ratio(self, num_workers: int | None) -> float:
+        """Return the speed with ``num_workers`` workers, as a multiple of the current loader's speed.
 
         The function measures twice, and returns the smaller ratio. If the time or an epoch is too short for the
-        measurement, the result is None.
+        measurement, the result is 0.
+
+        Args:
+            num_workers: number of workers; None: batched reading.
         """
         mean, seconds = float(self._times["mean_batch_time"]), self._seconds / (4 * _CHANGES)
         batches = min(int(seconds / max(mean, 1e-9)), _MOST_BATCHES)
         if batches < _FEWEST_BATCHES:
             wanted = math.ceil(_FEWEST_BATCHES * 4 * _CHANGES * mean)
             self._notes.append(f"{self._seconds:g} s are not enough to try other settings: pass seconds={wanted}")
-            return None
+            return 0.0
         ratios = []
-        for _ in range(2):
-            other, this = (_time(one, _measurable(one, batches)) for one in (make(), copy_loader(self._loader)))
-            if other["head_start_batches"] or other["start_up_included"]:
+        for number in range(2):
+            batched = num_workers is None
+            other = copy_with_batched_reading(self._loader) if batched else copy_loader(self._loader, num_workers)
+            loaders = other, copy_loader(self._loader)
+            times = {i: _time(loaders[i], _measurable(loaders[i], batches)) for i in order_of_round(range(2), number)}
+            if times[0]["head_start_batches"] or times[0]["start_up_included"]:
                 self._notes.append("an epoch is too short to measure whether another number of workers helps")
-                return None
-            ratios.append(float(other["samples_per_second"]) / max(float(this["samples_per_second"]), 1e-9))
+                return 0.0
+            ratios.append(float(times[0]["samples_per_second"]) / max(times[1]["samples_per_second"], 1e-9))
         return min(ratios)
 
     def _start_up(self) -> SettingAdvice | None:
@@ -259,7 +248,3 @@ def _time(loader: DataLoader[Any], num_batches: int) -> Times:
         return measure_batch_waits(loader, num_batches, epochs=epochs)[0]
     finally:
         shut_down_workers(loader)
-
-
-def _as_fast(ratio: float) -> str:
-    return f"{ratio:.2f} times as fast"

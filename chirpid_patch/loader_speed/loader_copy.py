@@ -26,7 +26,7 @@ def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> Data
     """
     duplicate = copy.copy(loader)
     # The copy does not warn about more workers than CPUs, because the measurement shows whether they help.
-    changed: dict[str, Any] = {"_iterator": None, "check_worker_number_rationality": _no_warning, **_samplers(loader)}
+    changed: dict[str, Any] = {"_iterator": None, "check_worker_number_rationality": lambda: None, **_samplers(loader)}
     if isinstance(duplicate, BatchedDataLoader):
         changed |= {"_controller": copy.deepcopy(duplicate.overlap), "_threads": ReusedThreads()}
         if num_workers:
@@ -60,10 +60,6 @@ def copy_with_batched_reading(loader: DataLoader[Any]) -> BatchedDataLoader[Any]
         generator=loader.generator,
         **batching,
     )
-
-
-def _no_warning() -> None:
-    """Do nothing, instead of ``DataLoader.check_worker_number_rationality``."""
 
 
 def _samplers(loader: DataLoader[Any]) -> dict[str, Any]:

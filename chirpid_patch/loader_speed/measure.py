@@ -1,23 +1,34 @@
 """Functions that measure how long a training loop waits for a loader, and how many samples a loader loads per second.
 
-All comparisons of loading modes use these functions: ``tune=True``, ``diagnose_dataloader_speed``,
-``DataLoaderPerformanceMonitor`` and ``chirp-migrate tune``.
+``tune=True`` and ``chirp-migrate tune`` measure loading modes with ``measure_loading_rate``, in batches without end.
+``diagnose_dataloader_speed`` and ``DataLoaderPerformanceMonitor`` measure the epochs of given loaders with
+``measure_batch_waits``.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from torch.utils.data import BatchSampler, Sampler
 
 from chirpid_patch.loading.batch_timer import TimedBatches
 from chirpid_patch.loading.limits import count_prefetched_batches, worker_processes
+from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.loading.samplers import copy_sampler
+from chirpid_patch.loading.worker_start import default_start_method
 from chirpid_patch.randomness.random_states import restore_generators_after
-from chirpid_patch.torch_private import end_workers
+from chirpid_patch.torch_private import DataLoader, end_workers
+
+#: Arguments of ``DataLoader`` that affect the loading rate, besides the arguments about sampling.
+_MEASURED_OPTIONS = ("collate_fn", "worker_init_fn", "multiprocessing_context", "prefetch_factor", "pin_memory")
+_MOST_GIVEN = 256
 
 #: The results of ``measure_batch_waits``, by name.
 Times = Mapping[str, float | int | bool]
@@ -114,6 +125,7 @@ class LoadingRate:
         first_s: seconds until the first batch, including the construction of the loader.
         batches: number of measured batches. Batches that were loaded together with the first batch do not count.
         seconds: seconds that the measured batches took.
+        samples_per_second: number of samples loaded per second in this time.
         cpu_share: share of ``seconds`` in which the thread that requests batches used a CPU, 0 to 1.
         lost_workers: whether a worker process could not be started, or died.
     """
@@ -121,58 +133,124 @@ class LoadingRate:
     first_s: float
     batches: int
     seconds: float
+    samples_per_second: float
     cpu_share: float
     lost_workers: bool
 
 
-def measure_loading_rate(
-    make_loader: Callable[[], Any],
-    batches_at_once: int,
-    seconds: float,
-    *,
-    until: float = math.inf,
-    step: Callable[[Any], object] | None = None,
-) -> LoadingRate:
-    """Load batches for about ``seconds``, return the rate, and end the workers of the loader.
+class EndlessIndices(Sampler[Any]):
+    """A sampler without end, for measurements.
+
+    The sampler yields random indices, from its own generator. If the caller passes a sampler, the indices are random
+    choices from the first indices of this sampler.
 
     Args:
-        make_loader: function that builds the loader. The loader must yield batches without end.
-        batches_at_once: number of batches that the loader loads in parallel. The number of measured batches is a
-            multiple of this number.
+        sample_count: number of samples of the dataset, at least 1.
+        options: arguments of ``DataLoader``, by name. Only ``batch_size``, ``sampler`` and ``batch_sampler`` are used.
+    """
+
+    def __init__(self, sample_count: int, options: Mapping[str, Any]) -> None:
+        self._sample_count = sample_count
+        self._batch_size: int | None = options.get("batch_size", 1)
+        batches, sampler = options.get("batch_sampler"), options.get("sampler")
+        given: Any = ()
+        if batches is not None:
+            given, self._batch_size = copy_sampler(batches), 1
+        elif sampler is not None:
+            given = copy_sampler(sampler)
+            if self._batch_size is not None:
+                given = BatchSampler(given, self._batch_size, drop_last=False)
+        #: The first indices of the caller's sampler. For the dataset, other indices may be invalid.
+        self._given = list(itertools.islice(given, _MOST_GIVEN))
+        #: Mean number of samples for each item of this sampler.
+        self.per_draw: float = self._batch_size or 1
+        if self._given and self._batch_size is not None:
+            self.per_draw = sum(map(len, self._given)) / len(self._given)
+
+    def sampling(self) -> dict[str, Any]:
+        """Return the arguments of ``DataLoader`` for a loader that uses this sampler."""
+        return {"batch_size": None, "sampler": self} if self._batch_size is None else {"batch_sampler": self}
+
+    def __len__(self) -> int:
+        return sys.maxsize
+
+    def __iter__(self) -> Iterator[Any]:
+        generator = np.random.default_rng(0)
+        while True:
+            if self._given:
+                yield self._given[int(generator.integers(len(self._given)))]
+            else:
+                yield np.asarray(generator.integers(0, self._sample_count, self._batch_size)).tolist()
+
+
+def measure_loading_rate(
+    dataset: Any,
+    indices: EndlessIndices,
+    options: Mapping[str, Any],
+    *,
+    num_workers: int,
+    prefetch_threads: int,
+    seconds: float,
+    until: float = math.inf,
+    step: Callable[[Any], object] | None = None,
+    is_batched: bool = True,
+) -> LoadingRate:
+    """Load batches for about ``seconds`` in a loading mode, return the rate, and end the workers of the loader.
+
+    The number of measured batches is a multiple of the number of threads or workers.
+
+    Args:
+        dataset: a map-style dataset with at least one sample.
+        indices: the sampler of the loader.
+        options: arguments of ``DataLoader``, by name. The arguments in ``_MEASURED_OPTIONS`` have an effect.
+        num_workers: number of worker processes.
+        prefetch_threads: number of threads that load batches in advance.
         seconds: duration of the measurement in seconds, without the start of the loader.
         until: latest end of the measurement, as a value of ``time.perf_counter``.
         step: function that is called with each batch and imitates a training step; None: no function.
+        is_batched: whether to measure the loader of this package; False: PyTorch's loader.
 
     Raises:
         Exception: any error that building or reading the loader raises.
     """
-    use = step or _no_step
+    at_once = max(num_workers, prefetch_threads, 1)
+    arguments = {name: options[name] for name in _MEASURED_OPTIONS if options.get(name) is not None}
+    if num_workers:
+        arguments.setdefault("multiprocessing_context", default_start_method())
+        arguments |= {"num_workers": num_workers, "persistent_workers": True}
+    else:
+        arguments.pop("multiprocessing_context", None)
+        arguments["prefetch_factor"] = None
+    make: Callable[..., Any] = DataLoader
+    if is_batched:
+        arguments |= {"keep_workers": num_workers > 0, "prefetch_threads": prefetch_threads}
+        make = BatchedDataLoader
+    if prefetch_threads:
+        arguments |= {"num_workers": prefetch_threads, "prefetch_factor": 1, "in_process": True, "thread_safe": True}
+    use = step or (lambda batch: None)
     begun = time.perf_counter()
-    loader = make_loader()
+    loader = make(dataset, **arguments, **indices.sampling())
     try:
         batches = iter(loader)
         use(next(batches))
         first = time.perf_counter() - begun
         # The measurement begins after the batches that were loaded together with the first batch.
-        for _ in range(batches_at_once - 1):
+        for _ in range(at_once - 1):
             use(next(batches))
         wall, cpu, count = time.perf_counter(), time.thread_time(), 0
         seconds = min(seconds, until - wall)
         while True:
-            for _ in range(batches_at_once):
+            for _ in range(at_once):
                 use(next(batches))
-            count += batches_at_once
+            count += at_once
             passed = time.perf_counter() - wall
             if passed >= seconds:
                 break
         share = min((time.thread_time() - cpu) / passed, 1.0)
-        return LoadingRate(first, count, passed, share, bool(getattr(loader, "lost_workers", False)))
+        lost = bool(getattr(loader, "lost_workers", False))
+        return LoadingRate(first, count, passed, count * indices.per_draw / passed, share, lost)
     finally:
         shut_down_workers(loader)
-
-
-def _no_step(batch: Any) -> None:
-    """Do nothing: the default for ``step``."""
 
 
 def shut_down_workers(loader: Any) -> None:

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
+from chirpid_patch import thresholds
+from chirpid_patch.comparison import is_worth
 from chirpid_patch.loading.batch_timer import BatchTimer, TimedBatches
-from chirpid_patch.loading.limits import MOST_THREADS, WAITING
+from chirpid_patch.loading.limits import MOST_THREADS
 from chirpid_patch.machine.cpus import cpus_per_rank
 
 #: Number of batches at the start of a loop that are not measured, because the first steps are slower.
@@ -29,12 +31,6 @@ _LOOKED_AT = 16
 #: alternate.
 _BLOCK = 5
 _BLOCKS = 4
-#: Largest ratio (time from batch to batch with threads / time without threads) at which the loader keeps the threads.
-_WORTH = 0.9
-#: The loader tries no threads if loading takes less than this number of seconds, or less than this share of the time
-#: from batch to batch.
-_LEAST_SECONDS = 2e-4
-_LEAST_PART = 0.03
 #: Seconds that a thread waits before it loads a batch, if there is time. Right after a batch arrives, the training loop
 #: runs Python code. Without the pause, this code would have to wait for the interpreter lock.
 _PAUSE = 5e-4
@@ -151,12 +147,12 @@ class LoadingController:
         steps, self._watched = self._watched, []
         load = median(step.wait.wall for step in steps)
         away = median(step.away.wall for step in steps)
-        if load < max(_LEAST_SECONDS, _LEAST_PART * (load + away)):
+        if load < max(thresholds.LEAST_LOADING_SECONDS, thresholds.TIED_IN_TRAINING * (load + away)):
             self._postpone_trial("loading takes almost no time")
             return
         cpus = max(cpus_per_rank(), 1)
-        waiting = self._may_wait and median(step.wait.thread / step.wait.wall for step in steps) < WAITING
-        if not waiting and away > load / 2 and _idle_cpus(steps, cpus) < 0.5:
+        waiting = self._may_wait and median(step.wait.thread / step.wait.wall for step in steps) < thresholds.WAITING
+        if not waiting and away > load / 2 and _idle_cpus(steps, cpus) < thresholds.LEAST_IDLE_CPUS:
             self._postpone_trial("the training keeps every CPU busy")
             return
         most = MOST_THREADS if waiting else min(cpus, MOST_THREADS)
@@ -176,7 +172,8 @@ class LoadingController:
         if len(self._watched) < _LOOKED_AT:
             return
         away, self._watched = median(step.away.wall for step in self._watched), []
-        if not self._away / 2 - _PAUSE <= away <= 2 * self._away + _PAUSE:
+        factor = thresholds.CHANGED_STEPS
+        if not self._away / factor - _PAUSE <= away <= factor * self._away + _PAUSE:
             self._is_decided, self._candidate, self.threads, self.pause = False, 0, 0, 0.0
             self._watch_after = _WATCHED
 
@@ -203,9 +200,9 @@ class LoadingController:
         if len(alone) + len(ahead) < _BLOCKS * _BLOCK:
             self._switch(self._candidate if threads == 0 else 0)
             return
-        gain = median(ahead) / median(alone)
-        self.threads = self._candidate if gain < _WORTH else 0
-        measured = f"the time from batch to batch is {gain:.2f} times as long as without threads"
+        ratio = median(ahead) / median(alone)
+        self.threads = self._candidate if is_worth(ratio, 1.0, thresholds.TIED_IN_TRAINING) else 0
+        measured = f"the time from batch to batch is {ratio:.2f} times as long as without threads"
         self.why = f"measured with prefetch_threads={self._candidate}: {measured}"
         self._is_decided = True
         self._watched, self._trial = [], {}
@@ -277,24 +274,19 @@ class EpochWaits:
 class WorkerCountChooser:
     """Choose the number of workers for the next epoch from the waits in previous epochs.
 
-    * If the training waited for more than 10 % of an epoch (``RAISE_ABOVE``), the number is doubled (0 becomes 2).
-    * If the training waited for less than 1 % (``LOWER_BELOW``) of each of three (``PATIENCE``) consecutive epochs, the
-      number is halved.
-    * A larger number must shorten the time from batch to batch by at least 5 % (``WORTH``). A smaller number must not
-      lengthen this time by more than 5 %. Otherwise the loader returns to the previous number, and does not try the
-      refused number again.
-    * An epoch of fewer than 8 batches (``LEAST_BATCHES``) does not change the number.
+    * If the training waited for more than 10 % of an epoch, the number is doubled (0 becomes 2).
+    * If the training waited for less than 1 % of each of three consecutive epochs, the number is halved.
+    * A larger number must shorten the time from batch to batch by more than 5 %. A smaller number must not reduce the
+      speed by more than 5 %. Otherwise the loader returns to the previous number, and does not try the refused
+      number again.
+    * An epoch of fewer than 8 batches does not change the number.
+
+    The module ``thresholds`` has these values.
 
     Args:
         workers: number of workers of the first epoch.
         most: largest number of workers.
     """
-
-    RAISE_ABOVE = 0.10
-    LOWER_BELOW = 0.01
-    PATIENCE = 3
-    WORTH = 0.05
-    LEAST_BATCHES = 8
 
     def __init__(self, workers: int, most: int) -> None:
         self.most = most
@@ -307,35 +299,25 @@ class WorkerCountChooser:
 
     def observe(self, load: EpochWaits) -> int:
         """Record the waits of an epoch, and return the number of workers for the next epoch."""
-        if load.batches < self.LEAST_BATCHES or load.elapsed_s <= 0:
+        if load.batches < thresholds.LEAST_EPOCH_BATCHES or load.elapsed_s <= 0:
             return self.workers
         if self._trial is not None:
             before, batch_s = self._trial
             self._trial = None
-            if self._missed_expectation(before, load.batch_s / batch_s):
+            ratio = load.batch_s / batch_s  # the speed before / the speed now
+            if not is_worth(ratio, 1.0) if self.workers > before else is_worth(1.0, ratio):
                 self._refused.add(self.workers)
-                self.why = (
-                    f"back to {before}: a batch took {load.batch_s / batch_s:.2f} times as long with {self.workers}"
-                )
+                self.why = f"back to {before}: a batch took {ratio:.2f} times as long with {self.workers}"
                 self.workers = before
                 return before
         waited = load.share_waited
-        self._idle = self._idle + 1 if waited < self.LOWER_BELOW else 0
-        if waited > self.RAISE_ABOVE:
+        self._idle = self._idle + 1 if waited < thresholds.LOWER_WORKERS_BELOW else 0
+        if waited > thresholds.RAISE_WORKERS_ABOVE:
             self._try(min(max(2 * self.workers, 2), self.most), load, f"the training waited {waited:.0%} of an epoch")
-        elif self._idle >= self.PATIENCE:
+        elif self._idle >= thresholds.LOWER_WORKERS_AFTER:
             self._idle = 0
             self._try(self.workers // 2, load, f"the training waited only {waited:.1%} of an epoch")
         return self.workers
-
-    def _missed_expectation(self, before: int, ratio: float) -> bool:
-        """Return whether to undo a change of the number of workers, because the change had no gain.
-
-        Args:
-            before: the number of workers before the change.
-            ratio: time from batch to batch after the change / time before.
-        """
-        return ratio > 1 - self.WORTH if self.workers > before else ratio > 1 + self.WORTH
 
     def _try(self, workers: int, load: EpochWaits, reason: str) -> None:
         if workers == self.workers or workers in self._refused:

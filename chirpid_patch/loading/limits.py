@@ -10,9 +10,6 @@ TORCH_PREFETCH = 2
 MOST_THREADS = 16
 #: Largest number of worker processes if the caller sets no limit.
 MOST_WORKERS = 8
-#: If loading uses a CPU for less than this share of its time, the rest of the time counts as waiting for a disk or
-#: network.
-WAITING = 0.5
 
 
 def loader_length(loader: Any) -> int | None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from chirpid_patch.device.precision import autocast_for, grad_scaler_for
+from chirpid_patch.device.precision import MixedPrecision
 from chirpid_patch.memory.kept_state import restore_state_after
 from chirpid_patch.memory.trials import MemoryTrials, create_memory_trials
 from chirpid_patch.randomness.random_states import restore_generators_after
@@ -151,12 +151,13 @@ def calculate_optimal_batch_size(
     if trained[0].device.type != place.type:
         raise ValueError(f"the model is on {trained[0].device}: move it first, with model.to({str(place)!r})")
     chosen = torch.optim.AdamW(trained) if optimizer is None else optimizer
-    scaler = grad_scaler_for(place, amp_dtype or torch.float32)
+    precision = MixedPrecision(place, amp_dtype, tf32=False)
+    scaler = precision.grad_scaler()
 
     def step(size: int) -> None:
         model.train()
         inputs = torch.randn((size, *input_shape), device=place)
-        with nullcontext() if amp_dtype is None else autocast_for(place, amp_dtype):
+        with precision.autocast():
             output = model(inputs)
             if criterion is not None:
                 loss = criterion(output, torch.zeros(size, dtype=torch.int64, device=place))

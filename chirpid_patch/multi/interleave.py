@@ -7,6 +7,7 @@ number of workers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -33,23 +34,66 @@ class SamplingStrategy(str, Enum):
     WEIGHTED = "weighted"
 
 
-@dataclass(frozen=True)
-class Interleaving:
-    """The checked settings of a ``MultiDataLoaderConfig``. The methods compute the turns of the loaders.
+@dataclass
+class MultiDataLoaderConfig:
+    """The settings of a ``MultiDataLoader``.
 
     Attributes:
-        strategy: the order in which the loaders take turns.
-        weights: weight of each loader.
-        cycle: ``cycle_short_loaders`` of the configuration.
-        steps: ``steps_per_epoch`` of the configuration.
-        seed: seed of the weighted turns.
+        sampling_strategy: the order in which the loaders take turns: a ``SamplingStrategy`` or its value, such as
+            "weighted".
+        dataloader_weights: for WEIGHTED, how often each loader is chosen, relative to the other loaders. A loader with
+            the weight 0 is not read. None: all loaders have the same weight.
+        dataloader_names: the name of each loader; None: "loader_0", "loader_1", …. Names must be different.
+        cycle_short_loaders: whether a loader without further batches starts again, in a new order, until the epoch
+            ends. If False, an epoch contains every batch of every loader.
+        steps_per_epoch: number of batches in an epoch; None: see ``MultiDataLoader.__len__``.
+        seed: seed of the weighted turns. Each epoch has different turns.
     """
 
-    strategy: SamplingStrategy
-    weights: tuple[float, ...]
-    cycle: bool
-    steps: int | None
-    seed: int
+    sampling_strategy: SamplingStrategy | str = SamplingStrategy.SEQUENTIAL
+    dataloader_weights: Sequence[float] | None = None
+    dataloader_names: Sequence[str] | None = None
+    cycle_short_loaders: bool = False
+    steps_per_epoch: int | None = None
+    seed: int = 0
+
+    def names(self, count: int) -> list[str]:
+        """Return the names of ``count`` loaders.
+
+        Raises:
+            ValueError: the number of names is not ``count``, or two names are equal.
+        """
+        if self.dataloader_names is None:
+            return [f"loader_{index}" for index in range(count)]
+        names = list(self.dataloader_names)
+        if len(names) != count:
+            raise ValueError(f"dataloader_names has {len(names)} names for {count} loaders: pass one name per loader")
+        if len(set(names)) < count:
+            raise ValueError(f"dataloader_names has a name twice: {', '.join(names)}")
+        return names
+
+    def _checked(self, count: int) -> tuple[SamplingStrategy, tuple[float, ...]]:
+        """Return the strategy, and the weights of ``count`` loaders.
+
+        Raises:
+            ValueError: a setting is out of range, or the number of weights is not ``count``.
+        """
+        try:
+            strategy = SamplingStrategy(self.sampling_strategy)
+        except ValueError:
+            known = ", ".join(repr(one.value) for one in SamplingStrategy)
+            raise ValueError(f"sampling_strategy is {self.sampling_strategy!r}: use one of {known}") from None
+        given = [1.0] * count if self.dataloader_weights is None else self.dataloader_weights
+        weights = tuple(float(weight) for weight in given)
+        if len(weights) != count:
+            raise ValueError(
+                f"dataloader_weights has {len(weights)} weights for {count} loaders: pass one weight per loader"
+            )
+        if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
+            raise ValueError(f"dataloader_weights must be 0 or more, and one of them above 0, not {list(weights)}")
+        if self.steps_per_epoch is not None and self.steps_per_epoch < 1:
+            raise ValueError(f"steps_per_epoch must be 1 or more, or None, not {self.steps_per_epoch}")
+        return strategy, weights
 
     def epoch_steps(self, lengths: Sequence[int | None]) -> int:
         """Return the number of batches in an epoch (see ``MultiDataLoader.__len__``).
@@ -59,43 +103,45 @@ class Interleaving:
 
         Raises:
             TypeError: the number depends on a loader that has no length.
-            ValueError: ``cycle`` is True, and a loader that takes turns has no batches.
+            ValueError: a setting is out of range, or does not fit the number of loaders. Or ``cycle_short_loaders`` is
+                True, and a loader that takes turns has no batches.
         """
-        is_weighted = self.strategy is SamplingStrategy.WEIGHTED
-        read = [length for length, weight in zip(lengths, self.weights, strict=True) if weight > 0 or not is_weighted]
-        if self.cycle and 0 in read:
+        strategy, weights = self._checked(len(lengths))
+        steps, cycle, may_skip = self.steps_per_epoch, self.cycle_short_loaders, strategy is SamplingStrategy.WEIGHTED
+        read = [length for length, weight in zip(lengths, weights, strict=True) if weight > 0 or not may_skip]
+        if cycle and 0 in read:
             raise ValueError("a loader without batches cannot be cycled: omit the loader or cycle_short_loaders")
-        if self.cycle and self.steps is not None and self.strategy is not SamplingStrategy.SEQUENTIAL:
-            return self.steps
+        if cycle and steps is not None and strategy is not SamplingStrategy.SEQUENTIAL:
+            return steps
         known = [length for length in read if length is not None]
         if len(known) < len(read):
             raise TypeError(
                 "a loader has no length: set steps_per_epoch, cycle_short_loaders=True and a sampling_strategy other "
                 "than SEQUENTIAL"
             )
-        if not self.cycle:
-            return sum(known) if self.steps is None else min(self.steps, sum(known))
-        if self.steps is not None:
-            return self.steps
-        return max(known) * len(known) if self.strategy is SamplingStrategy.ROUND_ROBIN else sum(known)
+        if not cycle:
+            return sum(known) if steps is None else min(steps, sum(known))
+        if steps is not None:
+            return steps
+        return max(known) * len(known) if strategy is SamplingStrategy.ROUND_ROBIN else sum(known)
 
     def turns(self, lengths: Sequence[int | None], epoch: int) -> Turns:
         """Return the index of the loader for each step of the epoch with the number ``epoch``.
 
         For ``lengths`` and errors, see ``epoch_steps``.
         """
-        steps = self.epoch_steps(lengths)
+        steps, (strategy, weights) = self.epoch_steps(lengths), self._checked(len(lengths))
         known = np.array([length or 0 for length in lengths])  # 0 for unknown lengths is not used below
         loaders = np.arange(len(lengths))
-        if self.strategy is SamplingStrategy.WEIGHTED:
+        if strategy is SamplingStrategy.WEIGHTED:
             return (
-                self._draw_loaders(self.weights, steps, epoch)
-                if self.cycle
-                else self._draw_until_all_are_read(known, epoch)[:steps]
+                self._draw_loaders(weights, steps, epoch)
+                if self.cycle_short_loaders
+                else self._draw_until_all_are_read(weights, known, epoch)[:steps]
             )
-        if self.strategy is SamplingStrategy.SEQUENTIAL:
+        if strategy is SamplingStrategy.SEQUENTIAL:
             return np.resize(np.repeat(loaders, known), steps)
-        if self.cycle:
+        if self.cycle_short_loaders:
             return np.resize(loaders, steps)
         rounds = np.concatenate([np.arange(length) for length in known])
         order: Turns = np.repeat(loaders, known)[np.argsort(rounds, kind="stable")]
@@ -114,16 +160,16 @@ class Interleaving:
         within: Turns = np.minimum(drawn, np.flatnonzero(chances)[-1]).astype(np.int64)
         return within
 
-    def _draw_until_all_are_read(self, lengths: npt.NDArray[np.int64], epoch: int) -> Turns:
+    def _draw_until_all_are_read(self, weights: Sequence[float], lengths: npt.NDArray[np.int64], epoch: int) -> Turns:
         """Choose loaders until every loader has yielded all its batches, and return the indices of the chosen loaders.
 
         A loader without further batches is not chosen again.
         """
-        left = np.where(np.array(self.weights) > 0, lengths, 0)
+        left = np.where(np.array(weights) > 0, lengths, 0)
         parts: list[Turns] = [np.empty(0, dtype=np.int64)]
         while left.any():
-            weights = [weight if count else 0.0 for weight, count in zip(self.weights, left, strict=True)]
-            drawn = self._draw_loaders(weights, int(left.sum()), epoch, stage=len(parts) - 1)
+            open_weights = [weight if count else 0.0 for weight, count in zip(weights, left, strict=True)]
+            drawn = self._draw_loaders(open_weights, int(left.sum()), epoch, stage=len(parts) - 1)
             ends = [np.flatnonzero(drawn == index)[count - 1 : count] for index, count in enumerate(left) if count]
             drawn = drawn[: min(int(end[0]) + 1 for end in ends if len(end))]
             left -= np.bincount(drawn, minlength=len(left))

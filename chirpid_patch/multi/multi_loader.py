@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from chirpid_patch.loading.limits import loader_length
-from chirpid_patch.multi.interleave import Interleaving, SamplingStrategy
+from chirpid_patch.multi.interleave import MultiDataLoaderConfig, SamplingStrategy
 
 __all__ = ["LoaderBatch", "MultiDataLoader", "MultiDataLoaderConfig", "SamplingStrategy"]
 
@@ -19,68 +17,6 @@ class LoaderBatch(NamedTuple):
     dataloader_idx: int
     dataloader_name: str
     batch: Any
-
-
-@dataclass
-class MultiDataLoaderConfig:
-    """The settings of a ``MultiDataLoader``.
-
-    Attributes:
-        sampling_strategy: the order in which the loaders take turns: a ``SamplingStrategy`` or its value, such as
-            "weighted".
-        dataloader_weights: for WEIGHTED, how often each loader is chosen, relative to the other loaders. A loader with
-            the weight 0 is not read. None: all loaders have the same weight.
-        dataloader_names: the name of each loader; None: "loader_0", "loader_1", …. Names must be different.
-        cycle_short_loaders: whether a loader without further batches starts again, in a new order, until the epoch
-            ends. If False, an epoch contains every batch of every loader.
-        steps_per_epoch: number of batches in an epoch; None: see ``MultiDataLoader.__len__``.
-        seed: seed of the weighted turns. Each epoch has different turns.
-    """
-
-    sampling_strategy: SamplingStrategy | str = SamplingStrategy.SEQUENTIAL
-    dataloader_weights: Sequence[float] | None = None
-    dataloader_names: Sequence[str] | None = None
-    cycle_short_loaders: bool = False
-    steps_per_epoch: int | None = None
-    seed: int = 0
-
-    def names(self, count: int) -> list[str]:
-        """Return the names of ``count`` loaders.
-
-        Raises:
-            ValueError: the number of names is not ``count``, or two names are equal.
-        """
-        if self.dataloader_names is None:
-            return [f"loader_{index}" for index in range(count)]
-        names = list(self.dataloader_names)
-        if len(names) != count:
-            raise ValueError(f"dataloader_names has {len(names)} names for {count} loaders: pass one name per loader")
-        if len(set(names)) < count:
-            raise ValueError(f"dataloader_names has a name twice: {', '.join(names)}")
-        return names
-
-    def interleaving(self, count: int) -> Interleaving:
-        """Return the checked settings for ``count`` loaders.
-
-        Raises:
-            ValueError: a setting is out of range, or the number of weights is not ``count``.
-        """
-        try:
-            strategy = SamplingStrategy(self.sampling_strategy)
-        except ValueError:
-            known = ", ".join(repr(one.value) for one in SamplingStrategy)
-            raise ValueError(f"sampling_strategy is {self.sampling_strategy!r}: use one of {known}") from None
-        given = [1.0] * count if self.dataloader_weights is None else self.dataloader_weights
-        weights = tuple(float(weight) for weight in given)
-        if len(weights) != count:
-            raise ValueError(
-                f"dataloader_weights has {len(weights)} weights for {count} loaders: pass one weight per loader"
-            )
-        if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
-            raise ValueError(f"dataloader_weights must be 0 or more, and one of them above 0, not {list(weights)}")
-        if self.steps_per_epoch is not None and self.steps_per_epoch < 1:
-            raise ValueError(f"steps_per_epoch must be 1 or more, or None, not {self.steps_per_epoch}")
-        return Interleaving(strategy, weights, self.cycle_short_loaders, self.steps_per_epoch, self.seed)
 
 
 class MultiDataLoader:
@@ -131,13 +67,13 @@ class MultiDataLoader:
         * ROUND_ROBIN: the length of the longest loader times the number of loaders.
         * SEQUENTIAL and WEIGHTED: the sum of all lengths.
         """
-        return self.config.interleaving(len(self.loaders)).epoch_steps(self._lengths())
+        return self.config.epoch_steps(self._lengths())
 
     def _lengths(self) -> list[int | None]:
         return [loader_length(loader) for loader in self.loaders]
 
     def __iter__(self) -> Iterator[LoaderBatch]:
-        turns = self.config.interleaving(len(self.loaders)).turns(self._lengths(), self._epochs_begun)
+        turns = self.config.turns(self._lengths(), self._epochs_begun)
         self._epochs_begun += 1
         return self._read(turns.tolist())
 

@@ -9,7 +9,6 @@ finaliser of SplitMix64 (Steele, Lea & Flood 2014).
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,21 +102,6 @@ class RandomKey:
     indices: npt.NDArray[np.int64]
     occurrences: npt.NDArray[np.int64]
     depth: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        seed: int,
-        epoch: int,
-        indices: Sequence[int],
-        occurrences: Sequence[int],
-        *,
-        rank: int = 0,
-    ) -> RandomKey:
-        """Return the random key of a batch. ``indices`` and ``occurrences`` must have equal lengths."""
-        if len(indices) != len(occurrences):
-            raise ValueError(f"{len(indices)} indices but {len(occurrences)} occurrences")
-        return cls(seed, epoch, rank, np.asarray(indices, dtype=np.int64), np.asarray(occurrences, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.indices)

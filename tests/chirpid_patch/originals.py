@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
+
+from chirpid_patch.randomness.keyed_random import RandomKey
 
 
 class StandardizedSubset(Dataset[Any]):
@@ -132,3 +134,8 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, list | tuple):
         return len(left) == len(right) and all(map(same, left, right))
     return bool(left == right)
+
+
+def random_key(seed: int, epoch: int, indices: Sequence[int], occurrences: Sequence[int], rank: int = 0) -> RandomKey:
+    """The key of a batch."""
+    return RandomKey(seed, epoch, rank, np.asarray(indices, dtype=np.int64), np.asarray(occurrences, dtype=np.int64))

@@ -161,7 +161,7 @@ def test_trap_12_a_number_of_workers_is_named_only_if_it_was_better(
 def test_each_change_is_tried_in_turns_with_the_loader_as_it_is(speeds: Any) -> None:
     tried = speeds({0: 100, 2: 100}, whole_batches=900)
     assert diagnose(0) == [("loader", "DataLoader", "OptimalDataLoaderFactory.create_training_loader")]
-    assert tried == [0, 2, 0, 2, 0, "whole batches", 0, "whole batches", 0]
+    assert tried == [0, 2, 0, 0, 2, "whole batches", 0, 0, "whole batches"]
 
 
 def test_what_the_training_hides_is_not_worth_a_change(speeds: Any) -> None:

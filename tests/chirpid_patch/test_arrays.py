@@ -15,7 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from originals import StandardizedSubset, run, same
+from originals import StandardizedSubset, random_key, run, same
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset, default_collate
 
 from chirpid_patch import (
@@ -29,7 +29,6 @@ from chirpid_patch import (
 )
 from chirpid_patch.datasets.gather import fetch_batch, is_in_memory
 from chirpid_patch.datasets.samples import fetch_samples
-from chirpid_patch.randomness.keyed_random import RandomKey
 
 SIZE = 12
 SHAPE = (2, 3)
@@ -205,7 +204,7 @@ def test_other_datasets_wrap_it_as_they_wrap_tensors(name: str, convert: Any) ->
 def test_augmentation_on_top_is_the_same_at_once_and_one_by_one() -> None:
     base = WorkerSafeArrayDataset(numbers("uint8"), labels(numbers()), dtype=torch.float32, divisor=255)
     dataset = WorkerSafeAugmentedDataset(WorkerSafeStandardizedDataset(base, range(SIZE), 0.4, 0.3), AUGMENTATION)
-    key = RandomKey.of(5, 1, range(SIZE), [0] * SIZE)
+    key = random_key(5, 1, range(SIZE), [0] * SIZE)
     batch = fetch_batch(dataset, range(SIZE), key)
     assert same(batch, default_collate(fetch_samples(dataset, range(SIZE), key)))
     assert same(singly(base, range(SIZE)), fetch_batch(base, range(SIZE)))  # what lies below is as it was

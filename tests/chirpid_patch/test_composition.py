@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from originals import seed_all, tensor_data
+from originals import random_key, seed_all, tensor_data
 from torch import nn
 from torch.utils.data import default_collate
 
@@ -167,7 +167,7 @@ def test_a_declared_chain_stays_what_it_was() -> None:
 
 
 def key_of(indices: list[int]) -> RandomKey:
-    return RandomKey.of(3, 1, indices, [0] * len(indices))
+    return random_key(3, 1, indices, [0] * len(indices))
 
 
 @pytest.mark.parametrize("wrap", [Compose, own, declared, module])

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from originals import random_key
 from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from chirpid_patch import BatchedDataLoader
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.scales import scaling
 from chirpid_patch.scales import step as multi_scale_step
 from chirpid_patch.scales.dataset import MultiScaleDataset
@@ -120,7 +120,7 @@ def test_augmentation_is_the_same_at_every_scale_for_any_number_of_workers_and_t
         epochs.append([torch.cat([batch["base_image"] for batch in loader]) for _ in range(1 if options else 2)])
     assert torch.equal(epochs[0][0], epochs[1][0]) and torch.equal(epochs[0][0], epochs[2][0])
     assert not torch.equal(epochs[0][0], epochs[0][1])
-    key = RandomKey.of(2, 0, [4], [0])
+    key = random_key(2, 0, [4], [0])
     base = dataset.read_sample(4, key)["base_image"]
     assert not torch.equal(base, pictures()[4][0])
     for scale in SCALES:
@@ -133,7 +133,7 @@ def test_all_eight_symmetries_come_equally_often_and_only_they() -> None:
     image = torch.arange(9).reshape(1, 3, 3)
     counts: dict[tuple[int, ...], int] = {}
     batch = image.repeat(4000, 1, 1, 1)
-    keys = RandomKey.of(0, 0, list(range(4000)), [0] * 4000).sample_keys()
+    keys = random_key(0, 0, list(range(4000)), [0] * 4000).sample_keys()
     FlipsAndTurns().transform_batch_(batch, keys)
     for turned in batch.flatten(1).tolist():
         counts[tuple(turned)] = counts.get(tuple(turned), 0) + 1
@@ -147,7 +147,7 @@ def test_all_eight_symmetries_come_equally_often_and_only_they() -> None:
 
 def test_it_pickles_small_and_reads_the_same() -> None:
     dataset = MultiScaleDataset(Decoded("Pillow"), SCALES, augment=True)
-    key = RandomKey.of(1, 0, [2], [0])
+    key = random_key(1, 0, [2], [0])
     again = pickle.loads(pickle.dumps(dataset))
     assert torch.equal(again.read_sample(2, key)["base_image"], dataset.read_sample(2, key)["base_image"])
     assert again.dataset is again.base_dataset and type(again.base_dataset) is Decoded

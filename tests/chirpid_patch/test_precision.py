@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from chirpid_patch.device.precision import amp_dtype_for, autocast_for, grad_scaler_for, setup_mixed_precision
+from chirpid_patch.device.precision import setup_mixed_precision
 
 #: The settings named fp32_precision came with torch 2.9.
 NEWER = hasattr(torch.backends.cudnn, "conv")
@@ -58,10 +58,10 @@ def tf32() -> dict[str, Any]:
 )
 def test_the_device_chooses_the_dtype(capability: tuple[int, int], dtype: torch.dtype | None, cuda: Any) -> None:
     cuda(*capability)
-    assert amp_dtype_for("cuda") is dtype
-    assert amp_dtype_for("cpu") is None
-    scaler = grad_scaler_for("cuda")
-    assert scaler.is_enabled() is (dtype is torch.float16)
+    done = setup_mixed_precision("cuda", tf32=False)
+    assert done.dtype is dtype
+    assert setup_mixed_precision("cpu").dtype is None
+    assert done.grad_scaler().is_enabled() is (dtype is torch.float16)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
@@ -78,10 +78,8 @@ def test_without_a_cuda_device_nothing_is_set_and_it_says_so(float32: Any, caplo
 
 def test_on_the_cpu_there_is_autocast_where_it_is_asked_for() -> None:
     layer, x = nn.Linear(2, 2), torch.ones(1, 2)
-    with autocast_for("cpu"):
+    with setup_mixed_precision("cpu").autocast():
         assert layer(x).dtype is torch.float32
-    with autocast_for("cpu", torch.bfloat16):
-        assert layer(x).dtype is torch.bfloat16
     with setup_mixed_precision("cpu", dtype=torch.bfloat16).autocast():
         assert layer(x).dtype is torch.bfloat16
     assert setup_mixed_precision("cpu", dtype=torch.float32).dtype is None

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
+from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, pick_smallest_best
 from chirp_migrate.tune.sweep import setting_combinations
-from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsOutcome
+from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsOutcome, mean_rate
 
 Make = Callable[..., CandidateMeasurement]
 

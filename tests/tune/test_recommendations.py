@@ -12,8 +12,7 @@ from chirp_migrate.console.json_document import convert_json, read_json, to_json
 from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.tune import plot
-from chirp_migrate.tune.augmentation_cost import augmentation_share_of_loading
-from chirp_migrate.tune.recommend import add_recommendations
+from chirp_migrate.tune.recommend import add_recommendations, augmentation_share_of_loading
 from chirp_migrate.tune.report import show_tune_report
 from chirp_migrate.tune.tune_report import (
     CandidateMeasurement,

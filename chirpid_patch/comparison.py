@@ -1,0 +1,66 @@
+"""The comparison of candidates, such as loading modes, by their measured speeds.
+
+The search of ``tune=True``, ``diagnose_dataloader_speed``, the controllers of a running loader and ``chirp-migrate
+tune`` decide with these functions. All functions that measure candidates in rounds use ``order_of_round``. The
+controllers measure no rounds, because they observe the mode with which the training runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import geometric_mean
+from typing import NamedTuple, TypeVar
+
+from chirpid_patch.thresholds import TIED
+
+_Candidate = TypeVar("_Candidate")
+
+
+def is_worth(cheap: float, costly: float, tolerance: float = TIED) -> bool:
+    """Return whether a costly candidate is so much faster than a cheap candidate that it is worth its cost.
+
+    Args:
+        cheap: speed of the cheap candidate, in any unit.
+        costly: speed of the costly candidate, in the same unit.
+        tolerance: share, 0 to 1, by which the cheap candidate may be slower and is still tied.
+    """
+    return cheap < (1 - tolerance) * costly
+
+
+class Comparison(NamedTuple):
+    """The result of ``compare``.
+
+    Attributes:
+        fastest: index of the fastest candidate; None if all candidates failed.
+        tied: for each candidate, whether it is tied with the fastest candidate. Of the tied candidates, the cheapest is
+            the best choice.
+    """
+
+    fastest: int | None
+    tied: tuple[bool, ...]
+
+
+def compare(speeds: Sequence[Sequence[float]]) -> Comparison:
+    """Compare candidates, and return which candidates are as fast as the fastest.
+
+    The ratio of two candidates is the geometric mean of the ratios of their speeds in each round. If the machine is
+    slow in a round, both speeds fall, and the ratio stays the same. A candidate that was measured in fewer rounds is
+    compared over these rounds, and cannot be the fastest.
+
+    Args:
+        speeds: for each candidate, its speed in each round; an empty sequence for a candidate that failed.
+    """
+    rounds = max(map(len, speeds), default=0)
+    if not rounds:
+        return Comparison(None, (False,) * len(speeds))
+    fastest = max((i for i, own in enumerate(speeds) if len(own) == rounds), key=lambda i: geometric_mean(speeds[i]))
+    ratios = [[speed / best for speed, best in zip(own, speeds[fastest], strict=False)] for own in speeds]
+    return Comparison(fastest, tuple(bool(own) and not is_worth(geometric_mean(own), 1.0) for own in ratios))
+
+
+def order_of_round(candidates: Sequence[_Candidate], number: int) -> list[_Candidate]:
+    """Return the order in which round ``number`` measures the candidates.
+
+    Every second round uses the reverse order. A machine that becomes slower then affects all candidates alike.
+    """
+    return list(candidates if number % 2 == 0 else reversed(candidates))
