@@ -27,7 +27,7 @@ from chirp_migrate.plans.plan import Edit, Gain, GainKind, Safety
 from chirp_migrate.rules.base import SEE_IT, Rule, RuleMatch, join_texts, quote_sources
 from chirp_migrate.syntax.gaps import CALL, GAP, LINE
 from chirp_migrate.syntax.module import Module, find_nodes
-from chirp_migrate.syntax.outline import Outline, last_name, methods_of_class
+from chirp_migrate.syntax.outline import Outline, methods_of_class
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     bound_target,
@@ -90,7 +90,6 @@ __all__ = [
     "is_self_attribute",
     "join_texts",
     "keyword_arguments",
-    "last_name",
     "may_name_dataset",
     "methods_of",
     "methods_of_class",

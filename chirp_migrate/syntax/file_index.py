@@ -102,8 +102,8 @@ class FileIndex:
 
     Attributes:
         is_python: whether the text is Python.
-        aliases: each imported name with its alias. For ``import a.b as c``, the name is ``b`` and the alias ``c``.
-        bound: the names of imported objects and of classes.
+        bound: the names that imports, classes and functions bind. For an imported name, the value has the last part of
+            the imported object's name: ``b`` for ``import a.b as c``.
         bases: for each word in the bases and arguments of a class, the names of the classes.
         parameters: the same for words inside square brackets, such as ``T`` in ``class A(B[T])``.
         stores: for each attribute, the code that assigns it, also by ``setattr`` or through ``vars`` or ``__dict__``.
@@ -120,8 +120,7 @@ class FileIndex:
     """
 
     def __init__(self, text: str) -> None:
-        self.aliases: set[tuple[str, str]] = set()
-        self.bound: set[str] = set()
+        self.bound: dict[str, set[str]] = defaultdict(set)
         self.bases: dict[str, set[str]] = defaultdict(set)
         self.parameters: dict[str, set[str]] = defaultdict(set)
         self.stores: dict[str, set[Store]] = defaultdict(set)
@@ -135,7 +134,6 @@ class FileIndex:
         self.replaced: set[tuple[str, str, str]] = set()
         self.is_python = True
         self._may_replace = may_replace(text)
-        self._known: dict[str, set[str]] = {}
         self._calls: list[ast.Call] = []
         self._targets: list[tuple[ast.Attribute, str]] = []
         try:
@@ -147,11 +145,11 @@ class FileIndex:
         self._visit(tree, _Place())
         for target, own in self._targets:
             initial = isinstance(target.value, ast.Name) and target.value.id == own
-            modules = frozenset(_modules_of(target.value, self._known))
+            modules = frozenset(_modules_of(target.value, self.bound))
             self.stores[target.attr].add(Store(last_name(target.value), modules, initial))
         for call in self._calls:
             self.replaced.update(self._replaced_by(call))
-        del self._variables, self._known, self._calls, self._targets
+        del self._variables, self._calls, self._targets
 
     def reads_name(self, name: str) -> bool:
         """Return whether the file may read a variable called ``name``."""
@@ -205,19 +203,15 @@ class FileIndex:
             case ast.alias(name=name, asname=asname):
                 last = name.rpartition(".")[2]
                 self.reads.add(name)
-                self.bound.add(asname or name)
-                self._known.setdefault(asname or last, set()).add(last)
-                if asname is not None:
-                    self.aliases.add((last, asname))
+                self.bound[asname or last].add(last)
             case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
                 self.quoted_types += _strings_as_types(annotation)
             case ast.ClassDef(name=name, bases=bases, keywords=keywords):
-                self.bound.add(name)
-                self._known.setdefault(name, set())
+                self.bound.setdefault(name, set())
                 self._add_bases(name, (*bases, *(one.value for one in keywords)))
                 return _Place(name, frozenset(map(ast.unparse, bases)), node.body, restores=place.restores)
             case ast.FunctionDef(name=name, args=arguments, returns=annotation):
-                self._known.setdefault(name, set())
+                self.bound.setdefault(name, set())
                 self.quoted_types += _strings_as_types(annotation)
                 parameters = [*arguments.posonlyargs, *arguments.args] if node in place.body else []
                 own = parameters[0].arg if name == "__init__" and parameters else ""
@@ -302,7 +296,7 @@ class FileIndex:
 
     def _replaced_by(self, call: ast.Call) -> Iterator[tuple[str, str, str]]:
         """Yield the names that a call such as ``monkeypatch.setattr(train, "DataLoader", …)`` may replace."""
-        modules, variable = _modules(call, self._known), self._variables.get(call, "")
+        modules, variable = _modules(call, self.bound), self._variables.get(call, "")
         yield from ((module, name, variable) for module in modules or {""} for name in _names_in_call(call))
         if _may_receive_names(call):  # code uses `setattr` with computed names for objects, hardly ever for modules
             unknown = set() if isinstance(call.func, ast.Name) and call.func.id == "setattr" else {""}

@@ -65,7 +65,7 @@ class Project(NameResolution):
         found, new = set(names), set(names)
         while new:
             indexes = list(self.indexes(*new))
-            more = {alias for index in indexes for name, alias in index.aliases if name in new}
+            more = {alias for index in indexes for alias, of in index.bound.items() if not of.isdisjoint(new)}
             if inheriting:
                 more.update(*(index.bases[base] for index in indexes for base in index.bases.keys() & new))
             new = more - found
