@@ -19,7 +19,7 @@ _TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|
 _LONGEST_NAME = 200
 #: The gap between two words of a statement. ``_BEHIND`` is the gap after a word that may be in brackets or quotes.
 _GAP = r"[\s\\]*"
-_BEHIND = r"""(?:[\s\\)\]"']|\#[^\n]*\n)*"""
+_BEHIND = r"""[\s\\)\]"']*(?:#[^\n]*\n[\s\\)\]"']*){0,20}"""
 _BLANK = re.compile(r"[\s\\]+")
 #: The beginning of ``from source import``, without the names. Words are taken as a whole, so the search is linear.
 _FROM = re.compile(r"from\b(?<!\wfrom)((?:[.\s\\]|\b(?!(?:from|import)\b)\w+\b)+)\bimport\b")
@@ -28,8 +28,12 @@ _READS_COMPUTED_NAMES = r"(?<![\w.])(?:globals|locals|vars|dir|eval|exec)\s*\("
 #: Code that may run a file in its own namespace.
 _RUNS_FILES = re.compile(r"%run\b|%load\b|\b(?:exec|run_path)\b")
 _ASSIGNED = re.compile(r"\b(\w+)\s*:?=\s*(?:\w+\.)*$")
-#: Text after ``import``: names up to the closing bracket, or to the end of the line.
-_IMPORTED = re.compile(rf"{_GAP}\((?:[^()#]|#[^\n]*(?!.))*\)|(?:[^\n\\]|\\\r?\n?)*")
+#: Text after ``import``: names up to the closing bracket, or to the end of the statement. The text ends at the next
+#: ``import``, and the number of comments is limited, so that the search is linear.
+_PART = r"(?:[^()#\w]|\b(?!import\b)\w+\b)*"
+_IMPORTED = re.compile(
+    rf"{_GAP}\({_PART}(?:#[^\n]*(?!.){_PART}){{0,300}}\)|(?:[*,. \t\f]|\\\r?\n?|\b(?!import\b)\w+\b)*"
+)
 
 
 class Project(NameResolution):
