@@ -27,7 +27,7 @@ from chirp_migrate.plans.plan import Edit, Gain, GainKind, Safety
 from chirp_migrate.rules.base import SEE_IT, Rule, RuleMatch, join_texts, quote_sources
 from chirp_migrate.syntax.gaps import CALL, GAP, LINE
 from chirp_migrate.syntax.module import Module, find_nodes
-from chirp_migrate.syntax.outline import Outline, last_name, methods_of_class
+from chirp_migrate.syntax.outline import Outline, methods_of_class
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     bound_target,
@@ -47,56 +47,3 @@ from chirp_migrate.syntax.queries import (
     nodes_in_scope,
     one_line_source,
 )
-
-__all__ = [
-    "CALL",
-    "DATASET",
-    "DATASET_WORDS",
-    "FACTORY",
-    "FACTORY_FUNCTIONS",
-    "FACTORY_METHOD",
-    "GAP",
-    "LINE",
-    "NN_MODULE",
-    "SEE_IT",
-    "TORCH_DATASET",
-    "TORCH_LOADER",
-    "CallEdit",
-    "Edit",
-    "Gain",
-    "GainKind",
-    "Module",
-    "Outline",
-    "Project",
-    "Rule",
-    "RuleMatch",
-    "Safety",
-    "bases_may_match",
-    "bound_target",
-    "call_argument",
-    "called_method_name",
-    "contains_node",
-    "dataset_names",
-    "dotted_source",
-    "find_nodes",
-    "find_nodes_in_scope",
-    "function_parameters",
-    "inherits_from",
-    "is_call_of",
-    "is_in_fstring",
-    "is_integer",
-    "is_name",
-    "is_read",
-    "is_self_attribute",
-    "join_texts",
-    "keyword_arguments",
-    "last_name",
-    "may_name_dataset",
-    "methods_of",
-    "methods_of_class",
-    "nodes_in_scope",
-    "one_line_source",
-    "quote_sources",
-    "resolves_to",
-    "runtime_import",
-]

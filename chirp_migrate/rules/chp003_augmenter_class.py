@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import textwrap
 from collections.abc import Callable, Iterable
@@ -22,7 +21,6 @@ from chirp_migrate.edits.statements import class_decorator_insertion
 from chirp_migrate.rules.api import (
     NN_MODULE,
     Module,
-    Outline,
     Project,
     Rule,
     RuleMatch,
@@ -30,7 +28,6 @@ from chirp_migrate.rules.api import (
     find_nodes,
     is_self_attribute,
     methods_of,
-    methods_of_class,
     resolves_to,
     runtime_import,
 )
@@ -91,17 +88,6 @@ class WorkerSafeAugmenter(Rule):
     )
     safety = Safety.SAFE
     trigger = ("time_mask_param", "randn_like")
-
-    def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a top-level class has the constructor parameters of ``SpecAugment`` or ``GaussianNoise``."""
-        for one in outline.tree.body:
-            if isinstance(one, ast.ClassDef) and len(one.bases) < 2 and not (one.keywords or one.decorator_list):
-                methods = methods_of_class(one)
-                init, method = methods.get("__init__"), "forward" if one.bases else "__call__"
-                given = {arg.arg for arg in init.args.args[1:]} if init is not None and method in methods else None
-                if any(entry == method and given == set(expected) for _, entry, expected, _ in _DECLARED):
-                    return True
-        return False
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Decorate the top-level classes that augment like a transform of ``chirpid_patch``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 import libcst as cst
@@ -12,13 +11,10 @@ from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.edits.statements import class_decorator_insertion
 from chirp_migrate.rules.api import (
     Module,
-    Outline,
     Project,
     Rule,
     RuleMatch,
     Safety,
-    last_name,
-    methods_of_class,
     runtime_import,
 )
 
@@ -54,16 +50,6 @@ class ComposedTransforms(Rule):
         """Return whether the text may define ``__call__``, and the project has its own masks or noise."""
         return super().concerns(text, project) and _has_own_augmentation(project)
 
-    def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a top-level class without a base may pass the argument of its ``__call__`` on."""
-        return any(
-            isinstance(statement, ast.ClassDef)
-            and all(last_name(base) == "object" for base in statement.bases)
-            and not (statement.keywords or statement.decorator_list)
-            and _may_delegate(methods_of_class(statement).get("__call__"))
-            for statement in outline.tree.body
-        )
-
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Decorate top-level classes whose ``__call__`` only calls one transform, or several transforms in turn."""
         for node in module.tree.body if _has_own_augmentation(project) else ():
@@ -81,15 +67,3 @@ class ComposedTransforms(Rule):
 def _has_own_augmentation(project: Project) -> bool:
     """Return whether a project has its own masks or noise."""
     return any(project.search(rf"\b{word}\b", word) for word in _AUGMENTS)
-
-
-def _may_delegate(call: ast.FunctionDef | ast.AsyncFunctionDef | None) -> bool:
-    """Return whether ``__call__`` takes one argument, and consists of a ``return`` after at most one statement."""
-    if call is None or len(call.args.args) != 2:
-        return False
-    steps = [statement for statement in call.body if not _is_string_statement(statement)]
-    return len(steps) in (1, 2) and isinstance(steps[-1], ast.Return)
-
-
-def _is_string_statement(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant | ast.JoinedStr)
