@@ -123,7 +123,9 @@ def test_a_program_that_another_process_trains_is_timed_as_a_whole(tmp_path: Pat
     before, after = project(tmp_path / "before"), project(tmp_path / "after")
     for root in (before, after):
         (root / "launch.py").write_text(LAUNCHER)
-        (root / "short.py").write_text("open('short.txt', 'x').write('x')\n")  # fails if the file of a run is left
+        fails_with_a_file_of_another_run = "open('short.txt', 'x').write('x')\n"
+        log = f"open({str(tmp_path / 'order.txt')!r}, 'a').write({root.name[0]!r})\n"
+        (root / "short.py").write_text(fails_with_a_file_of_another_run + log)
     report, words = tmp_path / "report.json", ("--", "python", "launch.py")
     result = run("verify", after, "--baseline", before, *QUICK, "--json", report, *words, "short.py")
     values = json.loads(report.read_text())
@@ -133,6 +135,8 @@ def test_a_program_that_another_process_trains_is_timed_as_a_whole(tmp_path: Pat
     assert (own["epochs"], own["epoch_s"]) == (0, {}) and own["start_s"]["after"] > 0
     assert values["described"]["compared"].startswith("No loader was seen")
     assert not (after / "short.txt").exists()
+    timed = (tmp_path / "order.txt").read_text()[-2 * len(values["rounds"]["made"]) :]
+    assert set(timed[:2]) == {"a", "b"} and timed[2:4] == timed[1::-1], "the second round has the opposite order"
     failing = [str(after), "--baseline", str(before), *QUICK, *words, "train.py", "--epochs", "1"]
     failed = CliRunner().invoke(verify, failing)
     assert failed.exit_code == 14 and "launch.py raised SystemExit: 1" in " ".join(failed.stdout.split())

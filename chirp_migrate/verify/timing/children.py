@@ -146,7 +146,6 @@ class ChildStarter:
         entries = self._choose_entry_points(number, labels)
         visits: dict[str, dict[str, EntryPointTiming]] = {side: {} for side in _SIDES}
         watch = BackgroundLoadWatch()
-        chance = random.Random(f"{self._settings.sizes.seed}-{number}-turns")
         with ExitStack() as stack:
             unread = tuple(entry.label for entry in entries if not self._timed[entry.label])
             more = {"repeats": tuple(repeats), "whole": tuple(whole), "memory_of": unread, "hash_seed": number}
@@ -175,7 +174,7 @@ class ChildStarter:
                     with watch.watching(
                         lambda: cpu_seconds_of_this_process() + sum(child.cpu_s for child in pair.values())
                     ):
-                        found = self._time_entry_point(pair, chance, deadline)
+                        found = self._time_entry_point(pair, entry.label, number, deadline)
                 except _OutOfTime:
                     break
                 except WorkloadFailed as failed:
@@ -222,21 +221,26 @@ class ChildStarter:
         return failed.ending
 
     def _time_entry_point(
-        self, pair: Mapping[str, Child[RunResult]], chance: random.Random, deadline: float
+        self, pair: Mapping[str, Child[RunResult]], label: str, number: int, deadline: float
     ) -> dict[str, EntryPointTiming] | None:
-        """Time the next entry point in both versions, which train in turns; return None if the time ran out.
+        """Time the entry point ``label`` in both versions, which train in turns; return None if the time ran out.
+
+        The order of the versions in each turn is random in rounds with even numbers. The next round has the opposite
+        order, so that no version trains first more often than the other version.
 
         Raises:
             _OutOfTime: the time ran out in a turn, and the process of the turn was ended.
         """
         turn, cpus = 0, cpus_of_this_process()
+        chance = random.Random(f"{self._settings.sizes.seed}-{number // 2}-{label}")
         while True:
-            left = [side for side in _SIDES if not pair[side].found]
+            order = list(_SIDES)
+            chance.shuffle(order)
+            left = [side for side in (order if number % 2 == 0 else reversed(order)) if not pair[side].found]
             if not left:
                 return {side: msgspec.convert(pair[side].found.pop().value, EntryPointTiming) for side in _SIDES}
             if turn and time.monotonic() > deadline:
                 return None
-            chance.shuffle(left)
             cpu = chance.choice(cpus) if cpus else None  # both versions use the same CPU
             for side in left:
                 with self.adding_seconds("start-up and first epochs" if turn == 0 else "later epochs"):
