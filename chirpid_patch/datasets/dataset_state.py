@@ -9,10 +9,10 @@ from torch.utils.data import Dataset
 
 from chirpid_patch.torch_private import tensor_version
 
-#: Prefix of the names of attributes that cache values. These values are computed from other attributes of the dataset.
+#: Prefix of the names of attributes that only cache values which the dataset computes from its other attributes.
 _DERIVED = "_cached_"
-#: Largest number of items of a list whose items are compared. A longer list is compared by identity, unless it contains
-#: tensors or datasets.
+#: Largest length of a list whose items are compared one by one. For a longer list, only the identity of the list is
+#: compared, unless the list contains tensors or datasets.
 _MOST_ITEMS = 16
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
@@ -23,8 +23,9 @@ def state_fingerprint(value: Any) -> Any:
     Two calls return different values if code assigned an attribute of the dataset or of its transforms between the
     calls. The values also differ if PyTorch changed a tensor in one of these attributes in place.
 
-    The value does not show two kinds of changes: writes to a long list of indices or samples, and writes to a tensor
-    through ``Tensor.data`` or NumPy. The latter writes do not increase the version counter of the tensor.
+    Two kinds of changes do not change the value: writes to a long list of indices or samples, and writes to a tensor
+    through ``Tensor.data`` or NumPy. Writes through ``Tensor.data`` or NumPy do not increase the version counter of the
+    tensor.
 
     Args:
         value: a dataset, or a value of one of its attributes.
@@ -33,7 +34,7 @@ def state_fingerprint(value: Any) -> Any:
 
 
 def _state(value: Any, within: tuple[Any, ...]) -> Any:
-    """Return the state of ``value``; ``within``: the objects that contain ``value``, to prevent endless recursion."""
+    """Return the state of ``value``. ``within`` contains the objects around ``value``, to prevent endless recursion."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Tensor):

@@ -1,9 +1,9 @@
-"""A function that copies datasets for worker processes. Later changes of a dataset do not change its copy.
+"""A function that copies datasets for worker processes. Later changes of a dataset do not affect its copy.
 
 The copy stores long lists of indices as arrays, which saves memory in forked workers. A forked worker shares the memory
 of the main process until one of the two processes writes to this memory. Reading a Python object from a list writes to
-the object's reference count. So each worker would slowly copy a list of a million indices. An array of numbers contains
-no Python objects, so reading an array copies nothing.
+the object's reference count. So each worker would gradually get its own copy of a list of a million indices. An array
+of numbers contains no Python objects, so reading an array copies nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def copy_for_workers(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
         or any(reads_like_class(dataset, kind) for kind in kinds)
         or is_in_memory(dataset)
     )
-    if not known or hasattr(type(dataset), "__del__"):  # __del__ of a copy could close what the original still uses
+    if not known or hasattr(type(dataset), "__del__"):  # __del__ of the copy could close a file of the original
         return dataset
     made[id(dataset)] = duplicate = object.__new__(type(dataset))
     duplicate.__dict__.update({name: _sent_part(name, part, made) for name, part in vars(dataset).items()})

@@ -1,4 +1,4 @@
-"""A function that replaces the tensors of a dataset by copies on a device, from which batches are built."""
+"""A function that replaces the tensors of a dataset by copies on a device, so that batches are built on the device."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def sample_source_tensors(dataset: Any) -> list[Tensor]:
     if joint is None and _reads_as(node, WorkerSafeArrayDataset):
         return [node.x, node.y]
     if joint is None and not any(_reads_as(node, kind) for kind in _OVER_OTHERS):
-        what = "the samples are a list" if isinstance(node, list | tuple) else f"{_name(node)} has code to read samples"
+        own = f"{_name(node)} reads samples with its own code"
+        what = "the samples are a list" if isinstance(node, list | tuple) else own
         raise NotResidentError(f"{what}: only rows of tensors and arrays can be stored on a device")
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     for _, one in stages:

@@ -40,8 +40,8 @@ class DataLoaderProfilingHook(TrainerHooks):
     Args:
         log_every: number of batches between two logged summaries; None logs only a summary of each epoch.
         slow_factor: a batch is slow if wait and step together take more than ``slow_factor`` times the median of
-            earlier batches. The difference must be at least a millisecond. The first batch of an epoch never counts as
-            slow, because its wait includes the start of the loader.
+            earlier batches, and at least a millisecond longer than this median. The first batch of an epoch never
+            counts as slow, because its wait includes the start of the loader.
         device: device of the training. None: CUDA if this process uses CUDA when the epoch begins, else the CPU.
 
     Attributes:
@@ -80,8 +80,8 @@ class DataLoaderProfilingHook(TrainerHooks):
     def batch_load_times(self) -> list[float]:
         """Return the seconds that the training waited for each batch of this epoch.
 
-        A batch is included when its step has ended. If the trainer does not call ``on_epoch_start``, the wait for the
-        first batch is missing.
+        The list contains a batch only after its step has ended. If the trainer does not call ``on_epoch_start``, the
+        wait for the first batch is missing.
         """
         return self._epoch.waits
 
@@ -92,7 +92,7 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     @property
     def step_times(self) -> list[float]:
-        """Return the seconds of each step of this epoch without transfers. On CUDA the last steps may be missing."""
+        """Return the seconds of each step of this epoch, without transfers. On CUDA, the last steps may be missing."""
         return self._epoch.steps
 
     # --- the hooks that trainers call -----------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._timer.resume()
 
     def on_epoch_end(self, trainer: Any, epoch: int) -> None:
-        """Log the summary of the epoch, append it to ``summaries``, and reset the hook."""
+        """Log the summary of the epoch, append the summary to ``summaries``, and reset the hook."""
         if self._unread:
             torch.cuda.synchronize(self.device)
         self._count_finished_steps()
@@ -154,7 +154,8 @@ class DataLoaderProfilingHook(TrainerHooks):
                 yield batch
                 self.on_train_batch_end(None, batch, number, index, name)
         finally:
-            # This code also runs after a `break`. The step of the last batch is then incomplete, and does not count.
+            # This code also runs after a `break`. After a `break`, the step of the last batch is incomplete, and does
+            # not count.
             self.on_epoch_end(None, epoch)
 
     @contextmanager

@@ -17,8 +17,8 @@ logger = logging.getLogger("chirpid_patch")
 def count_batch_samples(batch: Any) -> int:
     """Return the number of samples in a batch.
 
-    The number is the length of the first tensor or array in the batch. If the batch contains neither, the number is the
-    length of the batch.
+    The number is the length of the first tensor or array in the batch. If the batch contains neither a tensor nor an
+    array, the number is the length of the batch.
     """
     length = _first_length(batch)
     if length is not None:
@@ -127,7 +127,7 @@ class TimedBatches(Iterator[Any]):
 
 
 def log_or_print(message: str) -> None:
-    """Log ``message`` at level INFO; if the program does not log level INFO, print ``message`` to standard error."""
+    """Log ``message`` at level INFO. If the program's logging hides this level, print ``message`` to standard error."""
     if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
         logger.info(message)
     else:

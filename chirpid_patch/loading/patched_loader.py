@@ -15,7 +15,7 @@ from chirpid_patch.torch_private import READER_PLACES, DataLoader, MultiProcessi
 #: The object that the program imports as ``torch.utils.data.DataLoader``. Debugging code may have replaced the class.
 _IMPORTED: Callable[..., Any] = data.DataLoader
 #: A method of a loader counts as unchanged if its function is from one of these packages. The functions of Lightning
-#: record arguments or batches, and then call the original method.
+#: are harmless: they record arguments or batches, and then call the original method.
 _KNOWN = frozenset({"chirp_migrate", "chirpid_patch", "lightning", "lightning_fabric", "pytorch_lightning", "torch"})
 #: The module in which PyTorch looks up its iterators, and the module with the class that fetches samples.
 _ITERATORS, _FETCHERS = READER_PLACES[0][0], READER_PLACES[-1][0]
@@ -24,7 +24,7 @@ _ITERATORS, _FETCHERS = READER_PLACES[0][0], READER_PLACES[-1][0]
 def _iteration() -> tuple[Any, ...]:
     """Return the methods and classes with which a loader of PyTorch yields its batches.
 
-    If this version of PyTorch lacks a method or class, the result is empty. Loaders then use PyTorch's own iterators.
+    If this version of PyTorch lacks a method or class, the result is empty, and loaders use PyTorch's own iterators.
     """
     try:  # written for speed, because this code runs at the start of each epoch
         return (
@@ -44,7 +44,7 @@ def _iteration() -> tuple[Any, ...]:
 
 
 def find_replaced_loader() -> Callable[..., Any] | None:
-    """Return the object by which the program has replaced PyTorch's ``DataLoader``; None without a replacement."""
+    """Return the object that has replaced PyTorch's ``DataLoader`` in this program; None without a replacement."""
     return None if _IMPORTED is DataLoader else _IMPORTED
 
 

@@ -1,4 +1,4 @@
-"""A dataset of images in folders. The name of a folder is the class of its images."""
+"""A dataset of images in folders. The name of a folder is the class of the images in the folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
     Args:
         root: folder that contains a folder for each class.
         img_size: width and height in pixels of the scaled images; None keeps the size of each image.
-        channels: number of channels: 3 for colour, 1 for grey.
+        channels: number of channels, which is 3 for colour and 1 for grey.
         classes: names of the classes in the order of their numbers; None: the sorted names of the folders in ``root``.
         transform: function that is applied to each scaled image (C, H, W); None: no function.
 
@@ -50,7 +50,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
         transform: Callable[[Tensor], Any] | None = None,
     ) -> None:
         if Image is None:
-            raise RuntimeError("reading pictures needs Pillow: pip install Pillow")
+            raise RuntimeError("reading images needs Pillow: pip install Pillow")
         if channels not in _MODES:
             raise ValueError(f"channels must be 1 or 3, not {channels}")
         self.root = Path(root)
@@ -70,7 +70,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
         self.samples = [(path, self.class_to_idx[folder.name]) for folder in folders for path in _pictures(folder)]
         if not self.samples:
             raise FileNotFoundError(
-                f"no images in {self.root}: it must have a folder of pictures (.png, .jpg, …) for each class"
+                f"no images in {self.root}: the folder must contain a folder of images (.png, .jpg, …) for each class"
             )
         #: Class number of every sample.
         self.targets = [target for _, target in self.samples]

@@ -2,12 +2,13 @@
 
 * ``table``: independent values. SplitMix64 (Steele, Lea & Flood 2014), seeded with the key, generates 16 random bits
   for each value. The bits are a position in a table of 65,536 quantiles of the normal distribution. The table is scaled
-  to a variance of exactly 1, and all its values are within ±4.4. Compiled C code adds the values to the samples without
-  the interpreter lock. Without the C code, NumPy computes the same numbers.
+  to a variance of exactly 1, and all its values are within ±4.4. Compiled C code adds the values to the samples, and
+  releases the interpreter lock meanwhile. If the C code is missing, NumPy computes the same numbers.
 * ``exact``: independent values from ``torch.Tensor.normal_``. PyTorch's CPU generator is seeded with 32 bits of the
   key.
-* ``pooled``: a slice of a pool of noise, which is computed once. The position of the slice is random. The values are
-  *not independent*, because two samples can get the same part of the pool. This mode is the fastest.
+* ``pooled``: values from a pool of noise that is computed once. Each sample gets a slice at a random position of the
+  pool. The values are *not independent*, because two samples can get the same part of the pool. ``pooled`` is the
+  fastest mode.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _BLOCK = 1 << 16
 
 
 class _NoiseBuffers(threading.local):
-    """Arrays in which a thread computes noise. New arrays for each sample would be slow, because of page faults."""
+    """Arrays in which a thread computes noise. Allocating new arrays for each sample would be slow (page faults)."""
 
     def __init__(self) -> None:
         self.words = np.empty((2, 0), dtype=np.uint64)
@@ -74,7 +75,7 @@ _scratch = _NoiseBuffers()
 
 @lru_cache(maxsize=8)
 def _generator_steps(words: int) -> npt.NDArray[np.uint64]:
-    """Return the numbers that SplitMix64 adds to its seed for its first ``words`` words."""
+    """Return the numbers that SplitMix64 adds to its seed to generate its first ``words`` words."""
     steps: npt.NDArray[np.uint64] = np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN
     return steps
 
@@ -109,7 +110,7 @@ def _exact_noise(key: int, std: float, values: Values) -> Values:
     return values
 
 
-#: Smallest number of values in a pool, and smallest size of a pool as a multiple of the size of a sample.
+#: Smallest number of values in a pool of noise, and smallest number of values in the pool / values of a sample.
 _SMALLEST_POOL = 1 << 21
 _POOL_PER_SAMPLE = 8
 
