@@ -2,7 +2,7 @@
 
 The search of ``tune=True``, ``diagnose_dataloader_speed``, the controllers of a running loader and ``chirp-migrate
 tune`` decide with these functions. All functions that measure candidates in rounds use ``order_of_round``. The
-controllers measure no rounds, because they observe the loading mode with which the training runs.
+controllers of a running loader measure no rounds, because they only observe the loading mode of the training.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def compare(speeds: Sequence[Sequence[float]]) -> Comparison:
     """Compare candidates, and return which candidates are about as fast as the fastest candidate.
 
     The ratio of two candidates is the geometric mean of the ratios of their speeds in each round. If the machine is
-    slow in a round, both speeds fall, and the ratio stays the same. A candidate that was measured in fewer rounds is
-    compared over these rounds, and cannot be the fastest.
+    slow in a round, both speeds fall, and the ratio stays the same. A candidate with fewer measured rounds is compared
+    over its own rounds only, and cannot be the fastest candidate.
 
     Args:
         speeds: a sequence for each candidate, with the speed in each round; an empty sequence for a candidate that

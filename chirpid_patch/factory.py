@@ -160,7 +160,7 @@ def create_loader(
             loader measures during the training whether threads help.
         tune: whether to measure which number of workers loads fastest. The loader tries at most ``num_workers``
             workers, or at most 8 workers if ``num_workers`` is 0. The loader saves the result for this dataset and
-            machine in a file, and later loaders reuse the result. A path as ``tune`` is the path of this file. With
+            machine in a file, and later loaders reuse the result. If ``tune`` is a path, the file has this path. With
             True, the environment variable ``CHIRPID_PROFILE`` contains the path; without this variable, the file is in
             the user's cache folder.
         tune_seconds: seconds that the measurement for ``tune`` takes. With 0, the loader only uses a saved result, and
@@ -171,7 +171,7 @@ def create_loader(
             if the training waited for batches, and fewer workers if the training did not wait.
         distributed: whether to divide the samples among the ranks of ``torch.distributed`` or torchrun (see
             ``distributed.sampling`` and ``distributed.epochs``). With a single rank, only ``seed`` has an effect. With
-            ``optimize=False``, the caller must call ``set_epoch``.
+            ``optimize=False``, the caller must call ``set_epoch`` before each epoch.
         world_size: number of ranks; needed only if neither ``torch.distributed`` nor torchrun defines the number.
         rank: rank of this process; needed only if neither ``torch.distributed`` nor torchrun defines the rank.
         seed: with ``distributed``, the seed of all random numbers; None: 0.
@@ -436,19 +436,19 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     placement, where = _placement(options)
     held = placement is not None and placement.is_held
     if held:
-        plan, way = _resident_plan(options, where), f"on {options.device if placement is None else placement.device}"
+        plan, mode = _resident_plan(options, where), f"on {options.device if placement is None else placement.device}"
         arguments["pin_memory"] = False
     else:
         plan = plan_loading(options)
-        way = describe_loading_mode(plan.workers, plan.threads)
-    said = [f"{way}: {plan.why}"]
+        mode = describe_loading_mode(plan.workers, plan.threads)
+    parts = [f"{mode}: {plan.why}"]
     if options.share is not None:
-        said.append(f"rank {options.share.rank} of {options.share.world_size}")
+        parts.append(f"rank {options.share.rank} of {options.share.world_size}")
     if placement is not None and not held:
-        said.append(where)
-    asked = options.num_workers
+        parts.append(where)
+    requested = options.num_workers
     # The loader's attributes have the requested values, even if a value has no effect.
-    workers, prefetch = (plan.workers, plan.prefetch) if plan.workers else (asked, options.prefetch_factor)
+    workers, prefetch = (plan.workers, plan.prefetch) if plan.workers else (requested, options.prefetch_factor)
     most = options.num_workers or max(cpus.cpus_per_rank(), plan.workers)
     if not workers and options.loader_chooses_workers:
         arguments = {name: given for name, given in arguments.items() if name not in ABOUT_WORKERS}
@@ -464,9 +464,9 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
         most_workers=most if options.adjust_workers and not held else None,
         # A placement has its own pinned memory, so pinning the batches would be an additional copy.
         pins_own_batches=options.pin_memory is None and placement is None and _allocates_batches(options),
-        **_with_workers(arguments, workers, prefetch, options.persistent_workers and asked > 0),
+        **_with_workers(arguments, workers, prefetch, options.persistent_workers and requested > 0),
     )
-    return _attach_decision(loader, "; ".join(said), options.benchmark)
+    return _attach_decision(loader, "; ".join(parts), options.benchmark)
 
 
 def _resident_plan(options: LoaderOptions, why: str) -> LoadingPlan:
@@ -514,8 +514,8 @@ def _original_loader(options: LoaderOptions) -> DataLoader[Any]:
         make = partial(_PlainDataLoader, benchmark=options.benchmark, placement=placement)
     workers, prefetch, persistent = options.num_workers, options.prefetch_factor, options.persistent_workers
     loader = make(options.dataset, **_with_workers(_batch_arguments(options), workers, prefetch, persistent))
-    way = describe_loading_mode(workers, None)
-    return _attach_decision(loader, f"original loading (optimize=False): {way}{moved}", options.benchmark)
+    mode = describe_loading_mode(workers, None)
+    return _attach_decision(loader, f"original loading (optimize=False): {mode}{moved}", options.benchmark)
 
 
 def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:

@@ -129,10 +129,10 @@ class LoaderOptions:
         distributed = bool(rest.get("distributed"))
         share = replace_rank_arguments(dataset, bool(shuffle), rest, training=training)
         rest["shuffle"] = shuffle if share is None else False  # the sampler of the ranks determines the order
-        said = {one.name: one.default for one in fields(cls) if one.default is not MISSING and one.name in rest}
+        defaults = {one.name: one.default for one in fields(cls) if one.default is not MISSING and one.name in rest}
         own: dict[str, Any] = {
             name: bool(rest.pop(name)) if type(usual) is bool and name != "tune" else rest.pop(name)
-            for name, usual in said.items()
+            for name, usual in defaults.items()
         }
         options = cls(dataset, rest, distributed, share, **own)
         options._check_choices()

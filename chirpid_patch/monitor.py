@@ -79,7 +79,7 @@ class DataLoaderPerformanceMonitor:
     Attributes:
         metrics: maps three names to lists of measured values, oldest first. `batch_loading_times`: seconds of waiting
             for each measured batch. `memory_usage`: bytes of this process with its worker processes. `gpu_utilization`:
-            percent; an empty list without a GPU.
+            GPU utilisation in percent; an empty list without a GPU.
     """
 
     def __init__(self) -> None:
@@ -224,8 +224,8 @@ class DataLoaderPerformanceMonitor:
         """
         if rounds < 1:
             raise ValueError("rounds must be at least 1")
-        say = print if verbose else lambda message: None
-        candidates = _default_candidates(say) if configs is None else [dict(config) for config in configs]
+        report = print if verbose else lambda message: None
+        candidates = _default_candidates(report) if configs is None else [dict(config) for config in configs]
         taken: list[list[dict[str, float | int | bool]]] = [[] for _ in candidates]
         errors: dict[int, str] = {}
         for number in range(rounds):
@@ -233,7 +233,7 @@ class DataLoaderPerformanceMonitor:
                 if i in errors:
                     continue
                 if number == 0:
-                    say(f"Testing configuration {i + 1}/{len(candidates)}: {candidates[i]}")
+                    report(f"Testing configuration {i + 1}/{len(candidates)}: {candidates[i]}")
                 try:
                     taken[i].append(self._time_candidate(dataset, batch_size, candidates[i], num_batches))
                 except Exception as error:  # the error is the result of the configuration
@@ -262,12 +262,12 @@ class DataLoaderPerformanceMonitor:
             shut_down_workers(loader)
 
 
-def _default_candidates(say: Any) -> list[dict[str, Any]]:
+def _default_candidates(report: Any) -> list[dict[str, Any]]:
     cpus = usable_cpus()
     candidates: list[dict[str, Any]] = []
     for config in _GUIDE_CONFIGURATIONS:
         if config["num_workers"] > cpus:
-            say(f"Not tested: {config['num_workers']} workers, because this process may use only {cpus} CPUs")
+            report(f"Not tested: {config['num_workers']} workers, because this process may use only {cpus} CPUs")
             continue
         candidates.append(
             {"loader": "plain", **config, "pin_memory": config["pin_memory"] and pinning_device() is not None}

@@ -2,7 +2,7 @@
 
 If the C code was compiled during the installation, and supports the arguments, each function computes its result and
 returns True. Otherwise the function changes nothing and returns False, and the caller must compute the same result with
-PyTorch or NumPy. All tensors are on the CPU.
+PyTorch or NumPy. The functions support only tensors on the CPU.
 """
 
 from __future__ import annotations

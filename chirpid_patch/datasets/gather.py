@@ -504,8 +504,8 @@ def gather_node(dataset: Any) -> GatherNode:
         return joint
     dataset = batched_object_for(dataset)
     if is_unmodified_batched_dataset(dataset):
-        shipped: GatherNode = dataset
-        return shipped
+        node: GatherNode = dataset
+        return node
     rows = as_row_tensor(dataset)
     if rows is not None:
         return _RowTensorNode(TensorDataset(rows))

@@ -41,7 +41,7 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
         indices: indices of the samples, as any iterable. Without this argument, the function returns the labels of all
             samples, as ``[y for _, y in dataset]`` does.
         unpack: True unpacks each sample as ``_, y = sample``, which raises an error unless the sample is a pair. False
-            reads ``sample[1]``. None: as True without ``indices``, and as False with ``indices``.
+            reads ``sample[1]``. None: True if ``indices`` is missing, else False.
 
     Returns:
         One label for each sample, unchanged. For a ``TensorDataset``, each label is a 0-dim view of the tensor of

@@ -121,7 +121,7 @@ class BatchCopy:
 
 
 def _can_copy_on_side_stream(part: Any, device: torch.device) -> bool:
-    """Return whether copying the tensors in ``part`` moves the whole of ``part``."""
+    """Return whether ``part`` consists only of tensors that the separate stream can copy."""
     if not isinstance(part, Tensor) and type(part) is not PackedSequence:
         return False
     away = (tensor for tensor in movable_tensors(part) if tensor.device != device)

@@ -18,7 +18,7 @@ class RankEpochs:
     The number of the epoch is the attribute ``epoch`` of the loader's ``torch.utils.data.DistributedSampler``. The
     number increases when the loop requests the second batch of an epoch. So ``next(iter(loader))`` does not count as an
     epoch, even if only one rank makes this call. Between epochs, ``sampler.epoch`` is the number of the next epoch. To
-    resume a training, the program only calls ``sampler.set_epoch``.
+    resume a training, a program only has to call ``sampler.set_epoch``.
 
     Seed and epoch determine the order of the samples. Seed, epoch and rank determine the augmentation and the seeds of
     the workers, so different ranks have different random numbers. Order, augmentation and seeds do not depend on the
@@ -79,15 +79,15 @@ class _CountedEpoch(Iterator[Any]):
         self._batches = batches
         self._sampler = sampler
         self._epoch = sampler.epoch
-        self._asked = 0
+        self._requests = 0
 
     def __len__(self) -> int:
         return len(self._batches)  # type: ignore[arg-type]
 
     def __next__(self) -> Any:
-        self._asked += 1
+        self._requests += 1
         # The order of this epoch is drawn already, so the epoch number may change. If the number has changed, the
         # caller has set the number, and this code keeps it.
-        if self._asked == 2 and self._sampler.epoch == self._epoch:
+        if self._requests == 2 and self._sampler.epoch == self._epoch:
             self._sampler.set_epoch(self._epoch + 1)
         return next(self._batches)

@@ -34,8 +34,9 @@ class DataLoaderProfilingHook(TrainerHooks):
                 batch = batch.to(device, non_blocking=True)
             ...
 
-    ``torch.profiler`` shows waits, transfers and steps as named ranges, and so does NVTX on CUDA. On CUDA, the hook
-    measures transfers and steps with CUDA events. The hook waits for the device only at the end of an epoch.
+    Waits, transfers and steps are named ranges in traces of ``torch.profiler``, and on CUDA also in NVTX traces. On
+    CUDA, the hook measures transfers and steps with CUDA events. The hook waits for the device only at the end of an
+    epoch.
 
     Args:
         log_every: number of batches between two logged summaries; None logs only a summary of each epoch.
@@ -104,7 +105,7 @@ class DataLoaderProfilingHook(TrainerHooks):
     def on_train_batch_start(
         self, trainer: Any, batch: Any, batch_idx: int, dataloader_idx: int, dataloader_name: str
     ) -> None:
-        wait = self._timer.arrive()
+        wait = self._timer.batch_arrived()
         self._waiting.end()
         self._stepping.begin(nvtx=self._on_cuda)
         before, self._loose = self._loose, []
@@ -190,7 +191,7 @@ class DataLoaderProfilingHook(TrainerHooks):
     def _request_batch(self) -> Any:
         """Record that the loop requests a batch, and return the seconds of the last step."""
         self._waiting.begin(nvtx=self._on_cuda)
-        return self._timer.ask()
+        return self._timer.batch_requested()
 
     def _reset_epoch(self) -> None:
         """Reset all measurements at the start of an epoch."""

@@ -1,4 +1,4 @@
-"""Hooks that a trainer calls while it trains."""
+"""Hooks that a trainer calls during a training."""
 
 from __future__ import annotations
 

@@ -48,11 +48,11 @@ class LoaderDiagnosis:
 
     def __str__(self) -> str:
         times = self.times
-        said = (
+        summary = (
             f"{1e3 * times['mean_batch_time']:.2f} ms a batch, {times['samples_per_second']:.0f} samples/s, "
             f"over {times['num_batches']} batches; the first batch arrived after {times['first_batch_time']:.2f} s"
         )
-        return "\n".join((said, *(map(str, self.findings or ["no setting to change was found"])), *self.notes))
+        return "\n".join((summary, *(map(str, self.findings or ["no setting to change was found"])), *self.notes))
 
 
 def diagnose_dataloader_speed(
@@ -68,7 +68,8 @@ def diagnose_dataloader_speed(
     The function measures how long a loop waits for each batch after the first batch. Then the function tries other
     numbers of workers, and batched reading, with copies of the loader. The measurements of each copy alternate with
     measurements of a copy that has the current settings. The function reports only settings that were faster, or as
-    fast with fewer processes. The function starts worker processes only if this is safe.
+    fast with fewer processes. The function starts worker processes only if no worker process would run the main script
+    again.
 
     The function does not change a PyTorch ``DataLoader``, its random generators or its samplers. Counters and open
     files of the dataset may change. If ``dataloader`` is not a ``DataLoader``, the function only measures, and iterates

@@ -33,8 +33,8 @@ _DEEPEST = 6
 def default_profile_path() -> Path:
     """Return the path of the file with saved loader settings.
 
-    The environment variable ``CHIRPID_PROFILE`` names the file. Without this variable, the file is in the user's cache
-    folder.
+    The environment variable ``CHIRPID_PROFILE`` contains the path. Without this variable, the file is in the user's
+    cache folder.
     """
     given = os.environ.get("CHIRPID_PROFILE")
     if given:

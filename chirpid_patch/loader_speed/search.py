@@ -106,8 +106,8 @@ def choose_loading_mode(
     with restore_generators_after(dataset, step, *options.values()):
         search = _Search(dataset, options, seconds, step)
         search.measure(0, 0, seconds / 4)
-        draws_freely = _draws_freely(dataset, options)
-        if not draws_freely and not most_workers:
+        can_request_early = _can_request_early(dataset, options)
+        if not can_request_early and not most_workers:
             notes.append("no batch is prefetched, because the sampler may draw random numbers during the epoch")
         else:
             cpus = max(cpus_per_rank(), 1)
@@ -120,7 +120,7 @@ def choose_loading_mode(
             refused = why_workers_cannot_start(options, search.left())
             if refused is not None and most:
                 notes.append(refused)
-            elif draws_freely:
+            elif can_request_early:
                 search.measure_increasing("num_workers", most, seconds / 6)
             else:  # another number would change when the sampler draws random numbers, so only this number is tried
                 search.measure(most, 0, seconds / 6)
@@ -187,7 +187,7 @@ class _Search:
             before, count = speed, count * 2
 
 
-def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:
+def _can_request_early(dataset: Any, options: Mapping[str, Any]) -> bool:
     """Return whether the sampler can yield indices early without changing any random number of the training."""
     sampling = {name: options[name] for name in _SAMPLING if name in options}
     return batches_to_request_early(DataLoader(dataset, **sampling)) > 0

@@ -115,7 +115,7 @@ class LoadingController:
     def batch_requested(self) -> None:
         """Record that the loop requests a batch."""
         if not self._is_first and not self._is_fixed and not self._unwatched:
-            self._step = self._timer.ask()
+            self._step = self._timer.batch_requested()
 
     def batch_delivered(self, threads: int) -> None:
         """Record that the requested batch has arrived; ``threads`` is the number of loading threads, or 0."""
@@ -125,7 +125,7 @@ class LoadingController:
         if self._unwatched:
             self._unwatched -= 1
             return
-        wait = self._timer.arrive()
+        wait = self._timer.batch_arrived()
         if self._step is not None and wait is not None:  # None for the first batch of an epoch
             self._observe(_LoopStep(self._step, wait), threads)
 

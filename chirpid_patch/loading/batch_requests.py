@@ -30,7 +30,7 @@ class SharedRequestSettings(NamedTuple):
     """Properties that all requests of an epoch share.
 
     Attributes:
-        rank: rank of this process, which is part of the random keys.
+        rank: rank of this process, which is a part of each random key.
         keyed: whether requests have random keys; True if the dataset uses random keys.
         listed: function that returns whether to convert the indices of a batch to a list. The function is called only
             if the indices are not in a list or tuple.
@@ -126,7 +126,7 @@ class EpochRequests:
         return RandomKey(self._seed, self._epoch, rank, numbers, occurrences)
 
     def _occurrences(self, indices: Sequence[int]) -> Any:
-        """Return how often each index occurred before in this epoch."""
+        """Return the number of earlier occurrences of each index in this epoch."""
         seen = self._seen
         assert seen is not None
         occurrences = np.zeros(len(indices), dtype=np.int64)

@@ -2,8 +2,8 @@
 
 With the start methods ``spawn`` and ``forkserver``, a worker process must import each class and function that the main
 process sends. Classes and functions of a notebook, a Python prompt or ``python -c`` cannot be imported, because their
-``__main__`` has no file. The package ``cloudpickle`` pickles the code of these classes and functions, which is called
-pickling by value. Classes and functions of scripts and packages are pickled by name, as usual.
+``__main__`` has no file. The package ``cloudpickle`` pickles these classes and functions by value: the pickle contains
+their code. Classes and functions of scripts and packages are pickled by name: the pickle contains only their names.
 """
 
 from __future__ import annotations

@@ -363,13 +363,13 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _iterate_in_process(self, seed: int | None) -> InProcessIterator:
         if self._placement is not None:
             self._placement.begin_epoch(self.dataset)
-        asked = self.num_workers
+        requested = self.num_workers
         parts = (
             copy_loader_attributes(self, num_workers=0, **self._worker_differences())
-            if asked
+            if requested
             else copy_loader_attributes(self)
         )
-        ahead = asked * (self.prefetch_factor or 0) if asked else 0
+        ahead = requested * (self.prefetch_factor or 0) if requested else 0
         return InProcessIterator(parts, self._epoch_in_process(parts), ahead=ahead, threads=self._threads, seed=seed)
 
     def _epoch_in_process(self, parts: LoaderParts) -> BeginEpoch:
@@ -526,7 +526,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return {**state, "taken": batches.taken, "begun_from": plain}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue at the batch at which ``state_dict`` returned ``state``.
+        """Continue the training at the batch at which ``state_dict`` returned ``state``.
 
         Call this method before the first iteration. The caller must also restore the random generators.
 

@@ -100,7 +100,7 @@ def _begin_thread(all_there: threading.Barrier) -> None:
 
 
 class ReusedThreads:
-    """The threads of a loader, which all epochs share. New threads would be slow until their memory is in use."""
+    """The threads of a loader, which all epochs share. New threads would be slow at first, because of new memory."""
 
     def __init__(self) -> None:
         self._threads: PrefetchThreads | None = None

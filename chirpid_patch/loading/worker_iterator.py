@@ -319,7 +319,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         return got, data
 
     def _watch(self) -> None:
-        """From now on, PyTorch's SIGCHLD handler raises an error in this thread if one of these workers dies."""
+        """Make PyTorch's SIGCHLD handler raise an error in this thread when one of these workers dies."""
         if threading.current_thread() is threading.main_thread():
             self._worker_pids_set = True
             watch_workers(id(self), self._pids)
@@ -364,7 +364,10 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._start_again()
 
     def _took_request(self, worker: int) -> bool:
-        """Return whether a dead worker had removed a request from its queue (compare sent and remaining requests)."""
+        """Return whether a dead worker had removed a request from its queue.
+
+        The method compares the number of sent requests with the number of requests that are left in the queue.
+        """
         if worker in self._responded:
             return True
         sent, left = sum(info == (worker,) for info in self._task_info.values()), 0

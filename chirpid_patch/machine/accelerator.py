@@ -6,7 +6,7 @@ import torch
 
 
 def pinning_device() -> str | None:
-    """Return the type of an accelerator that can copy from pinned memory, such as "cuda"; None without one.
+    """Return the type of the accelerator, such as "cuda"; None if no accelerator can copy from pinned memory.
 
     Apple's MPS cannot copy from pinned memory.
     """

@@ -34,12 +34,12 @@ class GpuReading:
     unreadable: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
-        percent, said = self.utilization_percent, []
-        said.append("utilisation not reported" if percent is None else f"{percent:.0f} % busy")
+        percent, parts = self.utilization_percent, []
+        parts.append("utilisation not reported" if percent is None else f"{percent:.0f} % busy")
         if self.memory_used_bytes is not None and self.memory_total_bytes is not None:
             used, total = self.memory_used_bytes / 2**30, self.memory_total_bytes / 2**30
-            said.append(f"{used:.1f} of {total:.1f} GiB used")
-        return f"{self.name}: {', '.join(said)}"
+            parts.append(f"{used:.1f} of {total:.1f} GiB used")
+        return f"{self.name}: {', '.join(parts)}"
 
 
 @dataclass(frozen=True)

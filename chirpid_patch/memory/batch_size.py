@@ -37,8 +37,8 @@ def largest_batch_size(
 ) -> int:
     """Return the largest batch size up to ``max_batch_size`` with which ``step`` fits in memory.
 
-    The search doubles the batch size, starting at 2, until a size does not fit. A binary search between the largest
-    size that fits and the smallest size that does not fit finds the result. The search runs two steps with each size.
+    The search doubles the batch size, starting at 2, until a size does not fit. A binary search below this size then
+    finds the largest size that fits. The search runs two steps with each size.
 
     On CUDA, a size does not fit if the device runs out of memory. On the CPU, running out of memory could end the
     process, so the search predicts the memory of a step and tries only sizes that should fit (see ``memory.trials``).

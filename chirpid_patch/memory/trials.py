@@ -67,8 +67,8 @@ class MemoryTrials(ABC):
                 raise
             peak = None
         self.clear()  # the error is deleted now, so its traceback no longer keeps tensors of the step alive
-        said = "out of memory" if peak is None else f"{peak / 2**20:.0f} MiB at most"
-        logger.info("batch size %d: %s, %.0f MiB allowed", size, said, self.allowed_bytes / 2**20)
+        result = "out of memory" if peak is None else f"{peak / 2**20:.0f} MiB at most"
+        logger.info("batch size %d: %s, %.0f MiB allowed", size, result, self.allowed_bytes / 2**20)
         return peak is not None and peak <= self.allowed_bytes
 
     @abstractmethod
@@ -186,7 +186,7 @@ class CpuTrials(MemoryTrials):
         return peak
 
     def clear(self) -> None:
-        """Return freed memory to the system, because the next trial would not count the freed memory."""
+        """Return freed memory to the system. A trial that reuses freed memory would measure too little memory."""
         super().clear()
         with contextlib.suppress(TypeError, OSError, AttributeError):  # only glibc has the function
             ctypes.CDLL(None).malloc_trim(0)

@@ -45,7 +45,8 @@ class MultiDataLoaderConfig:
             weight. A loader with the weight 0 is not read. None: all loaders have the same weight.
         dataloader_names: the name of each loader; None: "loader_0", "loader_1", …. Names must be different.
         cycle_short_loaders: whether a loader without further batches starts again, in a new order, until the epoch
-            ends. If False, each batch of each loader occurs once in an epoch, unless ``steps_per_epoch`` is smaller.
+            ends. If False, each batch of each loader occurs once in an epoch, unless ``steps_per_epoch`` ends the epoch
+            earlier.
         steps_per_epoch: number of batches in an epoch; None: see ``MultiDataLoader.__len__``.
         seed: seed of the random turns of WEIGHTED. Each epoch has different turns.
     """

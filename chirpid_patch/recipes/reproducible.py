@@ -41,8 +41,8 @@ def set_reproducible_training(seed: int = 42) -> tuple[Callable[[int], None], to
 
     Returns:
         Two values for the arguments ``worker_init_fn`` and ``generator`` of a loader. The first value is a function
-        that seeds each worker. Workers, epochs and ranks have different seeds. Another run with the same ``seed`` has
-        the same seeds of workers. The second value is a seeded generator.
+        that seeds each worker. Workers, epochs and ranks have different seeds. In another run with the same ``seed``,
+        the workers have the same seeds. The second value is a seeded generator.
 
     Raises:
         ValueError: ``seed`` is out of range.

@@ -281,8 +281,8 @@ def _sampler(
 ) -> Any:
     """Return the sampler for the arguments of ``WrappedDataLoader``; None if no argument needs a sampler."""
     by_weight = weighted is not False and weighted is not None
-    asked = {"sampler": sampler is not None, "weighted_sampler": by_weight, "indices": indices is not None}
-    given = [name for name, is_asked in asked.items() if is_asked]
+    passed = {"sampler": sampler is not None, "weighted_sampler": by_weight, "indices": indices is not None}
+    given = [name for name, is_passed in passed.items() if is_passed]
     if len(given) > 1:
         raise ValueError(f"{' and '.join(given)} exclude each other: pass only one of them")
     if iterations is not None and iterations < 1:

@@ -22,13 +22,13 @@ from chirpid_patch.transforms.symmetries import FlipsAndTurns
 class MultiScaleDataset(WrappingDataset):
     """A dataset of the samples of ``base_dataset``, for training at several scales.
 
-    A sample is a dictionary. The key ``"label"`` is the label. If a sample of the base dataset is a dictionary, the new
-    sample also contains all its other entries except ``"image"``. The keys of the images depend on
+    A sample is a dictionary. The entry ``"label"`` is the label. If a sample of the base dataset is a dictionary, the
+    new sample also contains the other entries of this dictionary, except ``"image"``. The entries with images depend on
     ``memory_efficient``:
 
     * By default, ``"base_image"`` is the image (C, H, W) of the base dataset, and ``"scales"`` is an int64 tensor of
       shape (S,). ``step.MultiScaleStep`` scales the base image on demand.
-    * With ``memory_efficient=False``, the keys ``"image_224"`` and so on are the images at every scale, as
+    * With ``memory_efficient=False``, the entries ``"image_224"`` and so on are the image at each scale, as
       floating-point tensors (C, scale, scale). This mode needs several times as much memory as the default, and exists
       only for comparisons.
 

@@ -50,8 +50,8 @@ def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -
     """
 
     def build(state: Mapping[str, Any]) -> SpecAugment | None:
-        shipped = _masks_with(state, mask_short_axes)
-        return shipped if shipped is not None and 0 <= shipped.mask_value <= 255 else None
+        masks = _masks_with(state, mask_short_axes)
+        return masks if masks is not None and 0 <= masks.mask_value <= 255 else None
 
     return declare_method(_MASKS, calls, build, method="__call__", of_images=True)
 

@@ -2,8 +2,8 @@
 
 * ``table``: independent values. SplitMix64 (Steele, Lea & Flood 2014), seeded with the key, generates 16 random bits
   for each value. The bits are a position in a table of 65,536 quantiles of the normal distribution. The table is scaled
-  to a variance of exactly 1, and all its values are within ±4.4. Compiled C code adds the values to the samples, and
-  releases the interpreter lock meanwhile. If the C code is missing, NumPy computes the same numbers.
+  to a variance of exactly 1, and all its values are within ±4.4. Compiled C code adds the values to the samples without
+  holding the interpreter lock. If the C code is missing, NumPy computes the same numbers.
 * ``exact``: independent values from ``torch.Tensor.normal_``. PyTorch's CPU generator is seeded with 32 bits of the
   key.
 * ``pooled``: values from a pool of noise that is computed once. Each sample gets a slice at a random position of the
