@@ -10,11 +10,11 @@ from torch.utils.data import Dataset
 from chirpid_patch.torch_private import tensor_version
 
 #: Prefix of the names of attributes that only cache values which the dataset computes from its other attributes.
-_DERIVED = "_cached_"
+_CACHE_PREFIX = "_cached_"
 #: Largest length of a list whose items are compared one by one. For a longer list, only the identity of the list is
 #: compared, unless the list contains tensors or datasets.
-_MOST_ITEMS = 16
-_PLAIN = frozenset({type(None), bool, int, float, str})
+_MOST_COMPARED_ITEMS = 16
+_PLAIN_TYPES = frozenset({type(None), bool, int, float, str})
 
 
 def state_fingerprint(value: Any) -> Any:
@@ -35,7 +35,7 @@ def state_fingerprint(value: Any) -> Any:
 
 def _state(value: Any, within: tuple[Any, ...]) -> Any:
     """Return the state of ``value``. ``within`` contains the objects around ``value``, to prevent endless recursion."""
-    if type(value) in _PLAIN:
+    if type(value) in _PLAIN_TYPES:
         return value
     if isinstance(value, Tensor):
         return _SameObject(value), tensor_version(value)
@@ -49,9 +49,11 @@ def _state(value: Any, within: tuple[Any, ...]) -> Any:
     if isinstance(value, Dataset):
         parts = vars(value).items()
         return _SameObject(value), *(
-            (name, _state(part, inside)) for name, part in parts if not name.startswith(_DERIVED)
+            (name, _state(part, inside)) for name, part in parts if not name.startswith(_CACHE_PREFIX)
         )
-    if isinstance(value, list | tuple) and (len(value) <= _MOST_ITEMS or isinstance(value[0], Tensor | Dataset)):
+    if isinstance(value, list | tuple) and (
+        len(value) <= _MOST_COMPARED_ITEMS or isinstance(value[0], Tensor | Dataset)
+    ):
         return _SameObject(value), *(_state(part, inside) for part in value)
     return _SameObject(value)
 

@@ -20,7 +20,7 @@ from chirpid_patch.datasets.gather import is_in_memory, is_unmodified_batched_da
 from chirpid_patch.transforms.spectrograms import is_batchable
 
 #: Smallest number of indices that the copy stores in an array instead of a list.
-_SHORTEST = 1024
+_SHORTEST_ARRAY = 1024
 
 
 def copy_for_workers(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
@@ -63,9 +63,9 @@ def _as_array(indices: Any) -> Any:
         return indices.copy()
     if type(indices) is Tensor:
         return indices.clone()
-    if type(indices) is list and len(indices) < _SHORTEST:
+    if type(indices) is list and len(indices) < _SHORTEST_ARRAY:
         return list(indices)
-    if type(indices) not in (list, tuple) or len(indices) < _SHORTEST:
+    if type(indices) not in (list, tuple) or len(indices) < _SHORTEST_ARRAY:
         return indices
     kinds = set(map(type, indices))
     try:

@@ -15,7 +15,7 @@ from chirpid_patch.datasets.declared import standardized_dataset
 from chirpid_patch.datasets.gather import INDEX_CONTAINERS, fetch_batch, gather_node, source_tensors_and_rows
 
 #: Number of samples that are processed at once.
-_AT_ONCE = 64
+_SAMPLES_AT_ONCE = 64
 _INTEGERS = frozenset({int, np.int64, np.int32})
 
 
@@ -157,9 +157,9 @@ def _gather_column(dataset: Any, indices: Sequence[Any], columns: int | None = N
     if type(x) is not Tensor or not x.is_contiguous() or columns not in (None, len(first)):
         return None
     stacked = torch.empty((len(indices), *x.shape), dtype=x.dtype, device=x.device)
-    for start in range(0, len(indices), _AT_ONCE):
-        batch = fetch_batch(dataset, indices[start : start + _AT_ONCE])
+    for start in range(0, len(indices), _SAMPLES_AT_ONCE):
+        batch = fetch_batch(dataset, indices[start : start + _SAMPLES_AT_ONCE])
         if not isinstance(batch, list) or not isinstance(batch[0], Tensor) or batch[0].dtype is not x.dtype:
             return None
-        stacked[start : start + _AT_ONCE] = batch[0]
+        stacked[start : start + _SAMPLES_AT_ONCE] = batch[0]
     return stacked

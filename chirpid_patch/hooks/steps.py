@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from statistics import median, quantiles
 from typing import Any
 
-_RECENT = 100
+_RECENT_BATCHES = 100
 #: The median of the batch times is computed again after this number of batches.
-_RENEWED_AFTER = 10
+_MEDIAN_RENEWED_AFTER = 10
 #: Smallest difference in seconds between the time of a slow batch and the median. Smaller differences are jitter of
 #: clock and scheduler.
-_LEAST_SECONDS = 1e-3
+_LEAST_SLOW_SECONDS = 1e-3
 
 
 @dataclass(slots=True)
@@ -84,18 +84,20 @@ class UsualBatchTime:
 
     def __init__(self, factor: float) -> None:
         self._factor = factor
-        self._recent: deque[float] = deque(maxlen=_RECENT)
+        self._recent: deque[float] = deque(maxlen=_RECENT_BATCHES)
         self._seen = 0
         #: The median in seconds at the last call of ``is_exceeded``; None after too few batches.
         self.seconds: float | None = None
 
     def is_exceeded(self, seconds: float) -> bool:
         """Return whether a batch that took ``seconds`` is slow. The median for later batches includes ``seconds``."""
-        if self._seen and self._seen % _RENEWED_AFTER == 0:
+        if self._seen and self._seen % _MEDIAN_RENEWED_AFTER == 0:
             self.seconds = median(self._recent)
         self._recent.append(seconds)
         self._seen += 1
-        return self.seconds is not None and seconds > max(self._factor * self.seconds, self.seconds + _LEAST_SECONDS)
+        return self.seconds is not None and seconds > max(
+            self._factor * self.seconds, self.seconds + _LEAST_SLOW_SECONDS
+        )
 
 
 @dataclass(frozen=True)

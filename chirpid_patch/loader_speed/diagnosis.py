@@ -27,9 +27,9 @@ from chirpid_patch.torch_private import DataLoader
 _FEWEST_BATCHES = 3
 _MOST_BATCHES = 500
 #: Largest number of changes to try. Each change is measured twice, in turns with the current settings.
-_CHANGES = 5
+_MOST_CHANGES = 5
 #: Largest number of times that a loader without workers is read, if an epoch is shorter than the measurement.
-_EPOCHS = 8
+_MOST_EPOCHS = 8
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class _Diagnosis:
     def _larger_counts(self, now: int) -> list[int]:
         """Return the numbers of workers above ``now`` to try; an empty list if no workers can be started."""
         context = {"multiprocessing_context": self._loader.multiprocessing_context}
-        refused = why_workers_cannot_start(context, self._seconds / _CHANGES)
+        refused = why_workers_cannot_start(context, self._seconds / _MOST_CHANGES)
         if refused is not None:
             self._notes.append(refused)
         return [count for count in (2, 4, 8) if count > now and refused is None]
@@ -200,10 +200,10 @@ class _Diagnosis:
         Args:
             num_workers: number of workers; None: batched reading.
         """
-        mean, seconds = float(self._times["mean_batch_time"]), self._seconds / (4 * _CHANGES)
+        mean, seconds = float(self._times["mean_batch_time"]), self._seconds / (4 * _MOST_CHANGES)
         batches = min(int(seconds / max(mean, 1e-9)), _MOST_BATCHES)
         if batches < _FEWEST_BATCHES:
-            wanted = math.ceil(_FEWEST_BATCHES * 4 * _CHANGES * mean)
+            wanted = math.ceil(_FEWEST_BATCHES * 4 * _MOST_CHANGES * mean)
             self._notes.append(f"{self._seconds:g} s are not enough to try other settings: pass seconds={wanted}")
             return 0.0
         ratios = []
@@ -245,7 +245,7 @@ def _measurable(loader: DataLoader[Any], batches: int) -> int:
 
 
 def _time(loader: DataLoader[Any], num_batches: int) -> Times:
-    epochs = 1 if worker_processes(loader) else _EPOCHS
+    epochs = 1 if worker_processes(loader) else _MOST_EPOCHS
     try:
         return measure_batch_waits(loader, num_batches, epochs=epochs)[0]
     finally:

@@ -27,7 +27,7 @@ logger = logging.getLogger("chirpid_patch")
 _VERSION = 1
 #: Largest number of saved results in the file. The oldest results are removed.
 _MOST_KEPT = 200
-_DEEPEST = 6
+_DEEPEST_LEVEL = 6
 
 
 def default_profile_path() -> Path:
@@ -55,7 +55,7 @@ def loader_choice_key(dataset: Any, options: Mapping[str, Any]) -> str:
         options: the arguments of the loader, by name.
     """
     facts = {
-        "dataset": _describe(dataset, _DEEPEST),
+        "dataset": _describe(dataset, _DEEPEST_LEVEL),
         "options": {name: _describe(value, 2) for name, value in sorted(options.items()) if not _is_off(value)},
         "machine": [platform.node(), platform.machine(), platform.processor(), usable_cpus(), torch.get_num_threads()],
         "versions": [platform.python_version(), torch.__version__],

@@ -22,18 +22,18 @@ from chirpid_patch.loading.limits import MOST_THREADS
 from chirpid_patch.machine.cpus import cpus_per_rank
 
 #: Number of batches at the start of a training loop that are not measured, because the first steps are slower.
-_IGNORED = 2
+_IGNORED_BATCHES = 2
 #: Number of batches that are measured before the controller decides whether to try threads.
-_WATCHED = 4
+_BATCHES_BEFORE_TRIAL = 4
 #: Number of batches after which the controller checks whether training steps still take the same time.
-_LOOKED_AT = 16
+_BATCHES_BETWEEN_CHECKS = 16
 #: Number of batches in a block of a trial, and number of blocks in a trial. Blocks with threads and blocks without
 #: threads alternate.
-_BLOCK = 5
-_BLOCKS = 4
+_BATCHES_PER_BLOCK = 5
+_BLOCKS_PER_TRIAL = 4
 #: Seconds that a thread waits before it loads a batch, if training steps are long enough. Right after a batch arrives,
 #: the training loop runs Python code. Without the pause, this code would have to wait for the interpreter lock.
-_PAUSE = 5e-4
+_PAUSE_SECONDS = 5e-4
 
 
 class ClockReadings(NamedTuple):
@@ -94,8 +94,8 @@ class LoadingController:
         self._is_decided = False
         self._away = 0.0
         self._candidate = 0
-        self._unwatched = _IGNORED  # number of further batches that are not measured
-        self._watch_after = _WATCHED
+        self._unwatched = _IGNORED_BATCHES  # number of further batches that are not measured
+        self._watch_after = _BATCHES_BEFORE_TRIAL
         self._watched: list[_LoopStep] = []
         self._trial: dict[int, list[float]] = {}
         self._to_skip = 0
@@ -137,7 +137,7 @@ class LoadingController:
             self._try(step, threads)
             return
         self._watched.append(step)
-        if len(self._watched) == _WATCHED:
+        if len(self._watched) == _BATCHES_BEFORE_TRIAL:
             self._begin_trial_if_useful()
 
     def _begin_trial_if_useful(self) -> None:
@@ -162,7 +162,7 @@ class LoadingController:
             self._postpone_trial("there is one CPU, and the training uses it")
             return
         self._candidate = max(1, min(most, wanted))
-        self.pause = _PAUSE if self._candidate == 1 and away > load + 4 * _PAUSE else 0.0
+        self.pause = _PAUSE_SECONDS if self._candidate == 1 and away > load + 4 * _PAUSE_SECONDS else 0.0
         self._away = away
         self._trial = {0: [], self._candidate: []}
         self._switch(self._candidate)
@@ -170,13 +170,13 @@ class LoadingController:
     def _restart_if_changed(self, step: _LoopStep) -> None:
         """Measure again if the duration of the training steps has changed since the decision about threads."""
         self._watched.append(step)
-        if len(self._watched) < _LOOKED_AT:
+        if len(self._watched) < _BATCHES_BETWEEN_CHECKS:
             return
         away, self._watched = median(step.away.wall for step in self._watched), []
         factor = thresholds.CHANGED_STEPS
-        if not self._away / factor - _PAUSE <= away <= factor * self._away + _PAUSE:
+        if not self._away / factor - _PAUSE_SECONDS <= away <= factor * self._away + _PAUSE_SECONDS:
             self._is_decided, self._candidate, self.threads, self.pause = False, 0, 0, 0.0
-            self._watch_after = _WATCHED
+            self._watch_after = _BATCHES_BEFORE_TRIAL
 
     def _postpone_trial(self, why: str) -> None:
         """Wait for four times as many batches as before, then measure again; ``why`` is the reason for no trial."""
@@ -195,10 +195,10 @@ class LoadingController:
             return
         taken = self._trial[threads]
         taken.append(step.period)
-        if len(taken) % _BLOCK:
+        if len(taken) % _BATCHES_PER_BLOCK:
             return
         alone, ahead = (self._trial[mode] for mode in (0, self._candidate))
-        if len(alone) + len(ahead) < _BLOCKS * _BLOCK:
+        if len(alone) + len(ahead) < _BLOCKS_PER_TRIAL * _BATCHES_PER_BLOCK:
             self._switch(self._candidate if threads == 0 else 0)
             return
         ratio = median(ahead) / median(alone)

@@ -23,7 +23,7 @@ from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attribut
 from chirpid_patch.loading.worker_start import start_method
 
 #: The attributes of a loader that are sent to every worker process.
-_SENT = ("dataset", "collate_fn", "worker_init_fn")
+_SENT_ATTRIBUTES = ("dataset", "collate_fn", "worker_init_fn")
 
 
 class NotSendableError(RuntimeError):
@@ -41,8 +41,10 @@ def make_parts_sendable(parts: LoaderParts) -> LoaderParts:
     # PyTorch prepares data pipes in the main process, and data pipes pickle themselves.
     if method == "fork" or not main_is_interactive() or isinstance(parts.dataset, IterDataPipe | MapDataPipe):
         return parts
-    together = _JointPickle([getattr(parts, name) for name in _SENT])
-    return copy_loader_attributes(parts, **{name: _PartReference(together, place) for place, name in enumerate(_SENT)})
+    together = _JointPickle([getattr(parts, name) for name in _SENT_ATTRIBUTES])
+    return copy_loader_attributes(
+        parts, **{name: _PartReference(together, place) for place, name in enumerate(_SENT_ATTRIBUTES)}
+    )
 
 
 def main_is_interactive() -> bool:

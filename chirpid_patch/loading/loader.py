@@ -47,7 +47,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 #: Types of datasets that PyTorch's own iterators read, because PyTorch prepares a data pipe for each iteration.
-_PYTORCHS_OWN = (IterableDataset, MapDataPipe)
+_READ_BY_PYTORCH = (IterableDataset, MapDataPipe)
 
 
 class _EpochStart(NamedTuple):
@@ -206,7 +206,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self._fixed_workers_reason: str | None = self._why_workers_are_fixed()
         self._lost_workers = False
         self._threads = ReusedThreads()
-        self._is_pytorchs = not IS_COMPLETE or isinstance(dataset, _PYTORCHS_OWN)
+        self._is_read_by_pytorch = not IS_COMPLETE or isinstance(dataset, _READ_BY_PYTORCH)
         self._draws_repeatedly = sampler is not None or batch_sampler is not None
         self._idle_workers: WorkerIterator | None = None
         self._progress = _Progress()
@@ -275,7 +275,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _iterates_as_pytorch(self) -> bool:
         """Return whether PyTorch's iterators read the dataset, for example because other code changed an iterator."""
-        return self._is_pytorchs or "_get_iterator" in self.__dict__ or is_loader_iteration_patched()
+        return self._is_read_by_pytorch or "_get_iterator" in self.__dict__ or is_loader_iteration_patched()
 
     def _begin_epoch(self) -> Iterator[Any]:
         if self._iterates_as_pytorch():

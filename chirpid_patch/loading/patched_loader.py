@@ -16,7 +16,9 @@ from chirpid_patch.torch_private import READER_PLACES, DataLoader, MultiProcessi
 _IMPORTED: Callable[..., Any] = data.DataLoader
 #: A method of a loader counts as unchanged if its function is from one of these packages. The functions of Lightning
 #: are harmless: they record arguments or batches, and then call the original method.
-_KNOWN = frozenset({"chirp_migrate", "chirpid_patch", "lightning", "lightning_fabric", "pytorch_lightning", "torch"})
+_HARMLESS_PACKAGES = frozenset(
+    {"chirp_migrate", "chirpid_patch", "lightning", "lightning_fabric", "pytorch_lightning", "torch"}
+)
 #: The module in which PyTorch looks up its iterators, and the module with the class that fetches samples.
 _ITERATORS, _FETCHERS = READER_PLACES[0][0], READER_PLACES[-1][0]
 
@@ -73,9 +75,9 @@ def _is_changed_attribute(name: str, value: object) -> bool:
     elif isinstance(value, classmethod | staticmethod):
         function = value.__func__
     if isinstance(function, type):
-        return function.__module__.partition(".")[0] not in _KNOWN
+        return function.__module__.partition(".")[0] not in _HARMLESS_PACKAGES
     if isinstance(function, FunctionType):
-        return str(function.__globals__.get("__name__")).partition(".")[0] not in _KNOWN
+        return str(function.__globals__.get("__name__")).partition(".")[0] not in _HARMLESS_PACKAGES
     if isinstance(function, WrapperDescriptorType):  # a method of `object` that Lightning stores under another name
         return False
     # In an unchanged class, all other attributes are private or ``Overridable``.

@@ -37,14 +37,14 @@ _SECONDS_TO_DIE = 10.0
 #: Seconds to wait for a request that may still be in the queue of a dead worker.
 _SECONDS_TO_ARRIVE = 0.1
 #: Error numbers of the operating system when it refuses a new process, pipe or semaphore.
-_NO_PROCESS = frozenset(
+_REFUSED_PROCESS_ERRORS = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOSYS, errno.EPERM, errno.EACCES}
 )
 #: Packages whose code receives the data of a worker. While data is received, errors in other code come from signal
 #: handlers, or from user classes that are being unpickled.
-_READING = frozenset({"chirpid_patch", "multiprocessing", "queue", "socket", "torch"})
+_RECEIVING_PACKAGES = frozenset({"chirpid_patch", "multiprocessing", "queue", "socket", "torch"})
 #: Largest number of indices in the message about a dead worker.
-_MOST_SHOWN = 64
+_MOST_SHOWN_INDICES = 64
 
 
 #: Maps the ``id`` of each iterator with workers to its queues. Without this reference, the garbage collector could
@@ -202,7 +202,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         except OSError as error:
             # If PyTorch has already checked the arguments, an OSError comes from the start of a process.
             starting = "_worker_init_fn" in vars(self) and not self._is_started
-            if not can_load_in_process or not starting or error.errno not in _NO_PROCESS:
+            if not can_load_in_process or not starting or error.errno not in _REFUSED_PROCESS_ERRORS:
                 raise
             self._end_partial_start()
             raise WorkersNotStartedError(_reason(error), self._base_seed if seed is None else seed) from error
@@ -387,8 +387,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._is_broken = True
         indices = getattr(self._sent[number], "indices", self._sent[number])
         shown = indices
-        if isinstance(indices, list | tuple) and len(indices) > _MOST_SHOWN:
-            shown = f"{str(list(indices[:_MOST_SHOWN]))[:-1]}, …]"
+        if isinstance(indices, list | tuple) and len(indices) > _MOST_SHOWN_INDICES:
+            shown = f"{str(list(indices[:_MOST_SHOWN_INDICES]))[:-1]}, …]"
         return RuntimeError(
             f"{_describe_exit(self._workers[min(dead)])} The worker was reading batch {number} of this epoch with the "
             f"indices {shown}. Another worker had already died while it read this batch. Details are lost due to "
@@ -477,7 +477,7 @@ def _was_raised_by_reading(error: BaseException) -> bool:
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     name = "" if traceback is None else str(traceback.tb_frame.f_globals.get("__name__", ""))
-    return name.partition(".")[0] in _READING
+    return name.partition(".")[0] in _RECEIVING_PACKAGES
 
 
 def _check_processes() -> None:
@@ -491,7 +491,7 @@ def _check_processes() -> None:
     try:
         torch.empty(1, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
     except (RuntimeError, OSError) as error:
-        if type(error) is not RuntimeError and getattr(error, "errno", None) not in _NO_PROCESS:
+        if type(error) is not RuntimeError and getattr(error, "errno", None) not in _REFUSED_PROCESS_ERRORS:
             raise  # a signal handler raised the error
         raise WorkersNotStartedError(f"there is no shared memory: {_reason(error)}", None) from error
 

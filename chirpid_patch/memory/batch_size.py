@@ -20,10 +20,10 @@ from chirpid_patch.randomness.random_states import restore_generators_after
 logger = logging.getLogger("chirpid_patch")
 
 #: The first batch size to try. Batch normalisation cannot train on a single sample, so the first size is not 1.
-_FIRST = 2
+_FIRST_SIZE = 2
 #: Number of steps for each batch size. The first step creates gradients and the optimiser's state. Only the second step
 #: uses as much memory as a step of a training.
-_STEPS = 2
+_STEPS_PER_SIZE = 2
 
 
 def largest_batch_size(
@@ -82,7 +82,7 @@ def _search_size(step: Callable[[int], object], trials: MemoryTrials, most: int)
     """Return the largest batch size up to ``most`` that fits in memory; 0 if no size fits."""
     shown, too_large = 0, most + 1
     while shown + 1 < too_large:
-        doubled = min(max(2 * shown, _FIRST), most)
+        doubled = min(max(2 * shown, _FIRST_SIZE), most)
         wanted = doubled if too_large > most else (shown + too_large) // 2
         size = trials.largest_size_to_try(shown, wanted)
         if size == shown:
@@ -95,7 +95,7 @@ def _search_size(step: Callable[[int], object], trials: MemoryTrials, most: int)
 
 
 def _repeat(step: Callable[[int], object], size: int) -> None:
-    for _ in range(_STEPS):
+    for _ in range(_STEPS_PER_SIZE):
         step(size)
 
 

@@ -16,7 +16,7 @@ try:
 except ImportError:  # optional: only this module needs Pillow
     Image = None  # type: ignore[assignment]
 
-_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
+_IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
 _MODES = {1: "L", 3: "RGB"}
 
 
@@ -67,7 +67,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
         if unknown:
             raise ValueError(f"{self.root / unknown[0]} is not one of the classes {', '.join(self.classes)}")
         #: Path and class number of every sample.
-        self.samples = [(path, self.class_to_idx[folder.name]) for folder in folders for path in _pictures(folder)]
+        self.samples = [(path, self.class_to_idx[folder.name]) for folder in folders for path in _image_paths(folder)]
         if not self.samples:
             raise FileNotFoundError(
                 f"no images in {self.root}: the folder must contain a folder of images (.png, .jpg, …) for each class"
@@ -86,12 +86,12 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
         return (image if self.transform is None else self.transform(image)), target
 
 
-def _pictures(folder: Path) -> list[Path]:
+def _image_paths(folder: Path) -> list[Path]:
     """Return the paths of all pictures below ``folder``, sorted."""
     return sorted(
         path
         for path in folder.rglob("*")
-        if path.suffix.lower() in _PICTURES
+        if path.suffix.lower() in _IMAGE_SUFFIXES
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
         and path.is_file()
     )

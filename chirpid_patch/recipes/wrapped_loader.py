@@ -291,7 +291,7 @@ def _sampler(
     if by_weight or callable(sampler):
         offers = {"num_samples": wanted or len(dataset), "batch_size": batch_size, "rng": rng}
         if by_weight:
-            return _by_weight(dataset, weighted, offers)
+            return _weighted_sampler(dataset, weighted, offers)
         return ResampledSampler(partial(_call_with_known, sampler, offers))
     if given and wanted is not None:
         raise ValueError(
@@ -305,7 +305,7 @@ def _sampler(
     return sampler
 
 
-def _by_weight(dataset: Any, weighted: Any, offers: dict[str, Any]) -> Sampler[Any]:
+def _weighted_sampler(dataset: Any, weighted: Any, offers: dict[str, Any]) -> Sampler[Any]:
     if weighted is True:
         function = getattr(dataset, "get_weighted_sampler", None)
         if function is not None:

@@ -85,7 +85,7 @@ def _cached_on_device(values: Tensor, device: torch.device) -> Tensor:
         return values.to(device)
 
 
-_DRAW: dict[str, Callable[[Tensor, int, float], Tensor]] = {
+_NOISE_FUNCTIONS: dict[str, Callable[[Tensor, int, float], Tensor]] = {
     "table": _table_noise,
     "exact": _exact_noise,
     "pooled": _pooled_noise,
@@ -104,7 +104,7 @@ def device_noise(keys: Tensor, count: int, std: float, mode: str) -> Tensor:
     Returns:
         A float32 tensor (R, count).
     """
-    return _DRAW[mode](keys, count, float(std))
+    return _NOISE_FUNCTIONS[mode](keys, count, float(std))
 
 
 def add_device_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.uint64], std: float, mode: str) -> None:
