@@ -18,8 +18,8 @@ TIED_IN_TRAINING = 0.1
 #: must change their program for the gain.
 TIED_FOR_ADVICE = 1 / 6
 
-#: Waits for batches, or the start of workers, are noticeable if they take at least this share of the training time.
-#: Without a smaller share, the training would still be tied with the present training (``TIED``).
+#: Waits for batches, or the start of workers, are noticeable if they take at least this share of the training time. A
+#: training without waits of a smaller share would be tied with the present training (``TIED``).
 NOTICEABLE = 0.05
 #: If loading uses a CPU for less than this share of its time, loading mostly waits for a disk or network. In this case,
 #: more threads than CPUs help, because most threads wait.

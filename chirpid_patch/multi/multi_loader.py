@@ -53,7 +53,7 @@ class MultiDataLoader:
         self.loaders = list(loaders)
         self.config = config or MultiDataLoaderConfig()
         self.names = self.config.names(len(self.loaders))
-        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # by loader and sampler
+        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # epochs by loader and sampler
         self._epochs_begun = 0
         len(self)  # raises an error for a wrong configuration
 

@@ -94,7 +94,7 @@ def create_multi_dataloaders(
     names = list(datasets_dict)
     datasets = {name: value[0] if _is_sized_pair(value) else value for name, value in datasets_dict.items()}
     sizes = {name: _batch_size(name, names, datasets_dict[name], batch_sizes) for name in names}
-    stacked = is_stacking_collate(options.get("collate_fn"))  # then data in memory needs no workers
+    stacked = is_stacking_collate(options.get("collate_fn"))  # if True, data in memory needs no workers
     needs = [0 if stacked and is_in_memory(datasets[name]) else sizes[name] for name in names]
     most = [1 if isinstance(datasets[name], IterableDataset) else num_workers for name in names]
     shares = divide_workers(needs, min(num_workers, cpus_for_loading()), most)
