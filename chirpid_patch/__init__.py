@@ -59,7 +59,7 @@ __version__ = "0.1.0"
 
 #: Maps names to their modules. Each module is imported at the first use of its name, because most training code uses
 #: few of these names.
-_LATER = {
+_LAZY_MODULES = {
     "DataLoaderProfilingHook": "hooks.profiling",
     "DevicePrefetcher": "device.move_ahead",
     "MultiDataLoader": "multi.multi_loader",
@@ -136,12 +136,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _LAZY_MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    value = getattr(import_module(f"{__name__}.{_LAZY_MODULES[name]}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LAZY_MODULES})

@@ -2,7 +2,7 @@
 
 The search of ``tune=True``, ``diagnose_dataloader_speed``, the controllers of a running loader and ``chirp-migrate
 tune`` decide with these functions. All functions that measure candidates in rounds use ``order_of_round``. The
-controllers measure no rounds, because they observe the mode with which the training runs.
+controllers of a running loader measure no rounds, because they only observe the loading mode of the training.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ _Candidate = TypeVar("_Candidate")
 
 
 def is_worth(cheap: float, costly: float, tolerance: float = TIED) -> bool:
-    """Return whether a costly candidate is so much faster than a cheap candidate that it is worth its cost.
+    """Return whether a costly candidate is faster than a cheap candidate by more than ``tolerance``.
 
     Args:
         cheap: speed of the cheap candidate, in any unit.
         costly: speed of the costly candidate, in the same unit.
-        tolerance: share, 0 to 1, by which the cheap candidate may be slower and is still tied.
+        tolerance: share from 0 to 1. If the cheap candidate is slower by at most this share, the candidates are tied,
+            and the costly candidate is not worth its cost.
     """
     return cheap < (1 - tolerance) * costly
 
@@ -32,8 +33,8 @@ class Comparison(NamedTuple):
 
     Attributes:
         fastest: index of the fastest candidate; None if all candidates failed.
-        tied: for each candidate, whether it is tied with the fastest candidate. Of the tied candidates, the cheapest is
-            the best choice.
+        tied: for each candidate, whether the candidate is tied with the fastest candidate. Of the tied candidates, the
+            cheapest candidate is the best choice.
     """
 
     fastest: int | None
@@ -41,14 +42,15 @@ class Comparison(NamedTuple):
 
 
 def compare(speeds: Sequence[Sequence[float]]) -> Comparison:
-    """Compare candidates, and return which candidates are as fast as the fastest.
+    """Compare candidates, and return which candidates are about as fast as the fastest candidate.
 
     The ratio of two candidates is the geometric mean of the ratios of their speeds in each round. If the machine is
-    slow in a round, both speeds fall, and the ratio stays the same. A candidate that was measured in fewer rounds is
-    compared over these rounds, and cannot be the fastest.
+    slow in a round, both speeds fall, and the ratio stays the same. A candidate with fewer measured rounds is compared
+    over its own rounds only, and cannot be the fastest candidate.
 
     Args:
-        speeds: for each candidate, its speed in each round; an empty sequence for a candidate that failed.
+        speeds: a sequence for each candidate, with the speed in each round; an empty sequence for a candidate that
+            failed.
     """
     rounds = max(map(len, speeds), default=0)
     if not rounds:
@@ -61,6 +63,6 @@ def compare(speeds: Sequence[Sequence[float]]) -> Comparison:
 def order_of_round(candidates: Sequence[_Candidate], number: int) -> list[_Candidate]:
     """Return the order in which round ``number`` measures the candidates.
 
-    Every second round uses the reverse order. A machine that becomes slower then affects all candidates alike.
+    Every second round uses the reverse order. So if the machine becomes slower, all candidates are affected alike.
     """
     return list(candidates if number % 2 == 0 else reversed(candidates))

@@ -1,6 +1,6 @@
 """Declarations of user classes, from which this package computes whole batches.
 
-A decorator declares from which attributes a method of a user class computes its result. With the values of these
+A decorator declares the attributes from which a method of a user class computes its result. From the values of these
 attributes, this package builds its own object, which computes the same results for whole batches.
 
 For each batch, this package reads the attributes from the ``__dict__`` of the user object, without calling a method or
@@ -22,13 +22,13 @@ _DECLARED: WeakKeyDictionary[type, Declaration] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Declaration:
-    """The declaration of a method. It names the attributes from which the method computes its result.
+    """The declaration of a method, which names the attributes from which the method computes its result.
 
     Attributes:
         attributes: names of the attributes that the method depends on.
         methods: maps names of methods to their functions at the time of decoration. The dictionary contains the
-            declared method, the methods that it calls, and the inherited methods that call it. If other code replaces
-            one of these methods later, the declaration is not used.
+            declared method, all methods that the declared method calls, and the inherited methods that call the
+            declared method. If other code replaces one of these methods later, this package ignores the declaration.
         held: maps an attribute that stores a bound method of the object to the name of the method.
         build: function whose argument is a dictionary of the attributes. The function returns an object of this package
             with the same results as the class, or None if this is not possible.
@@ -67,7 +67,7 @@ def declare_method(
         of_images: whether ``method`` masks 8-bit images.
 
     Raises:
-        TypeError: the class itself lacks a method that ``method``, ``calls`` or ``held`` names.
+        TypeError: the class does not itself define a method that ``method``, ``calls`` or ``held`` names.
     """
 
     def decorate(kind: Class) -> Class:
@@ -116,7 +116,7 @@ def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
 
 
 def _declaration_of(kind: type) -> Declaration | None:
-    """Return the declaration of the class ``kind`` or of its base class; None without a declaration.
+    """Return the declaration of the class ``kind`` or of its nearest declared base class; None without a declaration.
 
     The result is also None if other code has replaced a declared method, or if ``kind`` computes a declared attribute
     with a property.

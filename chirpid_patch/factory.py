@@ -53,23 +53,24 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class _NotGiven(Enum):
     """The default of ``shuffle``: shuffle, except if a sampler or an iterable dataset determines the order."""
 
-    UNSAID = "shuffle unless a sampler or an iterable dataset defines the order"
+    NOT_GIVEN = "shuffle unless a sampler or an iterable dataset defines the order"
 
     def __repr__(self) -> str:
-        return "UNSAID"
+        return "NOT_GIVEN"
 
 
-_UNSAID = _NotGiven.UNSAID
+_NOT_GIVEN = _NotGiven.NOT_GIVEN
 
 
 def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Callable[[_Function], _Function]:
     """Return a decorator for functions that build loaders.
 
     If other code has changed or replaced ``DataLoader`` or ``BatchedDataLoader``, the decorated function calls the
-    changed class, with the arguments that the program would pass to ``DataLoader``.
+    changed class. The changed class gets only the arguments that ``DataLoader`` also has.
 
     Args:
-        is_plain: function that returns whether ``DataLoader`` builds the same loader from given keyword arguments.
+        is_plain: function whose argument is the dictionary of the keyword arguments. The function returns whether
+            ``DataLoader`` builds the same loader from these keyword arguments.
     """
 
     def decorate(function: _Function) -> _Function:
@@ -128,8 +129,9 @@ def create_loader(
     """Build a loader from the arguments of ``torch.utils.data.DataLoader``, for training, validation or test.
 
     The loader chooses its loading mode: whole batches in this process, threads, or worker processes. The attribute
-    ``loader.decision`` is the loading mode with the reason; the logger ``chirpid_patch`` logs this text at level DEBUG.
-    Attributes such as ``loader.num_workers`` have the values of the arguments, even if an argument has no effect.
+    ``loader.decision`` describes this loading mode with the reason for the choice. The logger ``chirpid_patch`` logs
+    this text at level DEBUG. Attributes such as ``loader.num_workers`` have the values of the arguments, even if an
+    argument has no effect.
 
     Args:
         dataset: map-style or iterable dataset.
@@ -139,12 +141,12 @@ def create_loader(
         batch_sampler: iterable that yields the list of indices of each batch, instead of ``batch_size``, ``shuffle``,
             ``sampler`` and ``drop_last``.
         num_workers: number of worker processes. For samples in memory, the loader starts no workers, because batched
-            reading is faster. With ``tune``, the loader may also start fewer workers.
+            reading is faster. With ``tune``, the loader may start fewer workers than ``num_workers``.
         collate_fn: function that builds a batch from a list of samples; None means PyTorch's ``default_collate``.
-        pin_memory: whether batches are in pinned memory. None: only batches that the loader allocates are pinned.
+        pin_memory: whether batches are in pinned memory. None: the loader pins only batches whose memory it allocates.
         drop_last: whether to omit an incomplete last batch.
         timeout: seconds to wait for a batch from a worker; 0 waits without limit.
-        worker_init_fn: function that each worker process calls with its worker number (0, 1, …) when it starts.
+        worker_init_fn: function that each worker process calls at its start, with the number of the worker (0, 1, …).
         multiprocessing_context: start method of the worker processes, such as ``"spawn"``, or a context of
             ``multiprocessing``; None means Python's default.
         generator: random generator for the order and the workers' seeds; None means PyTorch's global generator.
@@ -153,40 +155,43 @@ def create_loader(
         pin_memory_device: as for ``DataLoader``.
         in_order: as for ``DataLoader``.
         thread_safe: True declares that several threads may use the dataset and ``collate_fn`` at the same time, and
-            that neither uses a global random generator. Threads then replace the worker processes.
+            that neither uses a global random generator. With True, threads replace the worker processes.
         prefetch_threads: number of threads that load batches in advance if there are no worker processes. None: the
             loader measures during the training whether threads help.
-        tune: whether to measure which number of workers loads fastest. The largest number to try is ``num_workers``; if
-            ``num_workers`` is 0, it is a default. The loader saves the result for this dataset and machine in a file,
-            and reuses it. A path names the file. With True, the environment variable ``CHIRPID_PROFILE`` names the
-            file; without this variable, the file is in the user's cache folder.
-        tune_seconds: seconds that the measurement takes. With 0, the loader uses a saved result, and never measures.
-        tune_step: function that imitates a training step. The measurement calls it with each batch. None: the
-            measurement only loads batches.
+        tune: whether to measure which number of workers loads fastest. The loader tries at most ``num_workers``
+            workers, or at most 8 workers if ``num_workers`` is 0. The loader saves the result for this dataset and
+            machine in a file, and later loaders reuse the result. If ``tune`` is a path, the file has this path. With
+            True, the environment variable ``CHIRPID_PROFILE`` contains the path; without this variable, the file is in
+            the user's cache folder.
+        tune_seconds: seconds that the measurement for ``tune`` takes. With 0, the loader only uses a saved result, and
+            never measures.
+        tune_step: function that imitates a training step. The measurement for ``tune`` calls this function with each
+            batch. None: the measurement only loads batches.
         adjust_workers: whether the loader changes the number of workers between epochs. The loader starts more workers
             if the training waited for batches, and fewer workers if the training did not wait.
         distributed: whether to divide the samples among the ranks of ``torch.distributed`` or torchrun (see
             ``distributed.sampling`` and ``distributed.epochs``). With a single rank, only ``seed`` has an effect. With
-            ``optimize=False``, the caller must call ``set_epoch``.
-        world_size: number of ranks, if neither ``torch.distributed`` nor torchrun defines it.
-        rank: rank of this process, if neither ``torch.distributed`` nor torchrun defines it.
-        seed: the seed of all random numbers, for ``distributed``; None: 0.
-        device: device of the batches. If the samples can be stored on the device, and take at most ``resident_share``
-            of its free memory, the loader copies all samples to the device once. Otherwise the loader moves each batch
-            to the device. None: batches stay on the CPU.
-        resident_share: share of the device's free memory that the samples may take, above 0 and at most 1. None: 0.5 on
-            an accelerator. On the CPU, None means that the loader does not copy the samples.
-        optimize: False builds PyTorch's own loader.
-        benchmark: whether to log the data wait of each epoch. If the program does not log level INFO, the loader prints
-            the times to standard error.
+            ``optimize=False``, the caller must call ``set_epoch`` before each epoch.
+        world_size: number of ranks; needed only if neither ``torch.distributed`` nor torchrun defines the number.
+        rank: rank of this process; needed only if neither ``torch.distributed`` nor torchrun defines the rank.
+        seed: with ``distributed``, the seed of all random numbers; None: 0.
+        device: device of the batches. If the samples can be stored on the device and take at most ``resident_share`` of
+            its free memory, the loader copies all samples to the device once. Otherwise the loader moves each batch to
+            the device. None: batches stay on the CPU.
+        resident_share: share of the device's free memory that the samples may take, above 0 and at most 1. None: 0.5 if
+            ``device`` is an accelerator. If ``device`` is the CPU, None means that the loader does not copy the
+            samples.
+        optimize: whether to build a loader of this package; False builds PyTorch's own loader.
+        benchmark: whether to log the data wait of each epoch at level INFO. If the program's logging hides this level,
+            the loader prints the times to standard error instead.
         has_augmentation: accepted for compatibility with the best-practice guide; ignored.
         has_standardization: accepted for compatibility with the best-practice guide; ignored.
 
     Raises:
-        TypeError: an argument is unknown. Or ``rank``, ``world_size`` or ``seed`` is passed without ``distributed``. Or
+        TypeError: an argument is unknown; ``rank``, ``world_size`` or ``seed`` is passed without ``distributed``; or
             ``distributed`` is passed with an iterable dataset.
-        ValueError: ``DataLoader`` refuses an argument. Or two arguments contradict each other. Or the CUDA ``device``
-            does not exist.
+        ValueError: the CUDA ``device`` does not exist, two arguments contradict each other, or ``DataLoader`` refuses
+            an argument.
         RuntimeError: this version of PyTorch does not support ``device``. ``torch.device`` raises the error.
     """
     given = {name: value for name, value in locals().items() if name not in ("dataset", "batch_size", "shuffle")}
@@ -204,7 +209,7 @@ _OWN_ARGUMENTS = (*_DEFAULTS,)[[*_DEFAULTS].index("thread_safe") :]
 
 
 def _lists_arguments(function: _Function) -> _Function:
-    """Replace ``**options`` in the signature of ``function`` by the arguments of ``create_loader``, for ``help``."""
+    """Make ``help(function)`` list the arguments of ``create_loader`` instead of ``**options``."""
     own = [one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
     names = {one.name for one in own}
     rest = [one for one in inspect.signature(create_loader).parameters.values() if one.name not in names]
@@ -219,7 +224,7 @@ def create_training_loader(
     dataset: Any,
     batch_size: int | None = 1,
     *,
-    shuffle: bool | _NotGiven | None = _UNSAID,
+    shuffle: bool | _NotGiven | None = _NOT_GIVEN,
     **options: Unpack[LoaderArguments],
 ) -> DataLoader[Any]:
     """Build a loader for training, which shuffles by default.
@@ -261,7 +266,7 @@ def create_test_loader(
 
 
 class OptimalDataLoaderFactory:
-    """The functions of this module, under the names of the best-practice guide."""
+    """The functions of this module as static methods, for code that follows the best-practice guide."""
 
     create_loader = staticmethod(create_loader)
     create_training_loader = staticmethod(create_training_loader)
@@ -272,15 +277,15 @@ class OptimalDataLoaderFactory:
     def get_optimal_config(
         dataset_size: int, has_augmentation: bool = False, has_standardization: bool = False
     ) -> dict[str, Any]:
-        """Return the arguments of ``DataLoader`` that the best-practice guide recommends for slow loading.
+        """Return the arguments of ``DataLoader`` that the best-practice guide recommends if loading is slow.
 
         With augmentation or standardisation, the guide recommends 8 workers, each of which prefetches 4 batches.
         Without augmentation and standardisation, the guide recommends 12 workers, each of which prefetches 6 batches. A
         dataset of less than 1,000 samples gets at most 4 workers. A dataset of more than 10,000 samples gets 2 more
         workers, but at most 16.
 
-        The number of workers is never larger than (CPUs that this process may use / ranks on this machine) - 1. The
-        remaining CPU is for the training.
+        The number of workers is at most (CPUs that this process may use / ranks on this machine) - 1, so that a CPU
+        remains for the training.
 
         Args:
             dataset_size: number of samples.
@@ -327,7 +332,7 @@ class LoadingPlan:
         threads: number of threads of this process that load batches in advance. None: the loader measures during the
             training whether threads help.
         prefetch: number of batches that each worker loads in advance; None: the default of ``DataLoader``.
-        why: the reason for the loading mode, which ``loader.decision`` shows after a colon.
+        why: the reason for the loading mode, which becomes a part of ``loader.decision``.
         measured: whether this loading mode was the fastest in a measurement.
     """
 
@@ -339,7 +344,7 @@ class LoadingPlan:
 
 
 def plan_loading(options: LoaderOptions) -> LoadingPlan:
-    """Return the plan of a measurement, or without a measurement, the plan of ``_choose_workers``."""
+    """Return the loading mode that a measurement found, or, without a measurement, that ``_choose_workers`` chooses."""
     plan = _measured_plan(options)
     if plan is None:
         workers, why = _choose_workers(options)
@@ -369,16 +374,16 @@ def _allocates_batches(options: LoaderOptions) -> bool:
 
 
 def _choose_workers(options: LoaderOptions) -> tuple[int, str]:
-    """Return the number of worker processes, and the reason, by the first rule that applies."""
+    """Return the number of worker processes and the reason. The first rule that applies determines both."""
     if not options.num_workers:
         return 0, "no workers were requested"
     if isinstance(options.dataset, IterableDataset):  # each worker iterates over its own copy of the dataset
         return options.num_workers, "another number of workers would change the samples of an iterable dataset"
     if _allocates_batches(options) and is_in_memory(options.dataset):
-        return 0, "the samples are in memory, batches are gathered at once"
+        return 0, "the samples are in memory, so each batch is gathered at once"
     if options.thread_safe:
         return 0, "threads load ahead, because the caller declares the dataset thread-safe"
-    return options.num_workers, "as many as requested"
+    return options.num_workers, "as many workers as requested"
 
 
 def _has_samples(dataset: Any) -> bool:
@@ -431,19 +436,19 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     placement, where = _placement(options)
     held = placement is not None and placement.is_held
     if held:
-        plan, way = _resident_plan(options, where), f"on {options.device if placement is None else placement.device}"
+        plan, mode = _resident_plan(options, where), f"on {options.device if placement is None else placement.device}"
         arguments["pin_memory"] = False
     else:
         plan = plan_loading(options)
-        way = describe_loading_mode(plan.workers, plan.threads)
-    said = [f"{way}: {plan.why}"]
+        mode = describe_loading_mode(plan.workers, plan.threads)
+    parts = [f"{mode}: {plan.why}"]
     if options.share is not None:
-        said.append(f"rank {options.share.rank} of {options.share.world_size}")
+        parts.append(f"rank {options.share.rank} of {options.share.world_size}")
     if placement is not None and not held:
-        said.append(where)
-    asked = options.num_workers
-    # The loader's attributes have the requested values, even if they have no effect.
-    workers, prefetch = (plan.workers, plan.prefetch) if plan.workers else (asked, options.prefetch_factor)
+        parts.append(where)
+    requested = options.num_workers
+    # The loader's attributes have the requested values, even if a value has no effect.
+    workers, prefetch = (plan.workers, plan.prefetch) if plan.workers else (requested, options.prefetch_factor)
     most = options.num_workers or max(cpus.cpus_per_rank(), plan.workers)
     if not workers and options.loader_chooses_workers:
         arguments = {name: given for name, given in arguments.items() if name not in ABOUT_WORKERS}
@@ -459,13 +464,13 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
         most_workers=most if options.adjust_workers and not held else None,
         # A placement has its own pinned memory, so pinning the batches would be an additional copy.
         pins_own_batches=options.pin_memory is None and placement is None and _allocates_batches(options),
-        **_with_workers(arguments, workers, prefetch, options.persistent_workers and asked > 0),
+        **_with_workers(arguments, workers, prefetch, options.persistent_workers and requested > 0),
     )
-    return _attach_decision(loader, "; ".join(said), options.benchmark)
+    return _attach_decision(loader, "; ".join(parts), options.benchmark)
 
 
 def _resident_plan(options: LoaderOptions, why: str) -> LoadingPlan:
-    """Return the ``LoadingPlan`` for samples that are stored on a device; ``why``: the reason in the plan."""
+    """Return the ``LoadingPlan`` for samples that are stored on a device; ``why`` is the reason in this plan."""
     if options.num_workers:
         why += "; num_workers has no effect"
     if options.prefetch_factor is not None:
@@ -474,7 +479,7 @@ def _resident_plan(options: LoaderOptions, why: str) -> LoadingPlan:
 
 
 class _PlainDataLoader(DataLoader[Any]):
-    """PyTorch's loader with two additions: it can move its batches to a device, and log the data wait."""
+    """PyTorch's loader with two additions: the loader can move its batches to a device, and can log the data wait."""
 
     def __init__(self, dataset: Any, *, benchmark: bool, placement: Placement | None, **arguments: Any) -> None:
         super().__init__(dataset, **arguments)
@@ -509,8 +514,8 @@ def _original_loader(options: LoaderOptions) -> DataLoader[Any]:
         make = partial(_PlainDataLoader, benchmark=options.benchmark, placement=placement)
     workers, prefetch, persistent = options.num_workers, options.prefetch_factor, options.persistent_workers
     loader = make(options.dataset, **_with_workers(_batch_arguments(options), workers, prefetch, persistent))
-    way = describe_loading_mode(workers, None)
-    return _attach_decision(loader, f"original loading (optimize=False): {way}{moved}", options.benchmark)
+    mode = describe_loading_mode(workers, None)
+    return _attach_decision(loader, f"original loading (optimize=False): {mode}{moved}", options.benchmark)
 
 
 def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
@@ -531,7 +536,7 @@ def _batch_arguments(options: LoaderOptions) -> dict[str, Any]:
 
 
 def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None, persistent: bool) -> dict[str, Any]:
-    """Return ``options`` with those arguments about workers that ``DataLoader`` accepts for this number of workers."""
+    """Return ``options`` plus the arguments about workers that ``DataLoader`` accepts together with ``workers``."""
     if workers:
         return {
             **options,
@@ -545,7 +550,7 @@ def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None
 def _attach_decision(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:
     """Set ``loader.decision``, log the decision, and return ``loader``.
 
-    With ``benchmark``, the function prints the decision if the program does not log it.
+    With ``benchmark``, the function logs at level INFO, or prints if the program's logging hides this level.
     """
     loader.decision = decision
     size = loader.batch_size if loader.batch_size is not None else "as sampled"

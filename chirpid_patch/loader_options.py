@@ -17,7 +17,7 @@ ABOUT_WORKERS = ("timeout", "multiprocessing_context")
 
 
 class CommonArguments(TypedDict, total=False):
-    """Arguments that several loaders can share, because they do not depend on the dataset."""
+    """The arguments that do not depend on the dataset, so that several loaders can get the same values."""
 
     prefetch_factor: int | None
     persistent_workers: bool
@@ -99,7 +99,7 @@ class LoaderOptions:
 
     @property
     def makes_batches(self) -> bool:
-        """Return whether the loader collates samples into batches; False: the loader yields single samples."""
+        """Return whether the loader collates samples into batches. If False, the loader yields single samples."""
         return self.batching["batch_size"] is not None or self.batching.get("batch_sampler") is not None
 
     @classmethod
@@ -108,7 +108,7 @@ class LoaderOptions:
     ) -> LoaderOptions:
         """Parse and check the arguments of a call.
 
-        The arguments in ``batching`` are not checked here, because ``DataLoader`` checks them.
+        This method does not check the arguments in ``batching``, because ``DataLoader`` checks them later.
 
         Args:
             dataset: the dataset of the loader.
@@ -129,10 +129,10 @@ class LoaderOptions:
         distributed = bool(rest.get("distributed"))
         share = replace_rank_arguments(dataset, bool(shuffle), rest, training=training)
         rest["shuffle"] = shuffle if share is None else False  # the sampler of the ranks determines the order
-        said = {one.name: one.default for one in fields(cls) if one.default is not MISSING and one.name in rest}
+        defaults = {one.name: one.default for one in fields(cls) if one.default is not MISSING and one.name in rest}
         own: dict[str, Any] = {
             name: bool(rest.pop(name)) if type(usual) is bool and name != "tune" else rest.pop(name)
-            for name, usual in said.items()
+            for name, usual in defaults.items()
         }
         options = cls(dataset, rest, distributed, share, **own)
         options._check_choices()
@@ -151,9 +151,9 @@ class LoaderOptions:
             raise ValueError("tune_seconds and tune_step configure the measurement: pass tune=True with them")
 
     def _check_worker_arguments(self) -> None:
-        """Raise the errors of ``DataLoader`` for arguments about workers, even if the loader starts no workers."""
+        """Raise ``DataLoader``'s errors for wrong worker arguments, even if the loader starts no workers."""
         about = {name: self.batching[name] for name in ABOUT_WORKERS if name in self.batching}
-        # These checks need only one worker. With many workers, PyTorch could warn about the number of CPUs.
+        # One worker is enough for these checks. With many workers, PyTorch could warn about the number of CPUs.
         workers = self.num_workers if self.num_workers < 1 and not self.loader_chooses_workers else 1
         prefetch, persistent = self.prefetch_factor, self.persistent_workers
         DataLoader((), num_workers=workers, prefetch_factor=prefetch, persistent_workers=persistent, **about)  # type: ignore[arg-type]

@@ -1,7 +1,8 @@
 """Measurements of data loading: the wait for each batch, GPU utilisation and memory.
 
-The `time_batch_loading` of the best-practice guide for ChirpID starts its clock after a batch has arrived. Here, the
-clock runs while the caller waits for the next batch. The start-up time of a loader does not count for its rate.
+The function `time_batch_loading` of the best-practice guide for ChirpID starts its clock after a batch has arrived. In
+this module, the clock runs while the caller waits for the next batch. The start-up time of a loader does not count for
+the rate in samples per second.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class UsageSample:
     """A reading of memory and GPU utilisation.
 
     Attributes:
-        seconds: time of the reading, in seconds after the watch began.
-        memory: memory of this process and its worker processes; None if reading it requires psutil, which is missing.
+        seconds: time of the reading, in seconds after the start of the `with` block.
+        memory: memory of this process and its worker processes; None if the platform requires psutil and psutil is
+            missing.
         gpu: utilisation and memory of the visible GPUs.
     """
 
@@ -59,7 +61,7 @@ class UsageWatch:
     def mean_gpu_utilization(self) -> float | None:
         """Return the mean GPU utilisation of all readings, in percent.
 
-        The result is None if no GPU reported its utilisation; `samples[-1].gpu` then has the reason.
+        The result is None if no GPU reported its utilisation, and `samples[-1].gpu.reason` is the reason.
         """
         busy = [sample.gpu.utilization_percent for sample in self.samples]
         known = [value for value in busy if value is not None]
@@ -67,7 +69,7 @@ class UsageWatch:
 
     @property
     def peak_memory_bytes(self) -> int | None:
-        """Return the largest memory use of all readings, in bytes; None if reading it requires psutil."""
+        """Return the largest memory use of all readings, in bytes; None if no reading has a memory use."""
         return max((sample.memory.bytes for sample in self.samples if sample.memory), default=None)
 
 
@@ -77,7 +79,7 @@ class DataLoaderPerformanceMonitor:
     Attributes:
         metrics: maps three names to lists of measured values, oldest first. `batch_loading_times`: seconds of waiting
             for each measured batch. `memory_usage`: bytes of this process with its worker processes. `gpu_utilization`:
-            percent; an empty list without a GPU.
+            GPU utilisation in percent; an empty list without a GPU.
     """
 
     def __init__(self) -> None:
@@ -90,7 +92,7 @@ class DataLoaderPerformanceMonitor:
     def gpu_status(self) -> GpuStatus:
         """Return utilisation and memory of the visible GPUs.
 
-        Without a visible GPU, the attribute `reason` of the result is the reason, and `str(result)` starts with "no
+        Without a visible GPU, the attribute `reason` of the result explains why, and `str(result)` starts with "no
         GPU".
         """
         return gpu_status()
@@ -112,9 +114,9 @@ class DataLoaderPerformanceMonitor:
     ) -> dict[str, float | int | bool]:
         """Measure how long a loop waits for each batch of a loader.
 
-        The wait for the first batch is start-up time, and does not count for the rate. When the first batch arrives,
-        the workers have already prefetched `num_workers * prefetch_factor` further batches. The waits for these batches
-        are short, so the function does not count them if the loader has enough other batches.
+        The wait for the first batch is start-up time, and does not count for `samples_per_second`. When the first batch
+        arrives, the workers have already prefetched `num_workers * prefetch_factor` further batches. The waits for
+        these prefetched batches are short, so the function does not count them if the loader has enough other batches.
 
         The function restores the states of the global random generators and of the loader's own generators. Persistent
         workers stay alive after the call.
@@ -122,15 +124,17 @@ class DataLoaderPerformanceMonitor:
         Args:
             dataloader: a loader, or any iterable of batches.
             num_batches: number of waits to measure. If the loader has fewer batches, the function measures fewer waits.
-            epochs: how often the function may iterate over the loader, if an epoch has too few batches.
+            epochs: largest number of iterations over the loader. The function starts another iteration only if the
+                earlier iterations had too few batches.
 
         Returns:
             A dictionary with ten keys. `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`,
-            `p99_batch_time` and `total_time` are statistics of the waits, in seconds. `samples_per_second` is the rate
-            during these waits. `num_batches` is the number of measured waits. `first_batch_time` is the time from
-            creating an iterator to its first batch, in seconds. `head_start_batches` is the number of measured batches
-            that the workers had prefetched. With these batches, the measured rate is too high. `start_up_included` is
-            True if each wait includes the start of workers, because an epoch has only one batch.
+            `p99_batch_time` and `total_time` are statistics of the waits, in seconds. `samples_per_second` is the
+            number of samples / `total_time`. `num_batches` is the number of measured waits. `first_batch_time` is the
+            time from creating an iterator to its first batch, in seconds. `head_start_batches` is the number of
+            measured batches that the workers had prefetched before the measurement. If this number is above 0,
+            `samples_per_second` is too high. `start_up_included` is True if each wait includes the start of workers,
+            because an epoch has only one batch.
 
         Raises:
             ValueError: the loader is empty, or `num_batches` or `epochs` is below 1.
@@ -154,8 +158,8 @@ class DataLoaderPerformanceMonitor:
         """Read memory and GPU utilisation in a thread while the `with` block runs.
 
         The method also reads at the start and at the end of the block. After a slow reading, the thread waits longer
-        than `interval_s`, so that it uses at most about 5 % of a CPU core. At the end of the block, the method adds the
-        readings to `metrics`.
+        than `interval_s`, so that the thread uses at most about 5 % of a CPU core. At the end of the block, the method
+        adds the readings to `metrics`.
 
         Args:
             interval_s: seconds between two readings.
@@ -194,16 +198,16 @@ class DataLoaderPerformanceMonitor:
     ) -> dict[str, dict[str, Any]]:
         """Compare loader configurations on the same samples of a dataset, without shuffling.
 
-        Every round measures each configuration once. If the speed of the machine drifts, all configurations must be
-        affected alike, so every second round uses the reverse order. Each measurement builds a new loader, and ends its
-        workers.
+        Every round measures each configuration once. Every second round uses the reverse order, so that a slow change
+        of the machine's speed affects all configurations alike. Each measurement builds a new loader, and ends the
+        loader's workers.
 
         Args:
             dataset: a map-style dataset.
             batch_size: number of samples in a batch, for all configurations.
             configs: keyword arguments of `DataLoader` for each configuration. None: the configurations of the
-                best-practice guide, and a loader of `OptimalDataLoaderFactory`. The guide's configurations with more
-                workers than CPUs are omitted.
+                best-practice guide, and a loader of `OptimalDataLoaderFactory`. The method omits configurations of the
+                guide with more workers than CPUs.
             num_batches: number of waits to measure for each configuration in a round.
             rounds: how often each configuration is measured, at least 1.
             verbose: whether to print which configurations are measured and which are omitted.
@@ -211,16 +215,17 @@ class DataLoaderPerformanceMonitor:
         Returns:
             A dictionary with the keys `config_1`, `config_2`, …. Each value is a dictionary with the arguments of a
             configuration, the medians of the results of `time_batch_loading`, and the number of `rounds`. If a
-            configuration fails, `error` replaces the results. With `configs=None`, the key `loader` is "plain" for
-            PyTorch's own loader, or "factory".
+            configuration fails, the key `error` with the error text replaces the results. With `configs=None`, each
+            dictionary also has the key `loader`: "plain" for PyTorch's own loader, "factory" for the loader of
+            `OptimalDataLoaderFactory`.
 
         Raises:
             ValueError: `rounds` is below 1.
         """
         if rounds < 1:
             raise ValueError("rounds must be at least 1")
-        say = print if verbose else lambda message: None
-        candidates = _default_candidates(say) if configs is None else [dict(config) for config in configs]
+        report = print if verbose else lambda message: None
+        candidates = _default_candidates(report) if configs is None else [dict(config) for config in configs]
         taken: list[list[dict[str, float | int | bool]]] = [[] for _ in candidates]
         errors: dict[int, str] = {}
         for number in range(rounds):
@@ -228,7 +233,7 @@ class DataLoaderPerformanceMonitor:
                 if i in errors:
                     continue
                 if number == 0:
-                    say(f"Testing configuration {i + 1}/{len(candidates)}: {candidates[i]}")
+                    report(f"Testing configuration {i + 1}/{len(candidates)}: {candidates[i]}")
                 try:
                     taken[i].append(self._time_candidate(dataset, batch_size, candidates[i], num_batches))
                 except Exception as error:  # the error is the result of the configuration
@@ -257,12 +262,12 @@ class DataLoaderPerformanceMonitor:
             shut_down_workers(loader)
 
 
-def _default_candidates(say: Any) -> list[dict[str, Any]]:
+def _default_candidates(report: Any) -> list[dict[str, Any]]:
     cpus = usable_cpus()
     candidates: list[dict[str, Any]] = []
     for config in _GUIDE_CONFIGURATIONS:
         if config["num_workers"] > cpus:
-            say(f"Not tested: {config['num_workers']} workers, because this process may use only {cpus} CPUs")
+            report(f"Not tested: {config['num_workers']} workers, because this process may use only {cpus} CPUs")
             continue
         candidates.append(
             {"loader": "plain", **config, "pin_memory": config["pin_memory"] and pinning_device() is not None}
@@ -272,7 +277,7 @@ def _default_candidates(say: Any) -> list[dict[str, Any]]:
 
 
 def _medians(rounds: Sequence[Mapping[str, float | int | bool]]) -> dict[str, float | int | bool]:
-    """Return the median of each time and rate over all rounds. Counts and flags are from the first round."""
+    """Return the median of each time and rate over all rounds, with the counts and flags of the first round."""
     return {
         key: float(np.median([taken[key] for taken in rounds])) if isinstance(value, float) else value
         for key, value in rounds[0].items()

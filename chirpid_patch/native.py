@@ -1,8 +1,8 @@
 """Functions that run compiled C code on the rows of a batch.
 
-If the C code was compiled on installation, and supports the arguments, the function computes its result and returns
-True. Otherwise the function changes nothing and returns False, and the caller computes the same result with PyTorch or
-NumPy. All tensors are on the CPU.
+If the C code was compiled during the installation, and supports the arguments, each function computes its result and
+returns True. Otherwise the function changes nothing and returns False, and the caller must compute the same result with
+PyTorch or NumPy. The functions support only tensors on the CPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 try:
     _native: Any = import_module("chirpid_patch._native")
-except ImportError:  # no compiler on installation, or a copy of the package in a project
+except ImportError:  # the installation had no compiler, or the package was copied into a project
     _native = None
 
 
@@ -79,7 +79,7 @@ def add_noise_slices(
         batch: float32 tensor (B, …), which is changed in place.
         rows: indices of the rows that get noise.
         pool: random values.
-        starts: for each row in ``rows``, the position in ``pool`` at which its slice starts.
+        starts: for each row in ``rows``, the position in ``pool`` at which the slice for this row starts.
 
     Returns:
         True if the C code has added the noise. False if the C code does not support ``batch``.

@@ -1,7 +1,7 @@
 """All undocumented names of PyTorch that this package uses.
 
-The names exist in torch 2.13. ``tests/chirpid_patch/test_torch_private.py`` has a test for each name. The last column
-of this table is the effect if PyTorch lacks the name.
+All these names exist in torch 2.13. ``tests/chirpid_patch/test_torch_private.py`` has a test for each name. The last
+column of this table is the effect if PyTorch lacks the name.
 
 | name | used for | without it |
 |---|---|---|
@@ -46,7 +46,7 @@ else:
     DataLoader = next(_own, dataloader.DataLoader)
 
 #: Maps PyTorch's loader and iterators to the methods and attributes that this package uses. (The package also sets
-#: ``_workers_num_tasks``, but never reads it. Torch 2.6 lacks this attribute.)
+#: ``_workers_num_tasks``, but never reads this attribute, which torch 2.6 lacks.)
 MEMBERS = {
     "_MultiProcessingDataLoaderIter": (
         "_base_seed", "_in_order", "_index_queues", "_index_sampler", "_next_data", "_next_index", "_num_workers",
@@ -110,7 +110,7 @@ except ImportError:
 
 
 def has_active_torch_modes() -> bool:
-    """Return whether a mode of this thread may record operations of PyTorch, or change their results.
+    """Return whether a mode such as ``TorchDispatchMode`` in this thread may record or change operations of PyTorch.
 
     ``torch.set_default_device`` and ``with torch.device(...)`` do not count, because they affect only new tensors.
     """
@@ -133,7 +133,7 @@ def empty_shared_tensor(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     return flat.view(tuple(shape))
 
 
-#: Types that PyTorch's original code must collate, so that batched reading yields the same batches.
+#: Types that PyTorch's original code must collate. Only then does batched reading yield the same batches.
 _COLLATED = (Tensor, np.ndarray, np.generic, tuple, list, dict, int, float, str, bytes)
 
 
@@ -144,7 +144,7 @@ _seen_table: tuple[dict[Any, Any], bool] = ({}, False)
 def default_collate_is_unchanged() -> bool:
     """Return whether ``default_collate`` still collates the types in ``_COLLATED`` with PyTorch's own code.
 
-    Other code may register functions in ``default_collate_fn_map``.
+    The result is False if other code has registered functions for these types in ``default_collate_fn_map``.
     """
     global _seen_table
     table = getattr(_utils.collate, "default_collate_fn_map", {object: None})

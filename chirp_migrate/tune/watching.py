@@ -95,7 +95,7 @@ class _LoaderWatch(Interception):
 
         def around(advance: Callable[[], Any]) -> Any:
             nonlocal batches, is_last
-            step_s = timer.ask()
+            step_s = timer.batch_requested()
             if batches >= _BATCHES and time.perf_counter() - began > _LONG_ENOUGH_S:
                 if is_last or role == "validation" or not limit_lightning_validation(batches + 1):
                     raise StopIteration
@@ -104,7 +104,7 @@ class _LoaderWatch(Interception):
                 raise SeenEnough
             batch = advance()
             batches += 1
-            waited_s = timer.arrive()
+            waited_s = timer.batch_arrived()
             if step_s is not None:
                 known.waited_s += waited_s
                 known.whole_s += step_s + waited_s

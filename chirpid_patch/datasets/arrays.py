@@ -49,10 +49,10 @@ class _MappedFile:
 
 
 class _WritableView:
-    """Describe the memory of a read-only array as writable.
+    """A view of a read-only NumPy array that describes the memory of the array as writable.
 
-    PyTorch has no read-only tensors, and warns when a tensor is created over a read-only array. The warning is not
-    needed, because this module never writes to the memory.
+    PyTorch has no read-only tensors, and warns when a tensor is created over a read-only array. ``_WritableView``
+    avoids the warning. No data can be damaged, because this module never writes to the memory.
     """
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
@@ -62,7 +62,7 @@ class _WritableView:
 
 
 def _as_tensor(values: Any, name: str) -> Tensor:
-    """Return ``values`` as a tensor that uses the same memory; ``name`` is for the error message."""
+    """Return ``values`` as a tensor that uses the same memory. The error message uses ``name`` for ``values``."""
     if isinstance(values, Tensor):
         return values.detach()
     array = np.asarray(values)
@@ -76,21 +76,20 @@ class WorkerSafeArrayDataset(BatchedDataset):
     """A dataset of the samples (x[i], y[i]) of two arrays. Loaders read a whole batch at once.
 
     For example, ``WorkerSafeArrayDataset(x, y, dtype=torch.float32, divisor=255)[i]`` returns
-    ``torch.from_numpy(x[i]).float() / 255`` and the label. Each sample has its own memory. The dataset does not copy
-    the arrays.
+    ``torch.from_numpy(x[i]).float() / 255`` and the label ``y[i]``. The dataset does not copy the arrays, but each
+    sample is a copy of its rows.
 
     If an array is a memory map, a pickled dataset contains the path of the mapped file, and not the contents of the
     file. Each worker process maps the file again, so the path must refer to the same file in the worker.
 
     Args:
-        x: the x of all samples, of shape (N, …): NumPy array, memory map, CPU tensor, or list of numbers.
-        y: the labels of all samples, of shape (N, …), in one of the types of ``x``.
+        x: the x of all samples, of shape (N, …), as a NumPy array, memory map, CPU tensor, or list of numbers.
+        y: the labels of all samples, of shape (N, …), as an object of one of the types of ``x``.
         dtype: dtype of the x that the dataset returns; None keeps the dtype of the array.
         divisor: number by which x is divided after the conversion to ``dtype``; None does not divide.
 
     Raises:
-        ValueError: x and y differ in length. Or ``divisor`` is passed, and the dtype of the returned x is an integer
-            dtype.
+        ValueError: x and y differ in length. Or ``divisor`` is passed, but the returned x has an integer dtype.
         TypeError: PyTorch has no dtype for an array.
     """
 
@@ -100,8 +99,8 @@ class WorkerSafeArrayDataset(BatchedDataset):
         self.x = _as_tensor(x, "x")
         self.y = _as_tensor(y, "y")
         files = {"x": _MappedFile.of_array(x), "y": _MappedFile.of_array(y)}
-        #: The file and the tensor of each memory-mapped attribute. If code assigns another tensor to the attribute,
-        #: pickling stores the new tensor.
+        #: Maps ``x`` and ``y``, if memory-mapped, to the file and the tensor. If code later assigns another tensor to
+        #: ``x`` or ``y``, pickling stores the new tensor instead of the file.
         self._mapped = {name: (file, getattr(self, name)) for name, file in files.items() if file is not None}
         self.dtype = dtype
         self.divisor = divisor

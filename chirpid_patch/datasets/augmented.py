@@ -29,7 +29,7 @@ _STAGES = ("spec_augment_params", "gaussian_noise_params")
 def _check_names(given: Mapping[str, Any], allowed: Sequence[str], what: str) -> None:
     for name in given:
         if name not in allowed:
-            raise TypeError(f"{what} has no parameter {name!r}; it has {', '.join(allowed)}")
+            raise TypeError(f"{what} has no parameter {name!r}; the parameters are {', '.join(allowed)}")
 
 
 def _build(kind: type[SpecAugment] | type[GaussianNoise], params: Mapping[str, Any] | None) -> Transform:
@@ -66,25 +66,27 @@ def _at(keys: Keys | None, place: int) -> Keys | None:
 class WorkerSafeAugmentedDataset(WrappingDataset):
     """A dataset that augments the samples (x, y) of another dataset.
 
-    It applies transforms to x while ``training`` is True.
+    While ``training`` is True, the dataset applies transforms to x.
 
     The dataset copies the dictionary ``augment_params``, but not the transforms in ``transforms``. Transforms of this
     package never write to the memory of ``base_dataset``.
 
-    If every transform is from this package, loaders augment whole batches. Otherwise the dataset calls the transforms
-    with single samples. A ``Compose`` or ``nn.Sequential`` of transforms of this package also permits whole batches.
+    If every transform is from this package, loaders augment whole batches. A ``Compose`` or ``nn.Sequential`` of
+    transforms of this package also permits whole batches. With any other transform, the dataset calls all transforms
+    with single samples.
 
     Args:
         base_dataset: map-style dataset of samples (x, y).
-        augment_params: dictionary with the parameters of ``SpecAugment``. Or a dictionary with the keys
-            ``spec_augment_params`` and ``gaussian_noise_params``: its values are the parameters of the two transforms.
-            A missing key, or the value None, omits the transform. None: ``SpecAugment`` with its defaults.
+        augment_params: dictionary with the parameters of ``SpecAugment``. To also apply ``GaussianNoise``, pass a
+            dictionary with the keys ``spec_augment_params`` and ``gaussian_noise_params``, whose values are
+            dictionaries with the parameters of the two transforms. If one of these keys is missing or has the value
+            None, the dataset omits the transform. ``augment_params=None``: ``SpecAugment`` with its defaults.
         training: whether to augment samples; see ``set_training``.
         use_spec_augment: whether to apply ``SpecAugment``; None means that ``augment_params`` determines this.
         use_gaussian_noise: whether to apply ``GaussianNoise``; None means that ``augment_params`` determines this.
         transforms: list of transforms, which the dataset applies in this order. Each transform is a function from
-            tensor to tensor; the dataset skips None. This argument replaces ``augment_params``, ``use_spec_augment``
-            and ``use_gaussian_noise``.
+            tensor to tensor; the dataset skips None. If ``transforms`` is passed, do not pass ``augment_params``,
+            ``use_spec_augment`` or ``use_gaussian_noise``. None: these three arguments determine the transforms.
 
     Raises:
         TypeError: ``augment_params`` contains an unknown parameter, or is passed together with ``transforms``.
@@ -112,7 +114,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         elif augment_params is None and use_spec_augment is None and use_gaussian_noise is None:
             self.transforms = [*transforms]
         else:
-            raise TypeError("pass either transforms or augment_params with its switches, not both")
+            raise TypeError("pass either transforms, or augment_params, use_spec_augment and use_gaussian_noise")
 
     @property
     def in_memory(self) -> bool:
@@ -151,13 +153,13 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return all(is_batchable(transform) for _, transform in self._stages())
 
     def _stages(self) -> list[tuple[Position, Transform]]:
-        """Return a pair (position, transform) for each transform to apply. A ``Compose`` counts as its parts."""
+        """Return a pair (position, transform) for each transform to apply, also for the transforms in a ``Compose``."""
         on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
         return [part for place, one in on for part in split_transform(one, (place,))]
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
-        # While training, the result is None, because the dataset makes random calls for every sample, even to read its
-        # label.
+        # While training, the result is None, because reading a sample makes random calls, even if only the label is
+        # needed.
         return None if self.training else [BatchPart(self.base_dataset, list(indices))]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
@@ -189,13 +191,13 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         if pairs is None or not self.training:
             return None if pairs is None else list(pairs)
         if not self._supports_batches(pairs[0]):
-            return None  # reading single samples raises the error of the transform
+            return None  # the caller then reads single samples, and the transform raises its error
         return [self._augment_batch(pairs[0], self._sample_keys(key, len(indices))), pairs[1]]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
         """Read samples of the inner dataset one by one.
 
-        If all x have the same shape and dtype, transform them as a batch.
+        If all x have the same shape and dtype, transform all x as one batch.
         """
         replaced = type(self).read_sample is not WorkerSafeAugmentedDataset.read_sample
         if replaced or not (self.training and self._is_batchable()):
@@ -218,7 +220,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return True
 
     def _augment_batch(self, xs: Tensor, keys: Keys | None) -> Tensor:
-        """Apply all transforms to ``xs``. This batch of x must not share memory with other tensors."""
+        """Apply all transforms to the batch ``xs``, which must not share memory with other tensors."""
         for position, transform in self._stages():
             assert isinstance(transform, BatchTransform) and keys is not None
             xs = transform.transform_batch(xs, hash_into_keys(keys, *position))

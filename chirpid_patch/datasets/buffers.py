@@ -1,9 +1,9 @@
 """Reusable memory for batches.
 
-Allocating new memory for every large batch is slow, because the first write to each page causes a page fault. So a
-batch borrows a block of memory from ``BatchMemoryPool``. The storage of the batch refers to a NumPy array over this
-block (``torch.frombuffer``). When the last tensor, view or autograd graph of the batch is deleted, Python frees the
-storage and the array. The finalizer of the array then returns the block to the pool.
+Allocating new memory for every large batch is slow, because the first write to each page causes a page fault. A large
+batch therefore borrows a block of memory from ``BatchMemoryPool``. The storage of the batch refers to a NumPy array
+over this block (``torch.frombuffer``). When the last tensor, view or autograd graph of the batch is deleted, Python
+frees the storage and the array. The finalizer of the array then returns the block to the pool.
 
 """
 
@@ -23,8 +23,8 @@ from torch import Tensor
 _SMALLEST_BYTES = 1 << 18
 #: Largest total size of the free blocks, in bytes.
 _MOST_KEPT_BYTES = 1 << 28
-#: A batch borrows only a block that is at most this many times as large as the batch. The last batch of an epoch, which
-#: can be small, can so borrow a block of the other batches.
+#: A batch borrows only a block that is at most this many times as large as the batch. With this factor, the last batch
+#: of an epoch can borrow a block that other batches used, although the last batch may be smaller.
 _MOST_WASTED = 8
 
 _Block = NDArray[np.uint8]
@@ -33,8 +33,8 @@ _Block = NDArray[np.uint8]
 class BatchMemoryPool:
     """Free blocks of memory that batches borrow.
 
-    Threads and finalizers may call all methods at the same time. The methods need no lock, because they only use single
-    operations of a dictionary.
+    Several threads and finalizers may call the methods at the same time. The methods need no lock, because each access
+    to the dictionary of free blocks is a single operation of ``dict``.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class BatchMemoryPool:
         self._numbers = itertools.count()
 
     def lend(self, size: int) -> _Block:
-        """Return an array of ``size`` bytes. When Python frees the array, the pool may lend its block again."""
+        """Return an array of ``size`` bytes. When Python frees the array, the pool may lend the same memory again."""
         block = self._take(size)
         lent = block[:size]
         weakref.finalize(lent, self._give_back, block).atexit = False
@@ -75,7 +75,7 @@ def is_large_batch(byte_count: int) -> bool:
 
 
 def allocate_batch(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Return an uninitialised contiguous CPU tensor for a batch. No other tensor in use shares its memory."""
+    """Return an uninitialised contiguous CPU tensor for a batch. No other living tensor uses the same memory."""
     size = math.prod(shape) * dtype.itemsize
     if not is_large_batch(size):
         return torch.empty(tuple(shape), dtype=dtype, device="cpu")

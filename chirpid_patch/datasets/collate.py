@@ -30,7 +30,7 @@ def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
 
 
 def is_stacking_collate(collate: Callable[[Any], Any] | None) -> bool:
-    """Return whether batched reading builds the same batches as ``collate`` (None means ``default_collate``)."""
+    """Return whether batched reading yields the same batches as ``collate``; None stands for ``default_collate``."""
     known = collate is None or collate is default_collate or collate is collate_as_workers
     return collate is collate_pairs or (known and default_collate_is_unchanged())
 
@@ -50,7 +50,7 @@ def collate_as_workers(samples: Sequence[Any]) -> Any:
 def make_worker_like_collate(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function that collates in this process as ``collate`` does in a worker.
 
-    Only ``default_collate`` needs another function. Any other ``collate`` is returned unchanged.
+    For ``default_collate``, the result is ``collate_as_workers``. Any other ``collate`` is returned unchanged.
     """
     return collate_as_workers if collate is default_collate else collate
 
@@ -63,5 +63,5 @@ def _stack_like_worker(samples: Sequence[Any]) -> Tensor:
 
 
 def _copy_like_worker(values: Any) -> Any:
-    """Return a deep copy of ``values``, as if a worker had sent them. A list of strings or bytes is not copied."""
+    """Return a deep copy of ``values``, like values that a worker sends. A list of strings or bytes is not copied."""
     return values if all(isinstance(value, str | bytes) for value in values) else copy.deepcopy(values)

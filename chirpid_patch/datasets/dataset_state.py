@@ -9,12 +9,12 @@ from torch.utils.data import Dataset
 
 from chirpid_patch.torch_private import tensor_version
 
-#: Prefix of the names of attributes that cache values. These values are computed from other attributes of the dataset.
-_DERIVED = "_cached_"
-#: Largest number of items of a list whose items are compared. A longer list is compared by identity, unless it contains
-#: tensors or datasets.
-_MOST_ITEMS = 16
-_PLAIN = frozenset({type(None), bool, int, float, str})
+#: Prefix of the names of attributes that only cache values which the dataset computes from its other attributes.
+_CACHE_PREFIX = "_cached_"
+#: Largest length of a list whose items are compared one by one. For a longer list, only the identity of the list is
+#: compared, unless the list contains tensors or datasets.
+_MOST_COMPARED_ITEMS = 16
+_PLAIN_TYPES = frozenset({type(None), bool, int, float, str})
 
 
 def state_fingerprint(value: Any) -> Any:
@@ -23,8 +23,9 @@ def state_fingerprint(value: Any) -> Any:
     Two calls return different values if code assigned an attribute of the dataset or of its transforms between the
     calls. The values also differ if PyTorch changed a tensor in one of these attributes in place.
 
-    The value does not show two kinds of changes: writes to a long list of indices or samples, and writes to a tensor
-    through ``Tensor.data`` or NumPy. The latter writes do not increase the version counter of the tensor.
+    Two kinds of changes do not change the value: writes to a long list of indices or samples, and writes to a tensor
+    through ``Tensor.data`` or NumPy. Writes through ``Tensor.data`` or NumPy do not increase the version counter of the
+    tensor.
 
     Args:
         value: a dataset, or a value of one of its attributes.
@@ -33,8 +34,8 @@ def state_fingerprint(value: Any) -> Any:
 
 
 def _state(value: Any, within: tuple[Any, ...]) -> Any:
-    """Return the state of ``value``; ``within``: the objects that contain ``value``, to prevent endless recursion."""
-    if type(value) in _PLAIN:
+    """Return the state of ``value``. ``within`` contains the objects around ``value``, to prevent endless recursion."""
+    if type(value) in _PLAIN_TYPES:
         return value
     if isinstance(value, Tensor):
         return _SameObject(value), tensor_version(value)
@@ -48,9 +49,11 @@ def _state(value: Any, within: tuple[Any, ...]) -> Any:
     if isinstance(value, Dataset):
         parts = vars(value).items()
         return _SameObject(value), *(
-            (name, _state(part, inside)) for name, part in parts if not name.startswith(_DERIVED)
+            (name, _state(part, inside)) for name, part in parts if not name.startswith(_CACHE_PREFIX)
         )
-    if isinstance(value, list | tuple) and (len(value) <= _MOST_ITEMS or isinstance(value[0], Tensor | Dataset)):
+    if isinstance(value, list | tuple) and (
+        len(value) <= _MOST_COMPARED_ITEMS or isinstance(value[0], Tensor | Dataset)
+    ):
         return _SameObject(value), *(_state(part, inside) for part in value)
     return _SameObject(value)
 

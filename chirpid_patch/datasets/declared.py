@@ -3,7 +3,7 @@
 A decorator does not change the class: ``dataset[i]`` still runs the class's own code. When a loader of this package
 needs a batch, the loader computes the batch from the declared attributes of the dataset. The batch is equal, bit for
 bit, to the collated samples. If the batch could differ (``docs/loader.md`` lists the conditions), the class's own code
-reads the samples. The class's own code also reads the samples of subclasses that override a declared method.
+reads the samples. If a subclass overrides a declared method, the code of the subclass reads the samples.
 """
 
 from __future__ import annotations
@@ -71,10 +71,12 @@ def augments_samples(
 
     Args:
         dataset: name of the attribute with the inner dataset.
-        transforms: maps the name of an attribute with a transform to the name of its switch. The switch is an attribute
-            with True (transform on) or False (transform off). If the class skips the transform when its own attribute
-            is None, use the same name twice. If the transform is always on, use None instead of a name.
-        training: name of the attribute that switches all transforms on or off; None: no attribute does.
+        transforms: maps the name of each attribute that contains a transform to the name of a second attribute, the
+            switch. The switch is True (transform on) or False (transform off). If the class skips a transform whose own
+            attribute is None, pass the name of this attribute also as the switch. If a transform is always on, pass
+            None as the switch.
+        training: name of the attribute that switches all transforms on or off; None: no attribute switches all
+            transforms.
         calls: as for ``standardizes_samples``.
         held: as for ``standardizes_samples``.
     """
@@ -113,8 +115,9 @@ def augments_images(
     * Call the augmenter with the image.
     * Divide the resulting image by ``divisor``, and convert the image to a float32 tensor (1, F, T).
 
-    The class of the augmenter needs the decorator ``masks_images``; without the decorator, the class's own code reads
-    all samples. The class's own code also reads samples of other shapes, and samples whose values are all equal.
+    The class of the augmenter needs the decorator ``masks_images``. Without this decorator, the dataset's own code
+    reads all samples. The dataset's own code also reads samples of other shapes, and samples whose values are all
+    equal.
 
     Args:
         dataset: name of the attribute with the inner dataset.
@@ -184,7 +187,7 @@ def _is_off(state: Mapping[str, Any], name: str, gate: str | None) -> bool:
 
 
 def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
-    """Return dtype and shape of x if all samples (x, y) provably are rows of two tensors, and x is floating-point.
+    """Return dtype and shape of x, if the samples (x, y) provably are rows of two tensors and x is floating-point.
 
     For other datasets, the result is None.
     """

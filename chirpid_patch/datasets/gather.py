@@ -2,7 +2,7 @@
 
 A ``GatherNode`` describes how batches of a dataset are read. Its method ``read_batch`` reads a batch. The attribute
 ``children`` lists the inner datasets, and ``resolve`` maps the samples of a batch to samples of the inner datasets.
-Further properties describe the samples, such as their dtype.
+Other properties of a ``GatherNode`` describe the samples, for example their dtype.
 
 ``gather_node`` returns the ``GatherNode`` of any dataset. A dataset of this package (``BatchedDataset``) is itself a
 ``GatherNode``. For ``TensorDataset``, ``Subset`` and ``ConcatDataset`` of PyTorch, and for tensors and NumPy arrays,
@@ -43,12 +43,12 @@ from chirpid_patch.transforms.off_cpu import send_to_device
 Batch = list[Any]
 RowKinds = list[tuple[torch.dtype, torch.Size]]
 
-#: Types of containers that contain all their indices before the first sample is read, unlike a generator.
-WRITTEN_DOWN = SEQUENCES | {set, frozenset}
+#: Types of containers that store all their indices. A generator, in contrast, computes an index when it is requested.
+INDEX_CONTAINERS = SEQUENCES | {set, frozenset}
 
 
 class GatherNode:
-    """A description of how batches of a dataset are read. A subclass exists for each kind of dataset.
+    """A description of how batches of a dataset are read. Each kind of dataset has its own subclass of ``GatherNode``.
 
     The defaults of ``in_memory``, ``fixed_samples`` and ``gathers`` are True if the property is True for all inner
     datasets.
@@ -76,7 +76,7 @@ class GatherNode:
 
     @property
     def gathers(self) -> bool:
-        """Return whether all samples are rows of tensors, so that they have the same shape and dtype."""
+        """Return whether all samples are rows of tensors, so that all samples have the same shape and dtype."""
         nodes = self.child_nodes
         return bool(nodes) and all(node.gathers for node in nodes)
 
@@ -92,7 +92,7 @@ class GatherNode:
     def samples_are_rows(self) -> bool:
         """Return whether each sample is one row of a tensor or array, and not a pair such as (x, y).
 
-        ``read_batch`` then returns a list of one tensor, and the batch is this tensor.
+        If True, ``read_batch`` returns a list of one tensor, and this tensor is the batch.
         """
         return False
 
@@ -106,23 +106,22 @@ class GatherNode:
 
     @property
     def keyed(self) -> bool:
-        """Return whether the samples depend on random numbers, which ``read_batch`` computes from its ``RandomKey``."""
+        """Return whether the samples depend on random numbers that ``read_batch`` computes from a ``RandomKey``."""
         return any(node.keyed for node in self.child_nodes)
 
     @property
     def reads_batches(self) -> bool:
-        """Return whether batched reading is possible. If not, the loader reads the dataset with PyTorch's own code."""
+        """Return whether batched reading is possible; False means that PyTorch's own code must read the samples."""
         return True
 
     def gains(self, count: int) -> bool:
-        """Return whether reading ``count`` samples at once can be faster than reading them one by one."""
+        """Return whether reading ``count`` samples at once can be faster than reading sample by sample."""
         return count > 1
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
         """Return the samples of the inner datasets from which the samples (x, y) at ``indices`` are computed.
 
-        The inner samples have the same labels y as the samples at ``indices``. If a label may differ, the result is
-        None.
+        The result is None if the label y of a sample may differ from the label of its inner sample.
         """
         return None
 
@@ -143,7 +142,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
 
     Subclasses implement ``read_sample`` and ``read_batch``. In every process, ``read_batch`` must return the batch that
     ``default_collate`` returns for the single samples. If ``read_batch`` cannot compute this batch, the method must
-    return None before it calls any code of the user. The loader then reads and collates single samples. If a subclass
+    return None before any code of the user runs, and the loader reads and collates single samples. If a subclass
     overrides ``__getitem__``, the loader reads single samples with the new method.
     """
 
@@ -157,7 +156,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
         """Return the list of samples at ``indices``. PyTorch's own loader calls this method.
 
-        Samples in memory are read at once. The samples are then views of one tensor with the whole batch.
+        If the samples are in memory, the method reads all samples at once, and the result contains views of one tensor.
         """
         if not is_unmodified_batched_dataset(self):
             return [self[index] for index in indices]
@@ -183,12 +182,12 @@ class BatchedDataset(GatherNode, Dataset[Any]):
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
         """Return the list of samples at ``indices``.
 
-        The samples may share memory, so the caller must collate them into new memory.
+        The samples may share memory, so the caller must collate the samples into new memory.
         """
         return [self.read_sample(index, key.take([place])) for place, index in enumerate(indices)]
 
     @property
-    def chooses_freely(self) -> bool:
+    def looks_up_without_user_code(self) -> bool:
         """Return whether looking up an index runs no code of the user.
 
         If True, a loader may look up indices earlier, in another thread, or more or less often than PyTorch's loader.
@@ -226,7 +225,7 @@ def is_unmodified_batched_dataset(dataset: Any) -> bool:
         and kind.__getitem__ is BatchedDataset.__getitem__
         and kind.__getitems__ is BatchedDataset.__getitems__
         and "__getitems__" not in vars(dataset)
-        and dataset.chooses_freely
+        and dataset.looks_up_without_user_code
     )
 
 
@@ -237,32 +236,36 @@ def _is_list(value: Any) -> bool:
     return type(value) in (list, tuple)
 
 
-#: Maps each dataset class of PyTorch to the attributes from which the class reads samples, each with a check of its
-#: value.
-_READ_FROM: dict[type, dict[str, Callable[[Any], bool]]] = {
+#: Maps each dataset class of PyTorch to the attributes from which the class reads samples. Each attribute is mapped to
+#: a function that checks the attribute's value.
+_READ_ATTRIBUTES: dict[type, dict[str, Callable[[Any], bool]]] = {
     TensorDataset: {"tensors": _is_list},
     Subset: {"indices": is_lookup_table, "dataset": lambda _: True},
     ConcatDataset: {"datasets": _is_list, "cumulative_sizes": _is_list},
 }
 #: The methods that run when a sample is read. For negative indices, ``ConcatDataset`` also calls ``__len__``.
-_READ_WITH = ("__getitem__", "__getitems__", "__getattribute__", "__getattr__")
-#: PyTorch's original functions for the methods in ``_READ_WITH``. They show whether other code has replaced a method.
-_WRITTEN = {
-    kind: {name: getattr(kind, name, None) for name in (*_READ_WITH, *(("__len__",) if kind is ConcatDataset else ()))}
-    for kind in _READ_FROM
+_READING_METHODS = ("__getitem__", "__getitems__", "__getattribute__", "__getattr__")
+#: PyTorch's original functions for the methods in ``_READING_METHODS``. A comparison with these functions shows whether
+#: other code has replaced a method.
+_ORIGINAL_METHODS = {
+    kind: {
+        name: getattr(kind, name, None)
+        for name in (*_READING_METHODS, *(("__len__",) if kind is ConcatDataset else ()))
+    }
+    for kind in _READ_ATTRIBUTES
 }
 
 
 def reads_like_class(dataset: Any, cls: type) -> bool:
     """Return whether only PyTorch's own code of the class ``cls`` reads the samples of ``dataset``.
 
-    A subclass of ``cls`` may add methods and attributes, and must not override code that reads samples.
+    For an object of a subclass, the result is True only if the subclass does not override code that reads samples.
     """
     own = type(dataset)
     if (own is not cls and cls not in own.__mro__) or not _reads_as_written(own, cls):
         return False
     state = vars(dataset)
-    for name, fits in _READ_FROM[cls].items():
+    for name, fits in _READ_ATTRIBUTES[cls].items():
         if name not in state or not fits(state[name]):
             return False
     return "__getitems__" not in state
@@ -271,12 +274,12 @@ def reads_like_class(dataset: Any, cls: type) -> bool:
 def _reads_as_written(own: type, kind: type) -> bool:
     """Return whether the class ``own`` reads samples with the methods of PyTorch's class ``kind``.
 
-    The result is False if ``own`` replaces an attribute by a property, and these methods read the attribute.
+    The result is also False if ``own`` has a property in place of an attribute that these methods read.
     """
-    for name, method in _WRITTEN[kind].items():
+    for name, method in _ORIGINAL_METHODS[kind].items():
         if getattr(own, name, None) is not method:
             return False
-    return own is kind or not any(is_computed_attribute(own, name) for name in _READ_FROM[kind])
+    return own is kind or not any(is_computed_attribute(own, name) for name in _READ_ATTRIBUTES[kind])
 
 
 @dataclass(frozen=True)
@@ -301,14 +304,14 @@ class BatchPart:
 
 
 #: If each part of a ``ConcatDataset`` has at most this number of samples in a batch, batched reading saves no time.
-_FEW = 8
+_FEW_SAMPLES_PER_PART = 8
 
 
 class DeviceTensorDataset(TensorDataset):
-    """A ``TensorDataset`` whose tensors are copies, on a device, of the plain tensors of another ``TensorDataset``."""
+    """A ``TensorDataset`` on a device. Its tensors are copies of the plain tensors of a ``TensorDataset``."""
 
 
-class _TensorRows(GatherNode):
+class _TensorDatasetNode(GatherNode):
     """The ``GatherNode`` of a ``TensorDataset`` whose tensors are all plain (see ``can_select_rows_of``)."""
 
     in_memory = fixed_samples = gathers = True
@@ -333,7 +336,7 @@ class _TensorRows(GatherNode):
         return [gather_rows(tensor, rows) for tensor in self._dataset.tensors]
 
 
-class _BareRows(_TensorRows):
+class _RowTensorNode(_TensorDatasetNode):
     """The ``GatherNode`` of a tensor or NumPy array, whose rows are the samples."""
 
     samples_are_rows = True
@@ -419,7 +422,7 @@ class _ConcatNode(GatherNode):
         return self.in_memory
 
     def gains(self, count: int) -> bool:
-        if count < 2 or count > _FEW * len(self.children):
+        if count < 2 or count > _FEW_SAMPLES_PER_PART * len(self.children):
             return count > 1
         kinds = gather_node(self.children[0]).row_kinds if self.children else None
         return kinds is None or any(is_large_batch(count * math.prod(shape) * dtype.itemsize) for dtype, shape in kinds)
@@ -483,34 +486,34 @@ def subset_or_concat_node(dataset: Any) -> _SubsetNode | _ConcatNode | None:
     return _ConcatNode(dataset) if reads_like_class(dataset, ConcatDataset) else None
 
 
-class _OwnCodeNode(GatherNode):
+class _UnbatchedNode(GatherNode):
     """The ``GatherNode`` of every dataset that does not permit batched reading."""
 
     keyed = reads_batches = False
 
 
-_OWN_CODE = _OwnCodeNode()
+_UNBATCHED = _UnbatchedNode()
 
 
 def gather_node(dataset: Any) -> GatherNode:
     """Return the ``GatherNode`` that describes how batches of ``dataset`` are read."""
     if type(dataset) is TensorDataset:
-        return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE
+        return _TensorDatasetNode(dataset) if _is_gatherable(dataset) else _UNBATCHED
     joint = None if isinstance(dataset, BatchedDataset) else subset_or_concat_node(dataset)
     if joint is not None:
         return joint
     dataset = batched_object_for(dataset)
     if is_unmodified_batched_dataset(dataset):
-        shipped: GatherNode = dataset
-        return shipped
+        node: GatherNode = dataset
+        return node
     rows = as_row_tensor(dataset)
     if rows is not None:
-        return _BareRows(TensorDataset(rows))
-    return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE
+        return _RowTensorNode(TensorDataset(rows))
+    return _TensorDatasetNode(dataset) if _is_gatherable(dataset) else _UNBATCHED
 
 
 def is_in_memory(dataset: Any) -> bool:
-    """Return whether batches of ``dataset`` are read from memory, so that worker processes would only cost time."""
+    """Return whether batches of ``dataset`` are read from memory. If True, worker processes would only cost time."""
     return gather_node(dataset).in_memory
 
 
@@ -527,15 +530,16 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
     """Return ``default_collate([dataset[i] for i in indices])``, read at once; None if this is not possible.
 
     The batch is a list with one tensor for each part of a sample, in new memory. The batch is equal, bit for bit, to
-    the collated single samples. If the dataset has random transforms, this holds for the same ``random_key``.
+    the collated single samples. If the dataset has random transforms, the batch and the samples are equal only for the
+    same ``random_key``.
 
     The result is None in four cases:
 
     * The samples are rows (``GatherNode.samples_are_rows``).
-    * ``dataset`` refuses an index. The caller then reads single samples, and gets the error.
+    * ``dataset`` refuses an index. In this case, the caller must read single samples, which raises the error.
     * The process is forked. An operation on a whole batch may need several threads, and a forked process does not have
       the threads of its parent.
-    * A mode such as ``TorchDispatchMode`` is active, which observes each operation of PyTorch.
+    * A mode that observes each operation of PyTorch is active, such as ``TorchDispatchMode``.
 
     Args:
         dataset: any map-style dataset.
@@ -547,7 +551,7 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
 
 
 def gather_batch(node: GatherNode, indices: Any, random_key: RandomKey | None) -> Batch | None:
-    """Return the batch of the samples at ``indices``, as ``fetch_batch`` does; ``node`` describes the dataset."""
+    """Return the batch that ``fetch_batch`` returns for ``indices``; ``node`` is the ``GatherNode`` of the dataset."""
     if type(indices) not in SEQUENCES or not len(indices) or is_forked_process() or has_active_torch_modes():
         return None
     return node.read_batch(indices, random_key)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from chirpid_patch.datasets.gather import (
-    WRITTEN_DOWN,
+    INDEX_CONTAINERS,
     BatchedDataset,
     gather_node,
     is_unmodified_batched_dataset,
@@ -25,13 +25,13 @@ from chirpid_patch.datasets.rows import is_integer, to_integer_list
 def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, unpack: bool | None = None) -> list[Any]:
     """Return the labels of the samples (x, y) of ``dataset``, as ``[dataset[i][1] for i in indices]`` does.
 
-    Types, values, order and exceptions are the same. The function is faster than the expression for two kinds of
-    datasets:
+    Types, values, order and exceptions are the same as with this expression. The function is faster than the expression
+    for two kinds of datasets:
 
-    * The samples are in a plain ``TensorDataset`` or in a list, or in a plain ``Subset`` or ``ConcatDataset`` of these.
-      The function then does not read x.
-    * The dataset is from this package, and its inner dataset is of the first kind. The function then does not compute
-      x.
+    * The samples are in a plain ``TensorDataset``, a list, or a plain ``Subset`` or ``ConcatDataset`` of such datasets.
+      For these datasets, the function does not read x.
+    * The dataset is from this package, and its inner dataset is of the first kind. For these datasets, the function
+      does not compute x.
 
     The function reads all other datasets sample by sample, because ``__getitem__`` may log, count or draw random
     numbers. Datasets that augment their samples are also read sample by sample.
@@ -41,11 +41,11 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
         indices: indices of the samples, as any iterable. Without this argument, the function returns the labels of all
             samples, as ``[y for _, y in dataset]`` does.
         unpack: True unpacks each sample as ``_, y = sample``, which raises an error unless the sample is a pair. False
-            reads ``sample[1]``. None unpacks only if ``indices`` is missing.
+            reads ``sample[1]``. None: True if ``indices`` is missing, else False.
 
     Returns:
-        One label for each sample, as the dataset returns it. For a ``TensorDataset``, each label is a 0-dim view of the
-        tensor of labels.
+        One label for each sample, unchanged. For a ``TensorDataset``, each label is a 0-dim view of the tensor of
+        labels.
 
     Raises:
         IndexError: ``dataset`` refuses an index.
@@ -60,8 +60,8 @@ def iterate_labels(
 ) -> Iterator[Any]:
     """Yield the labels that ``read_labels`` returns, one by one.
 
-    If the function must read a sample to get its label, the function reads the sample when the loop requests the label.
-    So the dataset may reuse one buffer for all samples, and after a ``break`` no further sample is read.
+    If the function must read a sample to get its label, the function reads the sample only when the loop requests the
+    label. So the dataset may reuse one buffer for all samples. After a ``break``, the function reads no further sample.
 
     Args:
         dataset: as for ``read_labels``.
@@ -73,8 +73,8 @@ def iterate_labels(
         samples = iter(dataset) if isinstance(indices, EllipsisType) else (dataset[index] for index in indices)
         yield from (_label(sample, pairs) for sample in samples)
     elif not isinstance(indices, EllipsisType):
-        # An iterable of another type may be endless, or may compute each index only when the index is requested.
-        parts = [_as_ints(indices)] if type(indices) in WRITTEN_DOWN else ([index] for index in indices)
+        # An iterable of any other type may be endless, or may compute each index only when the index is requested.
+        parts = [_as_ints(indices)] if type(indices) in INDEX_CONTAINERS else ([index] for index in indices)
         for part in parts:
             labels = _labels(dataset, part, pairs)
             yield from (_label(dataset[index], pairs) for index in part) if labels is None else labels
@@ -95,7 +95,7 @@ def _label(sample: Any, pairs: bool) -> Any:
 
 
 def _as_ints(indices: Iterable[Any]) -> list[Any]:
-    """Return the indices as a list; the indices in an array or tensor become ints, because ints are fastest."""
+    """Return the indices as a list. For fast lookups, the indices in an array or tensor become ints."""
     ints = to_integer_list(indices) if type(indices) in (np.ndarray, Tensor) else None
     return list(indices) if ints is None else ints
 
@@ -128,7 +128,7 @@ def _passes_labels_on(dataset: Any) -> bool:
 
 
 def _labels(dataset: Any, indices: Sequence[Any], pairs: bool) -> list[Any] | None:
-    """Return labels that are read without x; None if ``dataset`` refuses an index, or if a label could differ."""
+    """Return the labels, read without x; None if ``dataset`` refuses an index, or if a label could be different."""
     if not all(map(is_integer, indices)):
         return None
     if type(dataset) in (list, tuple):
@@ -156,7 +156,7 @@ def _of_list(samples: Sequence[Any], indices: Sequence[Any], pairs: bool) -> lis
     labels = []
     for index in indices:
         sample = samples[index] if -len(samples) <= index < len(samples) else None
-        # Any other object may run code of the user when the sample is used.
+        # A sample of any other type may run code of the user when the label is read.
         if type(sample) is not tuple or type(sample[0]) is not Tensor or len(sample) < 2 or (pairs and len(sample) > 2):
             return None
         labels.append(sample[1])

@@ -24,7 +24,7 @@ _INT = {int}
 
 
 def is_plain_cpu_tensor(value: Any) -> bool:
-    """Return whether ``value`` is a CPU tensor, and copying its memory copies the tensor completely."""
+    """Return whether ``value`` is a CPU tensor that is completely described by its memory, shape, strides and dtype."""
     return (
         type(value) is Tensor
         and value.is_cpu
@@ -45,7 +45,7 @@ def can_select_rows_of(tensor: Any) -> bool:
 
 
 def as_row_tensor(dataset: Any) -> Tensor | None:
-    """Return ``dataset`` as a tensor if it is a tensor or NumPy array, without copying memory.
+    """Return ``dataset`` as a tensor without copying memory, if ``dataset`` is a tensor or NumPy array.
 
     The result is None for any other dataset. The result is also None if a batch from the tensor could differ from the
     collated rows.
@@ -56,7 +56,7 @@ def as_row_tensor(dataset: Any) -> Tensor | None:
 
 
 def _array_as_tensor(array: np.ndarray[Any, Any]) -> Tensor | None:
-    """Return a plain ``array`` as a tensor; None if PyTorch collates its rows to another dtype, or prints a warning."""
+    """Return ``array`` as a tensor; None if PyTorch collates the array's rows to another dtype, or prints a warning."""
     if not (array.ndim and array.flags.behaved and array.dtype.isnative and array.dtype.kind in "biufc"):
         return None
     if array.ndim == 1 and not _keeps_numbers(array.dtype):
@@ -71,7 +71,7 @@ def _array_as_tensor(array: np.ndarray[Any, Any]) -> Tensor | None:
 def _keeps_numbers(dtype: np.dtype[Any]) -> bool:
     """Return whether PyTorch collates NumPy numbers of ``dtype`` to the same dtype of PyTorch, bit for bit.
 
-    The result is False for floats of less than 64 bits, because PyTorch first converts them to Python floats.
+    The result is False for floats of less than 64 bits, because PyTorch first converts such floats to Python floats.
     """
     if dtype.kind not in "biu" and dtype != np.float64:
         return False
@@ -88,7 +88,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 @cache
 def index_select_supports(dtype: torch.dtype) -> bool:
-    """Return whether ``index_select`` of this version of PyTorch supports ``dtype``, such as unsigned integers."""
+    """Return whether ``index_select`` supports ``dtype``. Some versions of PyTorch support no unsigned integers."""
     try:
         torch.index_select(torch.zeros(1, dtype=dtype), 0, torch.zeros(1, dtype=torch.int64))
     except (NotImplementedError, RuntimeError):
@@ -143,7 +143,7 @@ def to_integer_list(indices: Any) -> list[int] | None:
 
 
 def nonnegative_indices(indices: Any, length: int) -> list[int] | None:
-    """Return ``indices`` as ints from 0 to ``length - 1``, where -1 becomes ``length - 1``.
+    """Return ``indices`` as ints from 0 to ``length - 1``. The index -1, for example, becomes ``length - 1``.
 
     The result is None if an index is out of range, or if ``indices`` is not a sequence of integers, such as a mask.
     """
@@ -185,9 +185,9 @@ def gather_rows(tensor: Tensor, rows: Tensor) -> Tensor:
 def allocate_batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> Tensor:
     """Return an uninitialised tensor for a batch of ``count`` samples that have the shape of the rows of ``tensor``.
 
-    In a worker process the tensor is in shared memory, as with ``default_collate``, because the worker sends its
+    In a worker process, the tensor is in shared memory, as with ``default_collate``, because the worker sends its
     batches through shared memory. If the worker built each batch in ordinary memory first, the heap would grow with
-    every batch (glibc before 2.38).
+    every batch (with glibc before 2.38).
 
     Args:
         tensor: tensor whose rows are samples.

@@ -1,4 +1,4 @@
-"""Functions that read samples, one by one or at once, and collate them into a batch."""
+"""Functions that read samples, one by one or at once, and collate the samples into a batch."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def load_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | Non
         if batch is not None and len(batch) == 2 and all(isinstance(column, Tensor) for column in batch):
             return tuple(batch)
     if random_key is None or not _takes_key(dataset):
-        # PyTorch's own code makes these calls, so that warnings name the same line as with PyTorch's loader.
+        # PyTorch's own code reads the samples here, so that warnings name the same line as with PyTorch's loader.
         return sample_fetcher(dataset, True, collate, False).fetch(indices)
     return collate(fetch_samples(dataset, indices, random_key, own_memory=not stacks))
 
@@ -163,12 +163,13 @@ def stack_until_layout_differs(
     Args:
         samples: iterator over samples. Reading ends at the first sample whose x differs in shape, dtype or layout.
         count: largest number of samples to copy.
-        supports_batch: function that gets the first x as a batch (1, *shape of x), and returns whether to copy such
-            samples into one tensor.
+        supports_batch: function whose argument is the first x as a batch (1, *shape of x). The function returns whether
+            to copy samples of this shape and dtype into one tensor.
 
     Returns:
-        Three values. The first is the tensor (``count``, *shape of x), or None if no x was copied. The second is the
-        list of the y of the copied samples. The third is a list with the first sample that differs, or an empty list.
+        Three values. The first value is the tensor (``count``, *shape of x), or None if no x was copied. The second
+        value is the list of the y of all copied samples. The third value is a list with the first sample that differs,
+        or an empty list.
     """
     rows: Tensor | None = None
     ys: list[Any] = []

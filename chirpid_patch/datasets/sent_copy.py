@@ -1,9 +1,9 @@
-"""A function that copies datasets for worker processes. Later changes of a dataset do not change its copy.
+"""A function that copies datasets for worker processes. Later changes of a dataset do not affect its copy.
 
 The copy stores long lists of indices as arrays, which saves memory in forked workers. A forked worker shares the memory
 of the main process until one of the two processes writes to this memory. Reading a Python object from a list writes to
-the object's reference count. So each worker would slowly copy a list of a million indices. An array of numbers contains
-no Python objects, so reading an array copies nothing.
+the object's reference count. So each worker would gradually get its own copy of a list of a million indices. An array
+of numbers contains no Python objects, so reading an array copies nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from chirpid_patch.datasets.gather import is_in_memory, is_unmodified_batched_da
 from chirpid_patch.transforms.spectrograms import is_batchable
 
 #: Smallest number of indices that the copy stores in an array instead of a list.
-_SHORTEST = 1024
+_SHORTEST_ARRAY = 1024
 
 
 def copy_for_workers(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
@@ -41,7 +41,7 @@ def copy_for_workers(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
         or any(reads_like_class(dataset, kind) for kind in kinds)
         or is_in_memory(dataset)
     )
-    if not known or hasattr(type(dataset), "__del__"):  # __del__ of a copy could close what the original still uses
+    if not known or hasattr(type(dataset), "__del__"):  # __del__ of the copy could close a file of the original
         return dataset
     made[id(dataset)] = duplicate = object.__new__(type(dataset))
     duplicate.__dict__.update({name: _sent_part(name, part, made) for name, part in vars(dataset).items()})
@@ -63,9 +63,9 @@ def _as_array(indices: Any) -> Any:
         return indices.copy()
     if type(indices) is Tensor:
         return indices.clone()
-    if type(indices) is list and len(indices) < _SHORTEST:
+    if type(indices) is list and len(indices) < _SHORTEST_ARRAY:
         return list(indices)
-    if type(indices) not in (list, tuple) or len(indices) < _SHORTEST:
+    if type(indices) not in (list, tuple) or len(indices) < _SHORTEST_ARRAY:
         return indices
     kinds = set(map(type, indices))
     try:

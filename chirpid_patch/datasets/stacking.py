@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
 from chirpid_patch.datasets.declared import standardized_dataset
-from chirpid_patch.datasets.gather import WRITTEN_DOWN, fetch_batch, gather_node, source_tensors_and_rows
+from chirpid_patch.datasets.gather import INDEX_CONTAINERS, fetch_batch, gather_node, source_tensors_and_rows
 
 #: Number of samples that are processed at once.
-_AT_ONCE = 64
+_SAMPLES_AT_ONCE = 64
 _INTEGERS = frozenset({int, np.int64, np.int32})
 
 
@@ -26,7 +26,8 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
 
     * The dataset is a plain ``TensorDataset``, a plain ``Subset`` of a ``TensorDataset``, or a dataset of this package
       over one of these, without random transforms.
-    * The indices are in a list, tuple, range, set, array or tensor, or come from a generator without side effects.
+    * The indices are in a list, tuple, range, set, array or tensor, or a generator without side effects yields the
+      indices.
 
     Otherwise the function reads the samples one by one. Values and memory layout are the same in both cases.
 
@@ -52,9 +53,9 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
         return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
     if type(indices) is GeneratorType and _has_fixed_rows(dataset):
         indices = list(indices)  # the generator has no side effects, so it may run to its end first
-    # Any other iterable may compute each index only when the index is requested, and so depend on the samples read
-    # before.
-    stacked = _gather_column(dataset, list(indices)) if type(indices) in WRITTEN_DOWN else None
+    # Any other iterable may compute each index only when the index is requested. The index may then depend on the
+    # samples that were read before.
+    stacked = _gather_column(dataset, list(indices)) if type(indices) in INDEX_CONTAINERS else None
     return torch.stack([dataset[index][0] for index in indices]) if stacked is None else stacked
 
 
@@ -83,11 +84,12 @@ def standardized_samples(
         mean: value that is subtracted from x, for example a number or a 0-dim tensor.
         std: standard deviation, for example a number or a 0-dim tensor. x is divided by ``std + eps``.
         eps: number that is added to ``std``.
-        reads: how often to call ``dataset[i]`` for a sample that is not in a tensor. 1 stands for ``x, y =
-            dataset[i]``, and 2 for ``dataset[i][0]`` and ``dataset[i][1]``.
+        reads: how often to call ``dataset[i]`` for each sample, if the samples are read one by one. 1 stands for ``x, y
+            = dataset[i]``, and 2 for ``dataset[i][0]`` and ``dataset[i][1]``.
 
     Returns:
-        List of pairs (x, y). Each x has its own memory. Each y is the object that ``dataset[i]`` returns.
+        List of pairs (x, y). Each x of the list has its own memory. Each y of the list is the object that
+        ``dataset[i]`` returns.
 
     Raises:
         Exception: any error that reading or standardising a sample raises.
@@ -155,9 +157,9 @@ def _gather_column(dataset: Any, indices: Sequence[Any], columns: int | None = N
     if type(x) is not Tensor or not x.is_contiguous() or columns not in (None, len(first)):
         return None
     stacked = torch.empty((len(indices), *x.shape), dtype=x.dtype, device=x.device)
-    for start in range(0, len(indices), _AT_ONCE):
-        batch = fetch_batch(dataset, indices[start : start + _AT_ONCE])
+    for start in range(0, len(indices), _SAMPLES_AT_ONCE):
+        batch = fetch_batch(dataset, indices[start : start + _SAMPLES_AT_ONCE])
         if not isinstance(batch, list) or not isinstance(batch[0], Tensor) or batch[0].dtype is not x.dtype:
             return None
-        stacked[start : start + _AT_ONCE] = batch[0]
+        stacked[start : start + _SAMPLES_AT_ONCE] = batch[0]
     return stacked

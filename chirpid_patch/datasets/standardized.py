@@ -64,16 +64,18 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     Args:
         base_dataset: map-style dataset of samples (x, y), x a tensor.
-        indices: indices of ``base_dataset``. Sample i of this dataset is computed from ``base_dataset[indices[i]]``. If
-            ``indices`` is a dictionary or a pandas Series, i is a key. A generator or set becomes a list.
-        mean: number, or tensor that is 0-dim or broadcasts to x. Lists, tuples and NumPy arrays become float32 tensors.
+        indices: indices of samples of ``base_dataset``. Sample i of this dataset is computed from
+            ``base_dataset[indices[i]]``. If ``indices`` is a dictionary or a pandas Series, i is a key. The dataset
+            converts a generator or set to a list.
+        mean: number, or tensor that broadcasts to x. The dataset converts lists, tuples and NumPy arrays to float32
+            tensors.
         std: standard deviation, of the same types as ``mean``.
         eps: number that is added to ``std``.
     """
 
-    #: Cached values: the tuple ``(mean, std + eps)``, and a dictionary with both as floats for each dtype and number of
-    #: axes of x. None: nothing is cached. One attribute contains all values, so that a thread never reads an old mean
-    #: together with a new deviation.
+    #: Cached values: the tuple ``(mean, std + eps)``, and a dictionary. The dictionary maps dtype and number of axes of
+    #: x to the tuple as two floats. None: nothing is cached. One attribute contains all values, so that a thread never
+    #: reads an old mean together with a new deviation.
     _cached: tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]] | None
 
     def __init__(self, base_dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8) -> None:
@@ -126,14 +128,14 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return len(self.indices)
 
     @property
-    def chooses_freely(self) -> bool:
+    def looks_up_without_user_code(self) -> bool:
         own = type(self)
         return (own is WorkerSafeStandardizedDataset or not is_computed_attribute(own, "indices")) and is_lookup_table(
             self.indices
         )
 
     def keeps_rows(self, batch: Tensor) -> bool:
-        """Return whether standardising ``batch`` at once keeps dtype and shape, with the values of single samples."""
+        """Return whether standardising ``batch`` at once keeps dtype, shape, and the values of single samples."""
         return self._broadcasts(batch) and self._stays_in_place(batch)
 
     def operands(self) -> tuple[Any, Any]:
@@ -193,9 +195,9 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return numbers[kind]
 
     def _standardize_column(self, batch: Tensor) -> Any:
-        """Standardise ``batch``, at once if the bits are the same, else sample by sample.
+        """Standardise ``batch``, at once if the result is the same as for single samples, else sample by sample.
 
-        This batch of x must not share memory with other tensors.
+        ``batch`` must not share memory with other tensors.
         """
         mean, deviation = (off_cpu.as_operand(statistic, batch) for statistic in self.operands())
         if not self._broadcasts(batch):
@@ -208,13 +210,13 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         """Return whether mean and deviation broadcast to ``batch`` in the same way as to each sample.
 
         The result is False for 0-dim samples, because type promotion differs between 0-dim and 1-dim tensors. The
-        result is also False if mean or deviation has more axes than a sample, because its first axis would broadcast
-        along the batch axis.
+        result is also False if mean or deviation has more axes than a sample, because the first of these axes would
+        broadcast along the batch axis.
         """
         return batch.ndim > 1 and max(map(np.ndim, self.operands())) < batch.ndim
 
     def _stays_in_place(self, batch: Tensor) -> bool:
-        """Return whether standardising ``batch`` keeps dtype and shape, and so can write to the memory of ``batch``."""
+        """Return whether standardising keeps dtype and shape of ``batch``, so that its memory can be reused."""
         return batch.is_floating_point() and all(
             torch.result_type(batch, statistic) == batch.dtype
             and (np.ndim(statistic) == 0 or _fits(statistic.shape, batch.shape[1:]))

@@ -17,13 +17,13 @@ from chirpid_patch.datasets.gather import fetch_batch
 def compute_standardization_stats(dataset: Any, indices: Any, sample_size: int = 1000) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation over the x of at most ``sample_size`` samples at ``indices``.
 
-    The result is reproducible to the last bit with the same inputs, random state and number of threads.
+    With the same inputs, random state and number of threads, the result is the same to the last bit.
 
     Args:
         dataset: map-style dataset of samples (x, y), x a tensor.
         indices: indices of the samples.
         sample_size: largest number of samples to use. If there are more indices, ``np.random.choice`` chooses
-            ``sample_size`` of them without replacement.
+            ``sample_size`` indices without replacement.
 
     Returns:
         Mean and standard deviation over all values of the stacked x, as two 0-dim tensors of the dtype of x.
@@ -44,10 +44,10 @@ def streaming_standardization_stats(
 ) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation over all values of the x of the samples at ``indices``, in one pass.
 
-    The function reads every sample once, in order, and keeps one batch in memory at a time. The function merges the
-    count, the mean and the sum of squared deviations of the batches (Chan, Golub & LeVeque 1983, "Algorithms for
-    computing the sample variance"). This method stays accurate even if the mean is much larger than the deviation. The
-    deviation is unbiased, like the result of ``torch.std``.
+    The function reads every sample once, in order, and keeps one batch in memory at a time. The function computes
+    count, mean and sum of squared deviations of each batch, and merges these values (Chan, Golub & LeVeque 1983,
+    "Algorithms for computing the sample variance"). This method stays accurate even if the mean is much larger than the
+    deviation. The standard deviation is unbiased, like the result of ``torch.std``.
 
     Args:
         dataset: map-style dataset of samples (x, …). Each x is a tensor, array or number of a real dtype and any shape.
@@ -58,8 +58,7 @@ def streaming_standardization_stats(
         Mean and standard deviation, as two 0-dim float64 tensors.
 
     Raises:
-        ValueError: ``batch_size`` is below 1, the dataset is empty, or the x of all samples together contain fewer than
-            two values.
+        ValueError: ``batch_size`` is below 1, or all x together contain fewer than two values.
         TypeError: an x is complex.
     """
     if batch_size < 1:

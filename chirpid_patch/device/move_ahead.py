@@ -27,19 +27,20 @@ class DevicePrefetcher:
         for x, y in DevicePrefetcher(loader, device): ...
 
     For a CUDA device, a separate stream copies the batches while the device computes. Tensors that are not in pinned
-    memory are first copied to pinned memory. The iteration does not wait for the device. Batches with objects that have
-    their own ``to`` method are moved by ``move_batch``, without a separate stream. For any other device, ``move_batch``
-    moves all batches.
+    memory are first copied to pinned memory. The iteration does not wait for the device. If a batch contains objects
+    with their own ``to`` method, ``move_batch`` moves the batch without a separate stream. For any other device,
+    ``move_batch`` moves all batches.
 
-    ``len`` and all other attributes are those of the loader, such as ``dataset`` and ``sampler``.
+    ``len`` returns the length of the loader. Attributes of the loader, such as ``dataset`` and ``sampler``, are also
+    attributes of this object.
 
     Args:
         loader: any iterable of batches. Each loop iterates over ``loader`` again.
         device: the device to which the batches are moved.
-        lookahead: whether to request each batch before the training uses the previous batch. Early requests are also
-            useful if the training waits for the device in every step (``loss.item()``). None: request batches early
-            only if an early request changes no random number. Pass True only if training and loader share no random
-            generator, and the dataset does not change within an epoch.
+        lookahead: whether to request each batch before the training uses the previous batch. With early requests,
+            loading overlaps with the device's work even if the training waits for the device in every step
+            (``loss.item()``). None: request batches early only if an early request changes no random number. Pass True
+            only if training and loader share no random generator, and the dataset does not change within an epoch.
 
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
@@ -61,7 +62,7 @@ class DevicePrefetcher:
         return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _yields_new_memory(self.loader))
 
     def _copies(self) -> CudaCopyStream:
-        """Return the ``CudaCopyStream``, which all epochs share."""
+        """Return the ``CudaCopyStream`` for the copies; all epochs use the same stream."""
         device = device_with_index(self.device)
         if self._cuda is None or self._cuda.device != device:
             self._cuda = CudaCopyStream(device)
@@ -87,8 +88,8 @@ class DeviceIterator(Iterator[Any]):
         batches: the iterator of the loader.
         cuda: a ``CudaCopyStream``, or a replacement in tests.
         lookahead: whether to request and copy the next batch while the training uses a batch.
-        settle: whether to wait for the copy of a batch before the next request. Pass True if the loader overwrites the
-            memory of a batch when the next batch is requested.
+        settle: whether to wait for the copy of a batch before the next request. Pass False only if each batch of the
+            loader has its own memory, because any other loader could overwrite a batch that is still being copied.
     """
 
     def __init__(self, batches: Iterator[Any], cuda: Any, *, lookahead: bool, settle: bool = True) -> None:
@@ -103,7 +104,7 @@ class DeviceIterator(Iterator[Any]):
         coming, self._next = self._request_batch() if self._next is None else self._next, None
         if isinstance(coming, Exception):
             raise coming
-        batch = coming.hand_over()  # before the next request, which may overwrite the memory of this batch
+        batch = coming.hand_over()  # before the next request, because the loader may then overwrite this batch
         if self._lookahead:
             self._next = self._request_batch()
         return batch
@@ -124,7 +125,7 @@ class DeviceIterator(Iterator[Any]):
 
 
 def _yields_new_memory(loader: Any) -> bool:
-    """Return whether each batch of ``loader`` provably has its own memory, so that the loader never overwrites it."""
+    """Return whether each batch of ``loader`` provably has its own memory, which the loader never overwrites."""
     ours = type(loader) is DataLoader or isinstance(loader, BatchedDataLoader)
     return ours and (worker_processes(loader) > 0 or is_stacking_collate(loader.collate_fn))
 
@@ -132,9 +133,10 @@ def _yields_new_memory(loader: Any) -> bool:
 def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> bool:
     """Return whether an early request of a batch from ``loader`` changes no random number.
 
-    The sampler must draw no random numbers during the epoch, and the samples must draw random numbers only in worker
-    processes. With ``in_memory=True``, the result is also True for a dataset in memory, whose random numbers come from
-    random keys. A change of this dataset within an epoch then takes effect one batch later.
+    The result is True only if the sampler draws no random numbers during the epoch, and worker processes read the
+    samples. With ``in_memory=True``, a dataset in memory needs no worker processes, because its random numbers come
+    from random keys. If the caller requests batches early, a change of this dataset within an epoch takes effect one
+    batch later.
     """
     ours = type(loader) is BatchedDataLoader
     if not (ours or type(loader) is DataLoader) or isinstance(loader.dataset, IterableDataset):

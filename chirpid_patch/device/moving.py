@@ -17,10 +17,10 @@ from torch.nn.utils.rnn import PackedSequence
 def move_batch(batch: Any, device: str | torch.device) -> Any:
     """Return ``batch`` with all its tensors on ``device``.
 
-    The function moves tensors, packed sequences, and other objects that have a ``to`` method. They may be nested in
-    lists, tuples, named tuples, mappings and dataclasses. The function returns an object unchanged if the object is on
-    the device already, or contains nothing to move. Copies from pinned memory to CUDA are non-blocking. All other
-    copies are blocking, because non-blocking copies would not be faster, or not be safe.
+    The function moves tensors, packed sequences, and other objects that have a ``to`` method, also inside nested lists,
+    tuples, named tuples, mappings and dataclasses. The function returns an object unchanged if the object is on the
+    device already, or contains nothing to move. Copies from pinned memory to CUDA are non-blocking. All other copies
+    are blocking, because a non-blocking copy would be no faster or would be unsafe.
 
     Args:
         batch: any object.
@@ -45,7 +45,7 @@ def to_checked_device(device: str | torch.device) -> torch.device:
 
 
 def device_with_index(device: str | torch.device) -> torch.device:
-    """Return ``device`` with its index: ``"cuda"`` becomes the current CUDA device, such as ``cuda:0``.
+    """Return ``device`` with its index. ``"cuda"`` becomes the current CUDA device, such as ``cuda:0``.
 
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
@@ -59,7 +59,7 @@ def device_with_index(device: str | torch.device) -> torch.device:
 def move_part(device: torch.device, part: Any) -> Any:
     """Return ``part``, a tensor or an object with a ``to`` method, on ``device``.
 
-    The copy is non-blocking only to CUDA, and only if all tensors of ``part`` are in pinned memory.
+    The copy is non-blocking only if ``device`` is a CUDA device and all tensors of ``part`` are in pinned memory.
     """
     if not is_tensor_or_packed_sequence(part):
         return part.to(device)
@@ -74,8 +74,8 @@ def is_tensor_or_packed_sequence(part: Any) -> bool:
 def movable_tensors(part: Any) -> list[Tensor]:
     """Return a list of the tensors to move in ``part``, a tensor or a packed sequence.
 
-    The list omits ``batch_sizes`` of a packed sequence, which stays on the CPU. For any other object, the list is
-    empty.
+    The list omits the tensor ``batch_sizes`` of a packed sequence, because this tensor stays on the CPU. For any other
+    object, the list is empty.
     """
     if isinstance(part, PackedSequence):
         return [one for one in (part.data, part.sorted_indices, part.unsorted_indices) if one is not None]
@@ -83,7 +83,7 @@ def movable_tensors(part: Any) -> list[Tensor]:
 
 
 def in_pinned_memory(tensor: Tensor) -> bool:
-    """Return whether ``tensor`` is in pinned memory, so that a device can copy it while the CPU continues."""
+    """Return whether ``tensor`` is in pinned memory, from which a device can copy while the CPU continues."""
     plain = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_nested
     return plain and tensor.is_pinned()
 

@@ -21,7 +21,7 @@ class MovingPlacement(Placement):
     """A ``Placement`` that moves batches from the CPU to ``device`` with a ``DevicePrefetcher``.
 
     If an early request changes no random number, the placement requests the next batch while the training uses the
-    current batch. A change of the dataset within an epoch then takes effect one batch later.
+    current batch. With such early requests, a change of the dataset within an epoch takes effect one batch later.
 
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
@@ -74,8 +74,9 @@ def create_placement(
         dataset: the dataset of the loader.
         batching: arguments of ``DataLoader`` that determine the batches, such as ``batch_size`` and ``collate_fn``.
         device: the device of the batches.
-        resident_share: share of the device's free memory that the samples may take. None: 0.5 on an accelerator. On the
-            CPU, None means 0, because ordinary loading is faster there.
+        resident_share: share of the device's free memory that the samples may take, above 0 and at most 1. None: 0.5 on
+            an accelerator. On the CPU, None means that the samples are not copied, because ordinary loading is faster
+            on the CPU.
 
     Raises:
         ValueError: the device does not exist, or ``resident_share`` is 0, negative or above 1.

@@ -40,7 +40,7 @@ class MixedPrecision:
 
     Attributes:
         device: the device of the training.
-        dtype: dtype of autocast; None or ``torch.float32``: no autocast.
+        dtype: dtype of autocast; None or ``torch.float32`` means no autocast.
         tf32: whether the device multiplies float32 matrices in TF32.
     """
 
@@ -56,7 +56,7 @@ class MixedPrecision:
     def grad_scaler(self) -> Any:
         """Return the ``GradScaler`` for the backward pass and the optimiser step.
 
-        The scaler scales gradients only for float16 on CUDA. Otherwise the scaler is disabled: ``scale`` returns its
+        The scaler scales the loss only for float16 on CUDA. Otherwise the scaler is disabled: ``scale`` returns its
         argument, ``step`` only calls the optimiser, and ``update`` does nothing. So the same training loop works on all
         devices.
         """
@@ -70,7 +70,7 @@ class MixedPrecision:
             scaled = self.device.type == "cuda" and self.dtype is torch.float16
             scaling = ", gradients scaled" if scaled else ", no gradient scaling"
             autocast = f"autocast to {str(self.dtype).removeprefix('torch.')}{scaling}"
-        float32 = "TF32" if self.tf32 else "float32 is computed as before"
+        float32 = "TF32" if self.tf32 else "float32 precision unchanged"
         return f"mixed precision on {self.device}: {autocast}; {float32}"
 
 
@@ -89,7 +89,7 @@ def setup_mixed_precision(
         scaler.update()
 
     The function logs the settings to the logger ``chirpid_patch`` at level INFO, and ``str(precision)`` describes the
-    settings. On the CPU the function changes no setting of PyTorch, and autocast is off unless you pass ``dtype``.
+    settings. On the CPU, the function changes no setting of PyTorch, and autocast is off unless you pass ``dtype``.
 
     Args:
         device: the device of the training; None: the CUDA device if there is one, else the CPU.
@@ -121,8 +121,8 @@ def _has_tf32(device: torch.device) -> bool:
 def _compute_in_tf32() -> None:
     """Allow CUDA devices to multiply float32 matrices in TF32.
 
-    The function does not change the precision of the CPU. If the precision for CUDA is already lower than TF32, the
-    function does not raise it.
+    The function does not change the precision on the CPU. If the precision on CUDA is already lower than TF32, the
+    function keeps the lower precision.
     """
     backends: Any = torch.backends
     on_cpu = getattr(backends.mkldnn, "matmul", None)  # torch >= 2.9
@@ -133,6 +133,7 @@ def _compute_in_tf32() -> None:
         on_cpu.fp32_precision = before
     backends.cudnn.allow_tf32 = True
     for kind in (backends.cuda.matmul, *(getattr(backends.cudnn, name, None) for name in ("conv", "rnn"))):
-        # If a program has used PyTorch's newer setting (``fp32_precision``), the older setting alone raises an error.
+        # If a program has used PyTorch's newer setting (``fp32_precision``), setting only the older setting raises an
+        # error.
         if getattr(kind, "fp32_precision", "tf32") != "tf32":
             kind.fp32_precision = "tf32"

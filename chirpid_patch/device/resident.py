@@ -1,4 +1,4 @@
-"""Samples that are stored on a device, from which a few kernels build each batch without a copy from the CPU."""
+"""A placement that stores all samples on a device, so that building a batch needs no copy from the CPU."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from chirpid_patch.loading.placement import Placement
 logger = logging.getLogger("chirpid_patch")
 
 _HOLDING = ("cuda", "cpu")
-#: All copies of tensors on devices, by ``id`` of the source tensor and device. A ``DeviceTensorCopy`` keeps its source
-#: alive.
+#: Maps the ``id`` of a source tensor and a device to the copy of the tensor on the device. A ``DeviceTensorCopy`` keeps
+#: its source tensor alive.
 _uploads: WeakValueDictionary[tuple[int, torch.device], DeviceTensorCopy] = WeakValueDictionary()
 
 
@@ -38,16 +38,17 @@ class ResidentPlacement(Placement):
     """A ``Placement`` that copies the samples to ``device`` once, and builds the batches on the device.
 
     The placement does not change the order of the samples, the calls of the global random generators, or the
-    augmentation. Only noise of mode ``"exact"`` has other values, with the same distribution. Samples keep their dtype
-    on the device, so an 8-bit value takes one byte.
+    augmentation. Only noise of mode ``"exact"`` has other values than on the CPU, with the same distribution. Samples
+    keep their dtype on the device, so an 8-bit value takes one byte.
 
     Several loaders over the same tensors share one copy on the device. The copy is freed when the last of these loaders
     is freed or calls ``shutdown``. An iteration never waits for the device.
 
-    Assignments to attributes of the dataset or its transforms take effect at the next batch, and so do in-place
-    operations of PyTorch on their tensors. Writes through NumPy or ``Tensor.data`` take effect at the next epoch, if
-    they span more than a sample or more than 4096 bytes. Smaller writes may be missed. If the device cannot build
-    batches of the changed dataset, the loader reads batches on the CPU and moves them.
+    Assignments to attributes of the dataset or its transforms take effect at the next batch. In-place operations of
+    PyTorch on tensors of the dataset also take effect at the next batch. Writes through NumPy or ``Tensor.data`` take
+    effect at the next epoch, if these writes span more than a sample or more than 4096 bytes. Smaller writes through
+    NumPy or ``Tensor.data`` may have no effect on the batches. If the device cannot build batches of the changed
+    dataset, the loader reads batches on the CPU and moves the batches to the device.
 
     The loader uses no workers and no threads. The loader cannot be pickled.
 
@@ -69,8 +70,8 @@ class ResidentPlacement(Placement):
         if self.device.type not in _HOLDING:
             raise NotResidentError(f"samples can be stored on CUDA devices, not on {self.device.type}")
         self._share = share
-        #: ``_held`` maps the ``id`` of each source tensor to its copy on the device. ``_read`` contains the ids of the
-        #: tensors that this epoch has used.
+        #: ``_held`` maps the ``id`` of each source tensor to the tensor's copy on the device. ``_read`` contains the
+        #: ids of the source tensors from which this epoch has read batches.
         self._held: dict[int, DeviceTensorCopy] = {}
         self._read: set[int] = set()
 
@@ -92,7 +93,8 @@ class ResidentPlacement(Placement):
 
         Args:
             dataset: the dataset of the loader.
-            batches: whether the loader builds batches; False: automatic batching is off (``batch_size=None``).
+            batches: whether the loader builds batches. False means that automatic batching is off
+                (``batch_size=None``).
             collate: the ``collate_fn`` of the loader.
 
         Raises:
@@ -103,7 +105,7 @@ class ResidentPlacement(Placement):
         if not batches:
             raise NotResidentError("automatic batching is off (batch_size=None)")
         if not is_stacking_collate(collate):
-            raise NotResidentError("your own collate_fn needs single samples")
+            raise NotResidentError("a custom collate_fn needs single samples")
         self._hold(sample_source_tensors(dataset))
 
     def _hold(self, tensors: Iterable[Tensor]) -> None:
@@ -129,7 +131,7 @@ class ResidentPlacement(Placement):
             raise NotResidentError(f"{self.device} has no free block of {readable_size(needed)}") from None
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """Return the copy of ``tensor`` on the device; create the copy if it does not exist."""
+        """Return the copy of ``tensor`` on the device. If there is no copy yet, create a copy."""
         self._hold([tensor])
         self._read.add(id(tensor))
         return self._held[id(tensor)].current()
@@ -161,7 +163,7 @@ class ResidentPlacement(Placement):
 
 
 class _ResidentReader(BatchReader):
-    """A reader that builds batches on the device if possible. Otherwise it reads batches on the CPU and moves them."""
+    """A reader that builds batches on the device if possible, and otherwise moves batches from the CPU."""
 
     def __init__(self, dataset: Any, collate: Any, resident: ResidentPlacement) -> None:
         super().__init__(dataset, collate, batches=True)

@@ -11,7 +11,7 @@ from chirpid_patch.torch_private import tensor_version
 
 #: Number of bytes to copy at a time, so that temporary copies stay small.
 _COPIED_AT_A_TIME = 64 << 20
-#: Distance in bytes between the values that are compared to detect writes. At least one value of each sample is
+#: Largest distance in bytes between the values that are compared to detect writes. At least one value of each sample is
 #: compared.
 _COMPARED_EVERY = 4096
 
@@ -30,7 +30,7 @@ class DeviceTensorCopy:
 
     def __init__(self, source: Tensor, device: torch.device) -> None:
         self.source = source
-        with torch.inference_mode(False):  # outside inference mode, PyTorch refuses writes to inference tensors
+        with torch.inference_mode(False):  # because PyTorch refuses writes to inference tensors outside inference mode
             self._values = torch.empty(source.shape, dtype=source.dtype, device=device)
         self._write()
 
@@ -46,7 +46,7 @@ class DeviceTensorCopy:
         """Return the current values of ``source`` as a tensor on the device. Callers must not write to this tensor."""
         if tensor_version(self.source) != self._version:
             self._write()
-        if self._values.is_cuda:  # PyTorch then frees the memory only after its last use on any stream
+        if self._values.is_cuda:  # with this call, PyTorch frees the memory only after its last use on this stream
             self._values.record_stream(torch.cuda.current_stream(self._values.device))
         return self._values
 
@@ -89,7 +89,7 @@ def _row_bytes(tensor: Tensor) -> int:
 def _spaced_values(source: Tensor) -> Tensor:
     """Return the values at regularly spaced positions of ``source``, as bytes."""
     step = max(1, min(_COMPARED_EVERY, _row_bytes(source)) // source.element_size())
-    # Axes in the order of the memory, so that flattening a dense tensor copies nothing.
+    # Permute the axes to the order of the memory, so that flattening a dense tensor copies nothing.
     strides = source.stride()
     order = sorted(range(source.ndim), key=lambda axis: -strides[axis])
     flat = source.detach().permute(order).reshape(-1)

@@ -1,4 +1,4 @@
-"""A function that replaces the tensors of a dataset by copies on a device, from which batches are built."""
+"""A function that replaces the tensors of a dataset by copies on a device, so that batches are built on the device."""
 
 from __future__ import annotations
 
@@ -28,17 +28,25 @@ from chirpid_patch.transforms.symmetries import FlipsAndTurns
 #: Transforms that support batches on any device.
 _TRANSFORMS = (SpecAugment, GaussianNoise, Standardize, FlipsAndTurns)
 #: Datasets of this package that contain another dataset.
-_OVER_OTHERS = (WorkerSafeStandardizedDataset, WorkerSafeAugmentedDataset, WorkerSafeSequenceDataset)
+_DATASETS_OVER_OTHERS = (WorkerSafeStandardizedDataset, WorkerSafeAugmentedDataset, WorkerSafeSequenceDataset)
 #: Methods that build batches. Subclasses that override one of these methods are not supported.
-_READING = ("read_sample", "read_batch", "_stages", "operands", "transform_rows_", "transform_batch", "mask_places")
+_BATCH_METHODS = (
+    "read_sample",
+    "read_batch",
+    "_stages",
+    "operands",
+    "transform_rows_",
+    "transform_batch",
+    "mask_places",
+)
 
 #: Type of functions that return the copy of a tensor on the device.
 Copy = Callable[[Tensor], Tensor]
 
 
 def _behaves_as(thing: Any, kind: type) -> bool:
-    """Return whether ``thing`` is an instance of ``kind`` whose class overrides no method in ``_READING``."""
-    unchanged = (getattr(type(thing), name, None) == getattr(kind, name, None) for name in _READING)
+    """Return whether ``thing`` is an instance of ``kind`` whose class overrides no method in ``_BATCH_METHODS``."""
+    unchanged = (getattr(type(thing), name, None) == getattr(kind, name, None) for name in _BATCH_METHODS)
     return isinstance(thing, kind) and all(unchanged)
 
 
@@ -60,8 +68,9 @@ def sample_source_tensors(dataset: Any) -> list[Tensor]:
     node: Any = batched_object_for(dataset) if joint is None else joint
     if joint is None and _reads_as(node, WorkerSafeArrayDataset):
         return [node.x, node.y]
-    if joint is None and not any(_reads_as(node, kind) for kind in _OVER_OTHERS):
-        what = "the samples are a list" if isinstance(node, list | tuple) else f"{_name(node)} has code to read samples"
+    if joint is None and not any(_reads_as(node, kind) for kind in _DATASETS_OVER_OTHERS):
+        own = f"{_name(node)} reads samples with its own code"
+        what = "the samples are a list" if isinstance(node, list | tuple) else own
         raise NotResidentError(f"{what}: only rows of tensors and arrays can be stored on a device")
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     for _, one in stages:

@@ -39,7 +39,7 @@ class CudaCopyStream:
     def copied(self) -> Any:
         """Return a CUDA event that occurs when all started copies are done.
 
-        A thread can wait for the event without using the CPU.
+        A thread can wait for this event without using the CPU.
         """
         event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         event.record(self._stream)
@@ -61,8 +61,8 @@ class CudaCopyStream:
 class BatchCopy:
     """The copy of a batch to a device. The constructor starts the copy, and ``hand_over`` returns the copied batch.
 
-    If the batch contains tensors that are not plain, or other objects with a ``to`` method, ``hand_over`` moves the
-    whole batch on the training's stream.
+    If the batch contains sparse or other special tensors, or other objects with a ``to`` method, ``hand_over`` moves
+    the whole batch on the current stream.
 
     Args:
         batch: any object with tensors.
@@ -73,7 +73,9 @@ class BatchCopy:
         self._cuda = cuda
         self._batch = batch
         self._copies: list[Tensor] = []
-        self._direct: list[Tensor] = []  # pinned tensors of the loader that are copied directly
+        self._direct: list[
+            Tensor
+        ] = []  # the loader's own pinned tensors, which are copied without another copy in pinned memory
         self._copied: Any = None
         parts = movable_parts(batch)
         if all(_can_copy_on_side_stream(part, cuda.device) for part in parts):
@@ -95,7 +97,7 @@ class BatchCopy:
         return batch
 
     def wait_for_copies(self) -> None:
-        """Wait for the copies from the loader's pinned memory. The loader may then overwrite this memory."""
+        """Wait for the copies from the loader's pinned memory, so that the loader may overwrite this memory."""
         if self._direct and self._copied is not None:
             self._copied.synchronize()
 
@@ -119,7 +121,7 @@ class BatchCopy:
 
 
 def _can_copy_on_side_stream(part: Any, device: torch.device) -> bool:
-    """Return whether copying the tensors in ``part`` moves the whole of ``part``."""
+    """Return whether ``part`` consists only of tensors that the separate stream can copy."""
     if not isinstance(part, Tensor) and type(part) is not PackedSequence:
         return False
     away = (tensor for tensor in movable_tensors(part) if tensor.device != device)

@@ -17,15 +17,16 @@ class RankEpochs:
 
     The number of the epoch is the attribute ``epoch`` of the loader's ``torch.utils.data.DistributedSampler``. The
     number increases when the loop requests the second batch of an epoch. So ``next(iter(loader))`` does not count as an
-    epoch, even if only one rank makes this call. Between epochs, ``sampler.epoch`` is the number of the next epoch. A
-    resumed run only has to call ``sampler.set_epoch``.
+    epoch, even if only one rank makes this call. Between epochs, ``sampler.epoch`` is the number of the next epoch. To
+    resume a training, a program only has to call ``sampler.set_epoch``.
 
     Seed and epoch determine the order of the samples. Seed, epoch and rank determine the augmentation and the seeds of
-    the workers, so different ranks have different random numbers. The global generators are not used.
+    the workers, so different ranks have different random numbers. Order, augmentation and seeds do not depend on the
+    global generators.
 
     With ``persistent_workers``, the global generators in workers continue from epoch to epoch, as in PyTorch. In a
-    resumed run, they start from the beginning, so datasets that use these generators get the same random numbers again.
-    The augmentation of this package does not use the global generators.
+    resumed run, the global generators in workers start from the beginning, so datasets that use these generators get
+    the same random numbers again. The augmentation of this package does not use the global generators.
 
     Args:
         seed: seed that all ranks share.
@@ -37,7 +38,7 @@ class RankEpochs:
         self.rank = rank
 
     def attach(self, loader: Any) -> None:
-        """Check the sampler of ``loader``, and give the loader its own generator.
+        """Check the sampler of ``loader``, and set a new generator if ``loader`` has no generator.
 
         The loader's constructor calls this method.
 
@@ -78,14 +79,15 @@ class _CountedEpoch(Iterator[Any]):
         self._batches = batches
         self._sampler = sampler
         self._epoch = sampler.epoch
-        self._asked = 0
+        self._requests = 0
 
     def __len__(self) -> int:
         return len(self._batches)  # type: ignore[arg-type]
 
     def __next__(self) -> Any:
-        self._asked += 1
-        # The order of this epoch is drawn already, so the number may change. If it has changed, the caller has set it.
-        if self._asked == 2 and self._sampler.epoch == self._epoch:
+        self._requests += 1
+        # The order of this epoch is drawn already, so the epoch number may change. If the number has changed, the
+        # caller has set the number, and this code keeps it.
+        if self._requests == 2 and self._sampler.epoch == self._epoch:
             self._sampler.set_epoch(self._epoch + 1)
         return next(self._batches)

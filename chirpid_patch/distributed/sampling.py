@@ -29,19 +29,19 @@ class RankShare:
 def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
     """Return the rank of this process and the number of ranks.
 
-    ``torch.distributed``, or the environment variables of torchrun, report the defaults of missing arguments. If
-    ``world_size`` is equal to the reported number, but ``rank`` is not the reported rank, the function warns and
-    returns the reported rank. So if every process passes ``rank=0`` by mistake, the processes still train on different
-    samples.
+    ``torch.distributed``, or the environment variables of torchrun, report the values for missing arguments. If
+    ``world_size`` is equal to the reported number of ranks, but ``rank`` is not the reported rank, the function warns
+    and returns the reported rank. So if every process passes ``rank=0`` by mistake, the processes still train on
+    different samples.
 
     Args:
         rank: rank of this process, counted from 0; None: the reported rank.
-        world_size: number of ranks; None: the reported number. 0 counts as 1, because
-            ``torch.cuda.device_count()`` is 0 without a device.
+        world_size: number of ranks; None: the reported number. 0 has the same meaning as 1, because programs pass
+            ``torch.cuda.device_count()``, which is 0 without a device.
 
     Raises:
         TypeError: an argument is not an integer.
-        ValueError: ``world_size`` is negative, or ``rank`` is out of range. Or ``rank`` is missing, and ``world_size``
+        ValueError: ``world_size`` is negative, ``rank`` is out of range, or ``rank`` is missing although ``world_size``
             is not the reported number.
     """
     for name, given in (("rank", rank), ("world_size", world_size)):
@@ -54,8 +54,8 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
     if count == known:
         if rank is not None and rank != here:
             warnings.warn(
-                f"rank={rank} was passed in rank {here} of {known}. The loader reads the samples of rank {here}. Omit "
-                "rank and world_size, because torch.distributed or torchrun defines them.",
+                f"rank={rank} was passed, but this process is rank {here} of {known}. The loader reads the samples of "
+                f"rank {here}. Omit rank and world_size, because torch.distributed or torchrun defines them.",
                 UserWarning,
                 stacklevel=6,
             )
@@ -69,7 +69,7 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
     if known == 1:
         warnings.warn(
             f"neither torch.distributed nor torchrun reports {count} ranks. The loader reads only the samples of rank "
-            f"{rank}. Call torch.distributed.init_process_group before, or omit rank and world_size.",
+            f"{rank}. Call torch.distributed.init_process_group first, or omit rank and world_size.",
             UserWarning,
             stacklevel=6,
         )
@@ -80,8 +80,8 @@ def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last
     """Return a ``DistributedSampler`` for training. Every rank reads the same number of samples.
 
     If the number of samples is not a multiple of the number of ranks, the sampler repeats up to ``world_size - 1``
-    samples, or omits samples with ``drop_last``. If there are fewer samples than ranks, the sampler also repeats
-    samples with ``drop_last``, and the function warns.
+    samples. With ``drop_last``, the sampler omits samples instead. If there are fewer samples than ranks, the sampler
+    repeats samples even with ``drop_last``, and the function warns.
 
     Args:
         dataset: the dataset of the loader.
@@ -105,13 +105,14 @@ def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last
 def evaluation_sampler(dataset: Any, share: RankShare, *, shuffle: bool = False) -> DistributedSampler[Any]:
     """Return a ``DistributedSampler`` for evaluation. Exactly one rank reads each sample.
 
-    Without shuffling, rank ``r`` of ``w`` ranks reads the samples ``r, r + w, r + 2w, …``. So some ranks may read one
+    Without shuffling, rank ``r`` of ``w`` ranks reads the samples ``r, r + w, r + 2w, …``. Some ranks may read one
     sample less than other ranks. If there are fewer samples than ranks, some ranks read no sample.
     """
     sampler: DistributedSampler[Any] = DistributedSampler(
         dataset, share.world_size, share.rank, shuffle=shuffle, seed=share.seed
     )
-    # With this `total_size`, the sampler repeats no samples. Frameworks would not recognise a subclass.
+    # With this `total_size`, the sampler repeats no samples. A subclass could also avoid repeated samples, but
+    # frameworks would not recognise a subclass.
     sampler.total_size = len(dataset)
     sampler.num_samples = len(range(share.rank, len(dataset), share.world_size))
     return sampler
@@ -123,8 +124,9 @@ def replace_rank_arguments(
     """Replace the arguments about ranks in ``options`` by a sampler, and return the ``RankShare`` of this rank.
 
     Without ``distributed=True``, or with a single rank, the result is None. The function removes ``distributed``,
-    ``world_size``, ``rank`` and ``seed`` from ``options``. For several ranks, the function adds ``sampler`` and
-    ``worker_init_fn`` if they are missing. For a single rank, the function adds a ``generator`` with the seed.
+    ``world_size``, ``rank`` and ``seed`` from ``options``. For several ranks, the function adds the options ``sampler``
+    and ``worker_init_fn`` if they are missing. For a single rank with a ``seed``, the function adds a ``generator``
+    with this seed.
 
     Args:
         dataset: the dataset of the loader.
@@ -133,8 +135,8 @@ def replace_rank_arguments(
         training: whether the loader is for training; False for validation and test.
 
     Raises:
-        TypeError: ``options`` contains ``world_size``, ``rank`` or ``seed`` without ``distributed=True``. Or the
-            dataset is iterable.
+        TypeError: the dataset is iterable, or ``options`` contains ``world_size``, ``rank`` or ``seed`` without
+            ``distributed=True``.
         ValueError: ``options`` contains a batch sampler, a generator, or a sampler that is not a
             ``DistributedSampler``.
     """

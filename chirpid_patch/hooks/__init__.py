@@ -1,1 +1,1 @@
-"""Hooks that a trainer calls while it trains, and a hook that measures waits, transfers and steps."""
+"""Hooks that a trainer calls during a training, and a hook that measures waits, transfers and steps."""

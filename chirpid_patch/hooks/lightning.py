@@ -17,9 +17,9 @@ def lightning_callback(hook: TrainerHooks | None = None) -> Any:
 
         trainer = lightning.Trainer(callbacks=[lightning_callback()])
 
-    The callback inherits from ``Callback`` of ``lightning.pytorch`` or of ``pytorch_lightning``: of the package that
-    the program has imported, or else of the installed package. Lightning moves a batch to the device before it calls
-    its callbacks. So the measured wait for a batch includes the transfer.
+    The callback inherits from ``Callback`` of ``lightning.pytorch`` or of ``pytorch_lightning``. The function prefers
+    the package that the program has already imported. Lightning moves a batch to the device before it calls its
+    callbacks. So the measured wait for a batch includes the transfer.
 
     Args:
         hook: the hook to call; None: a new ``DataLoaderProfilingHook``.
@@ -31,7 +31,7 @@ def lightning_callback(hook: TrainerHooks | None = None) -> Any:
 
 
 def _lightning() -> str:
-    """Return the name of the imported Lightning package; if none is imported, of the installed package."""
+    """Return the name of the Lightning package that is imported, or else of the package that is installed."""
     packages = ("lightning", "pytorch_lightning")
     found = next((name for name in packages if name in sys.modules), None)
     found = found or next((name for name in packages if find_spec(name)), None)

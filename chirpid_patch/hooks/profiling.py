@@ -34,14 +34,15 @@ class DataLoaderProfilingHook(TrainerHooks):
                 batch = batch.to(device, non_blocking=True)
             ...
 
-    ``torch.profiler`` shows waits, transfers and steps as named ranges, and so does NVTX on CUDA. On CUDA, the hook
-    measures transfers and steps with CUDA events. The hook waits for the device only at the end of an epoch.
+    Waits, transfers and steps are named ranges in traces of ``torch.profiler``, and on CUDA also in NVTX traces. On
+    CUDA, the hook measures transfers and steps with CUDA events. The hook waits for the device only at the end of an
+    epoch.
 
     Args:
         log_every: number of batches between two logged summaries; None logs only a summary of each epoch.
         slow_factor: a batch is slow if wait and step together take more than ``slow_factor`` times the median of
-            earlier batches. The difference must be at least a millisecond. The first batch of an epoch never counts as
-            slow, because its wait includes the start of the loader.
+            earlier batches, and at least a millisecond longer than this median. The first batch of an epoch never
+            counts as slow, because its wait includes the start of the loader.
         device: device of the training. None: CUDA if this process uses CUDA when the epoch begins, else the CPU.
 
     Attributes:
@@ -80,8 +81,8 @@ class DataLoaderProfilingHook(TrainerHooks):
     def batch_load_times(self) -> list[float]:
         """Return the seconds that the training waited for each batch of this epoch.
 
-        A batch is included when its step has ended. If the trainer does not call ``on_epoch_start``, the wait for the
-        first batch is missing.
+        The list contains a batch only after its step has ended. If the trainer does not call ``on_epoch_start``, the
+        wait for the first batch is missing.
         """
         return self._epoch.waits
 
@@ -92,7 +93,7 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     @property
     def step_times(self) -> list[float]:
-        """Return the seconds of each step of this epoch without transfers. On CUDA the last steps may be missing."""
+        """Return the seconds of each step of this epoch, without transfers. On CUDA, the last steps may be missing."""
         return self._epoch.steps
 
     # --- the hooks that trainers call -----------------------------------------------------------------------------
@@ -104,7 +105,7 @@ class DataLoaderProfilingHook(TrainerHooks):
     def on_train_batch_start(
         self, trainer: Any, batch: Any, batch_idx: int, dataloader_idx: int, dataloader_name: str
     ) -> None:
-        wait = self._timer.arrive()
+        wait = self._timer.batch_arrived()
         self._waiting.end()
         self._stepping.begin(nvtx=self._on_cuda)
         before, self._loose = self._loose, []
@@ -130,7 +131,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._timer.resume()
 
     def on_epoch_end(self, trainer: Any, epoch: int) -> None:
-        """Log the summary of the epoch, append it to ``summaries``, and reset the hook."""
+        """Log the summary of the epoch, append the summary to ``summaries``, and reset the hook."""
         if self._unread:
             torch.cuda.synchronize(self.device)
         self._count_finished_steps()
@@ -154,7 +155,8 @@ class DataLoaderProfilingHook(TrainerHooks):
                 yield batch
                 self.on_train_batch_end(None, batch, number, index, name)
         finally:
-            # This code also runs after a `break`. The step of the last batch is then incomplete, and does not count.
+            # This code also runs after a `break`. After a `break`, the step of the last batch is incomplete, and does
+            # not count.
             self.on_epoch_end(None, epoch)
 
     @contextmanager
@@ -189,7 +191,7 @@ class DataLoaderProfilingHook(TrainerHooks):
     def _request_batch(self) -> Any:
         """Record that the loop requests a batch, and return the seconds of the last step."""
         self._waiting.begin(nvtx=self._on_cuda)
-        return self._timer.ask()
+        return self._timer.batch_requested()
 
     def _reset_epoch(self) -> None:
         """Reset all measurements at the start of an epoch."""

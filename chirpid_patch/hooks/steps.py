@@ -8,29 +8,29 @@ from dataclasses import dataclass, field
 from statistics import median, quantiles
 from typing import Any
 
-_RECENT = 100
-#: The median is computed again after this number of batches.
-_RENEWED_AFTER = 10
+_RECENT_BATCHES = 100
+#: The median of the batch times is computed again after this number of batches.
+_MEDIAN_RENEWED_AFTER = 10
 #: Smallest difference in seconds between the time of a slow batch and the median. Smaller differences are jitter of
 #: clock and scheduler.
-_LEAST_SECONDS = 1e-3
+_LEAST_SLOW_SECONDS = 1e-3
 
 
 @dataclass(slots=True)
 class TrainingStep:
     """A training step, with its times.
 
-    A time is a number of seconds of the host's clock, or a CUDA event.
+    A time is a number of seconds of the CPU's clock, or a CUDA event.
 
     Attributes:
         batch_idx: number of the batch in the epoch.
         dataloader_name: name of the loader; an empty string if the loaders have no names.
-        wait: seconds of the host's clock that the loop waited for the batch; None if the request was not recorded.
+        wait: seconds of the CPU's clock that the loop waited for the batch; None if the request was not recorded.
         begun: the time at which the step began.
-        before: begin and end of each transfer between the last step and this step.
+        before: begin and end of each transfer between the previous step and this step.
         within: begin and end of each transfer within this step.
         ended: the time at which the step ended.
-        host_seconds: seconds of the host's clock from the arrival of the batch to the request of the next batch.
+        host_seconds: seconds of the CPU's clock from the arrival of the batch to the request of the next batch.
     """
 
     batch_idx: int
@@ -64,7 +64,7 @@ def _seconds(begun: Any, ended: Any) -> float:
 
 @dataclass(frozen=True)
 class SlowBatch:
-    """A batch that took much longer than usual. All times are seconds of the host's clock."""
+    """A batch that took much longer than usual. All times are seconds of the CPU's clock."""
 
     batch_idx: int
     dataloader_name: str
@@ -80,22 +80,24 @@ class SlowBatch:
 
 
 class UsualBatchTime:
-    """The median time of the last 100 batches. A batch is slow if it took ``factor`` times the median."""
+    """The median time of the last 100 batches. A batch is slow if its time is above ``factor`` times the median."""
 
     def __init__(self, factor: float) -> None:
         self._factor = factor
-        self._recent: deque[float] = deque(maxlen=_RECENT)
+        self._recent: deque[float] = deque(maxlen=_RECENT_BATCHES)
         self._seen = 0
         #: The median in seconds at the last call of ``is_exceeded``; None after too few batches.
         self.seconds: float | None = None
 
     def is_exceeded(self, seconds: float) -> bool:
-        """Return whether a batch that took ``seconds`` is slow. The median for later batches includes this time."""
-        if self._seen and self._seen % _RENEWED_AFTER == 0:
+        """Return whether a batch that took ``seconds`` is slow. The median for later batches includes ``seconds``."""
+        if self._seen and self._seen % _MEDIAN_RENEWED_AFTER == 0:
             self.seconds = median(self._recent)
         self._recent.append(seconds)
         self._seen += 1
-        return self.seconds is not None and seconds > max(self._factor * self.seconds, self.seconds + _LEAST_SECONDS)
+        return self.seconds is not None and seconds > max(
+            self._factor * self.seconds, self.seconds + _LEAST_SLOW_SECONDS
+        )
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class StepSummary:
     Attributes:
         batches: number of steps.
         wait_mean, wait_p99: mean and 99th percentile of the waits for a batch, in seconds.
-        wait_share: share of the loop's time in which the training waited for batches, 0 to 1.
+        wait_share: share of the loop's time in which the training waited for batches, from 0 to 1.
         transfer_mean: mean time of a transfer in seconds.
         step_mean: mean time of a step without its transfers, in seconds. On CUDA, the device measures this time.
         slow_batches: number of batches that took much longer than usual.
@@ -148,7 +150,7 @@ class StepTimes:
         self._host_seconds = 0.0
 
     def add(self, step: TrainingStep, *, slow: bool) -> None:
-        """Add the times of ``step``. The end time must be known. ``slow``: whether the batch was slow."""
+        """Add the times of ``step``, whose end time must be known. ``slow`` is True if the batch was slow."""
         if step.wait is not None:
             self.waits.append(step.wait)
         self.transfers += step.transfers()
@@ -176,7 +178,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _p99(values: Sequence[float]) -> float | None:
-    """Return the 99th percentile, as ``numpy.percentile`` does. For few values, this function is twice as fast."""
+    """Return the 99th percentile, as ``numpy.percentile`` does. For few values, this function is faster than NumPy."""
     if len(values) < 2:
         return values[0] if values else None
     return quantiles(values, n=100, method="inclusive")[98]

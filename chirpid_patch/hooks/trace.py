@@ -8,14 +8,14 @@ import torch
 
 from chirpid_patch.torch_private import profiler_enabled
 
-#:
+#: Names of the ranges in the traces.
 DATA_WAIT, TRANSFER, STEP = "chirpid: data wait", "chirpid: transfer", "chirpid: step"
 
 
 class TraceRange:
     """A named range in ``torch.profiler`` traces, and optionally in NVTX traces.
 
-    Different functions may call ``begin`` and ``end``.
+    Unlike a context manager, the range may begin in one function and end in another function.
     """
 
     def __init__(self, name: str) -> None:
@@ -33,7 +33,8 @@ class TraceRange:
             self._recorded = torch.autograd.profiler.record_function(self._name)
             self._recorded.__enter__()
         if nvtx:
-            # Ranges of range_push and range_pop would have to nest with the user's ranges.
+            # range_start needs no nesting. Ranges of range_push and range_pop would have to nest with the user's
+            # ranges.
             self._nvtx = torch.cuda.nvtx.range_start(self._name)
 
     def end(self) -> None:

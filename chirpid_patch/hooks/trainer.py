@@ -1,4 +1,4 @@
-"""Hooks that a trainer calls while it trains."""
+"""Hooks that a trainer calls during a training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class TrainerHooks:
-    """Hooks that a trainer calls while it trains. Each method does nothing. Override the methods that you need.
+    """Hooks that a trainer calls during a training. All methods do nothing. Override the methods that you need.
 
     The argument ``trainer`` is the object that calls the hook. If the trainer uses several loaders, ``dataloader_idx``
     and ``dataloader_name`` identify the loader of ``batch``. ``metrics`` is the result of the training step.

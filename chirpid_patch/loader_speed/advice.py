@@ -38,8 +38,8 @@ def handle_oom_errors(
     """Return settings that need less memory, for another attempt after memory ran out.
 
     The function halves the batch size and doubles the number of accumulation steps, so that each optimiser step uses
-    the same number of samples. Only if no suitable batch size divides this number, the number changes slightly. The
-    function also halves the number of workers, and switches persistent workers off.
+    the same number of samples. If no suitable batch size divides this number, the number changes slightly. The function
+    also halves the number of workers, and switches persistent workers off.
 
     The batch size affects the memory of the device. Workers affect only the memory of the CPU. If the batch size is
     already 1, reduce the memory of the model (``torch.utils.checkpoint``, ``setup_mixed_precision``).
@@ -90,7 +90,7 @@ def _batch_size(loader: Any) -> int:
 
 
 def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
-    """Return about half of ``batch_size``, and how many batches of this size have ``batch_size * steps`` samples."""
+    """Return about half of ``batch_size``, and the number of such batches that has ``batch_size * steps`` samples."""
     samples = batch_size * steps
     if batch_size == 1:
         return 1, steps
@@ -108,20 +108,22 @@ def advise_persistent_workers(times: Times, workers: int, batches: int) -> Setti
         batches: number of batches in an epoch.
     """
     load = float(times["mean_batch_time"])
-    start = float(times["first_batch_time"]) - workers * load  # one worker loads the first batch alone
+    start = (
+        float(times["first_batch_time"]) - workers * load
+    )  # a single worker loads the first batch, in ``workers`` times the mean time
     part = start / (start + batches * load) if start > 0 else 0.0
     if part < NOTICEABLE:
         return None
     why = f"starting the workers takes {start:.2f} s in every epoch, {100 * part:.0f} % of its loading time"
     return SettingAdvice(
-        "persistent_workers", False, True, f"{why}; the workers' base seed is then drawn once, and not in every epoch"
+        "persistent_workers", False, True, f"{why}; persistent workers draw their base seed once, not in every epoch"
     )
 
 
 def advise_prefetching(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> SettingAdvice | None:
-    """Return the advice to prefetch more batches if this hides the wait for the slowest batch; else None.
+    """Return the advice to prefetch more batches if more batches hide the wait for the slowest batch; else None.
 
-    If the mean time to load a batch is longer than a training step, the result is also None.
+    The result is also None if loading a batch takes longer on average than a training step.
 
     Args:
         times: results of ``measure_batch_waits`` for the loader.
@@ -142,7 +144,7 @@ def advise_prefetching(times: Times, workers: int, prefetch_factor: int, step_se
 
 
 def advise_pinning(pin_memory: bool, device: str | None) -> SettingAdvice | None:
-    """Return the advice to switch pinned memory on or off; None if ``pin_memory`` is right.
+    """Return the advice to switch pinned memory on or off; None if the current ``pin_memory`` is right.
 
     Args:
         pin_memory: whether the loader pins batches.
@@ -150,7 +152,7 @@ def advise_pinning(pin_memory: bool, device: str | None) -> SettingAdvice | None
     """
     if device is not None and not pin_memory:
         why = (
-            f"batches can then be copied to {device} while the training computes (non_blocking=True or "
+            f"batches in pinned memory can be copied to {device} while the training computes (non_blocking=True or "
             "DevicePrefetcher)"
         )
         return SettingAdvice("pin_memory", False, True, why)

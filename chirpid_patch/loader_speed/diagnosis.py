@@ -27,9 +27,9 @@ from chirpid_patch.torch_private import DataLoader
 _FEWEST_BATCHES = 3
 _MOST_BATCHES = 500
 #: Largest number of changes to try. Each change is measured twice, in turns with the current settings.
-_CHANGES = 5
-#: If an epoch is shorter than the measurement, a loader without workers is read this number of times at most.
-_EPOCHS = 8
+_MOST_CHANGES = 5
+#: Largest number of times that a loader without workers is read, if an epoch is shorter than the measurement.
+_MOST_EPOCHS = 8
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class LoaderDiagnosis:
 
     def __str__(self) -> str:
         times = self.times
-        said = (
+        summary = (
             f"{1e3 * times['mean_batch_time']:.2f} ms a batch, {times['samples_per_second']:.0f} samples/s, "
             f"over {times['num_batches']} batches; the first batch arrived after {times['first_batch_time']:.2f} s"
         )
-        return "\n".join((said, *(map(str, self.findings or ["no setting to change was found"])), *self.notes))
+        return "\n".join((summary, *(map(str, self.findings or ["no setting to change was found"])), *self.notes))
 
 
 def diagnose_dataloader_speed(
@@ -63,23 +63,25 @@ def diagnose_dataloader_speed(
     step_seconds: float | None = None,
     verbose: bool = True,
 ) -> LoaderDiagnosis:
-    """Measure how fast a loader is, and find settings that make it faster.
+    """Measure how fast a loader is, and find settings that make the loader faster.
 
     The function measures how long a loop waits for each batch after the first batch. Then the function tries other
-    numbers of workers, and batched reading, with copies of the loader. Each copy is measured in turns with a copy that
-    has the current settings. The function reports only settings that were faster, or as fast with fewer processes. The
-    function starts worker processes only if this is safe.
+    numbers of workers, and batched reading, with copies of the loader. The measurements of each copy alternate with
+    measurements of a copy that has the current settings. The function reports only settings that were faster, or as
+    fast with fewer processes. The function starts worker processes only if no worker process would run the main script
+    again.
 
     The function does not change a PyTorch ``DataLoader``, its random generators or its samplers. Counters and open
-    files of the dataset may change. If ``dataloader`` is another iterable, the function iterates over it directly.
+    files of the dataset may change. If ``dataloader`` is not a ``DataLoader``, the function only measures, and iterates
+    over ``dataloader`` itself.
 
     Args:
-        dataloader: the loader, or an object whose attribute ``loader`` is the loader.
+        dataloader: the loader, or an object whose attribute ``loader`` is the loader, such as a ``DevicePrefetcher``.
         num_batches: number of waits to measure.
         seconds: approximate number of seconds for all trials of other settings. With too few seconds, the function
             omits trials, or measures fewer batches.
-        step_seconds: seconds of a training step without loading; None: unknown. If loading a batch takes less time,
-            faster loading would save no time.
+        step_seconds: seconds of a training step without loading; None: unknown. If the training would wait for batches
+            for at most 5 % of its time, the function tries no other loading modes.
         verbose: whether to print the result.
 
     Returns:
@@ -165,9 +167,9 @@ class _Diagnosis:
     def _find_worker_count(self, now: int) -> tuple[int, float]:
         """Return the best number of workers, and its speed as a multiple of the current speed.
 
-        The best number is 0 if loading without workers is as fast as with ``now`` workers, the current number. Else it
-        is the largest number that is clearly faster than all smaller numbers. Without such a number, it is half the
-        current number if this is as fast.
+        ``now`` is the current number. If loading without workers is as fast as with ``now`` workers, the best number is
+        0. Otherwise, the best number is the largest number that is clearly faster than all smaller numbers. If no
+        number is faster than ``now``, the best number is half of ``now`` if half is as fast, else ``now``.
         """
         if now and not is_worth(alone := self._speed_ratio(0), 1.0):
             return 0, alone
@@ -184,7 +186,7 @@ class _Diagnosis:
     def _larger_counts(self, now: int) -> list[int]:
         """Return the numbers of workers above ``now`` to try; an empty list if no workers can be started."""
         context = {"multiprocessing_context": self._loader.multiprocessing_context}
-        refused = why_workers_cannot_start(context, self._seconds / _CHANGES)
+        refused = why_workers_cannot_start(context, self._seconds / _MOST_CHANGES)
         if refused is not None:
             self._notes.append(refused)
         return [count for count in (2, 4, 8) if count > now and refused is None]
@@ -192,16 +194,16 @@ class _Diagnosis:
     def _speed_ratio(self, num_workers: int | None) -> float:
         """Return the speed with ``num_workers`` workers, as a multiple of the current loader's speed.
 
-        The function measures twice, and returns the smaller ratio. If the time or an epoch is too short for the
-        measurement, the result is 0.
+        The function measures twice, and returns the smaller ratio. If too little time is left, or an epoch is too short
+        for the measurement, the result is 0.
 
         Args:
             num_workers: number of workers; None: batched reading.
         """
-        mean, seconds = float(self._times["mean_batch_time"]), self._seconds / (4 * _CHANGES)
+        mean, seconds = float(self._times["mean_batch_time"]), self._seconds / (4 * _MOST_CHANGES)
         batches = min(int(seconds / max(mean, 1e-9)), _MOST_BATCHES)
         if batches < _FEWEST_BATCHES:
-            wanted = math.ceil(_FEWEST_BATCHES * 4 * _CHANGES * mean)
+            wanted = math.ceil(_FEWEST_BATCHES * 4 * _MOST_CHANGES * mean)
             self._notes.append(f"{self._seconds:g} s are not enough to try other settings: pass seconds={wanted}")
             return 0.0
         ratios = []
@@ -234,7 +236,7 @@ class _Diagnosis:
 def _measurable(loader: DataLoader[Any], batches: int) -> int:
     """Return how many waits of ``loader`` can be measured, at most ``batches``.
 
-    Batches that workers load before the first batch arrives cannot be measured.
+    The waits for batches that workers load before the first batch arrives cannot be measured.
     """
     length = loader_length(loader)
     if not worker_processes(loader) or length is None:
@@ -243,7 +245,7 @@ def _measurable(loader: DataLoader[Any], batches: int) -> int:
 
 
 def _time(loader: DataLoader[Any], num_batches: int) -> Times:
-    epochs = 1 if worker_processes(loader) else _EPOCHS
+    epochs = 1 if worker_processes(loader) else _MOST_EPOCHS
     try:
         return measure_batch_waits(loader, num_batches, epochs=epochs)[0]
     finally:

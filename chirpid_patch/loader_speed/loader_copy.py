@@ -18,14 +18,14 @@ def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> Data
     """Return a loader with the same class and arguments as ``loader``, but another number of workers.
 
     The copy has no running workers. The copy shares the dataset and the random generators with ``loader``, but has its
-    own samplers. Callers can restore the generators with ``restore_generators_after``.
+    own samplers. Callers should restore the generators with ``restore_generators_after``.
 
     Args:
         loader: the loader to copy.
         num_workers: number of worker processes of the copy; None: as many as ``loader`` has.
     """
     duplicate = copy.copy(loader)
-    # The copy does not warn about more workers than CPUs, because the measurement shows whether they help.
+    # The copy does not warn about more workers than CPUs, because the measurement shows whether more workers help.
     changed: dict[str, Any] = {"_iterator": None, "check_worker_number_rationality": lambda: None, **_samplers(loader)}
     if isinstance(duplicate, BatchedDataLoader):
         changed |= {"_controller": copy.deepcopy(duplicate.overlap), "_threads": ReusedThreads()}
@@ -44,9 +44,9 @@ def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> Data
 
 
 def copy_with_batched_reading(loader: DataLoader[Any]) -> BatchedDataLoader[Any]:
-    """Return a loader of this package that yields the same batches.
+    """Return a loader of this package that yields the same batches as ``loader``.
 
-    If possible, it reads whole batches in this process.
+    The result has no worker processes. If possible, the result reads whole batches from memory.
     """
     samplers = _samplers(loader)
     if loader.batch_sampler is None:

@@ -1,8 +1,8 @@
 """Functions that measure how long a training loop waits for a loader, and how many samples a loader loads per second.
 
-``tune=True`` and ``chirp-migrate tune`` measure loading modes with ``measure_loading_rate``, in batches without end.
-``diagnose_dataloader_speed`` and ``DataLoaderPerformanceMonitor`` measure the epochs of given loaders with
-``measure_batch_waits``.
+``tune=True`` and ``chirp-migrate tune`` measure loading modes with ``measure_loading_rate``, which reads batches from
+an endless sampler. ``diagnose_dataloader_speed`` and ``DataLoaderPerformanceMonitor`` measure the epochs of given
+loaders with ``measure_batch_waits``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from chirpid_patch.loading.worker_start import default_start_method
 from chirpid_patch.randomness.random_states import restore_generators_after
 from chirpid_patch.torch_private import DataLoader, end_workers
 
-#: Arguments of ``DataLoader`` that affect the loading rate, besides the arguments about sampling.
+#: Arguments of ``DataLoader`` that affect the loading rate, in addition to the arguments about sampling.
 _MEASURED_OPTIONS = ("collate_fn", "worker_init_fn", "multiprocessing_context", "prefetch_factor", "pin_memory")
 _MOST_GIVEN = 256
 
@@ -68,7 +68,7 @@ def measure_batch_waits(
     with restore_generators_after(loader):
         wanted = 1 + ahead + num_batches
         passes = 0
-        # A loader with a single batch is read once more, because the first wait is only start-up time.
+        # A loader with a single batch is read a second time, because the first wait is only start-up time.
         while len(waits) < wanted and (passes < epochs or len(waits) == 1):
             found = _measure_waits(loader, wanted - len(waits), first_pass=passes == 0, at_end=at_end)
             waits += found
@@ -125,8 +125,8 @@ class LoadingRate:
         first_s: seconds until the first batch, including the construction of the loader.
         batches: number of measured batches. Batches that were loaded together with the first batch do not count.
         seconds: seconds that the measured batches took.
-        samples_per_second: number of samples loaded per second in this time.
-        cpu_share: share of ``seconds`` in which the thread that requests batches used a CPU, 0 to 1.
+        samples_per_second: number of samples loaded per second during ``seconds``.
+        cpu_share: share of ``seconds`` in which the thread that requests batches used a CPU, from 0 to 1.
         lost_workers: whether a worker process could not be started, or died.
     """
 
@@ -141,12 +141,13 @@ class LoadingRate:
 class EndlessIndices(Sampler[Any]):
     """A sampler without end, for measurements.
 
-    The sampler yields random indices, from its own generator. If the caller passes a sampler, the indices are random
+    The sampler yields random indices from its own generator. If ``options`` contains a sampler, the indices are random
     choices from the first indices of this sampler.
 
     Args:
         sample_count: number of samples of the dataset, at least 1.
-        options: arguments of ``DataLoader``, by name. Only ``batch_size``, ``sampler`` and ``batch_sampler`` are used.
+        options: arguments of ``DataLoader``, by name. This class uses only ``batch_size``, ``sampler`` and
+            ``batch_sampler``.
     """
 
     def __init__(self, sample_count: int, options: Mapping[str, Any]) -> None:
@@ -160,7 +161,8 @@ class EndlessIndices(Sampler[Any]):
             given = copy_sampler(sampler)
             if self._batch_size is not None:
                 given = BatchSampler(given, self._batch_size, drop_last=False)
-        #: The first indices of the caller's sampler. For the dataset, other indices may be invalid.
+        #: The first indices of the caller's sampler. Indices that this sampler does not yield may be invalid for the
+        #: dataset.
         self._given = list(itertools.islice(given, _MOST_GIVEN))
         #: Mean number of samples for each item of this sampler.
         self.per_draw: float = self._batch_size or 1
@@ -195,7 +197,7 @@ def measure_loading_rate(
     step: Callable[[Any], object] | None = None,
     is_batched: bool = True,
 ) -> LoadingRate:
-    """Load batches for about ``seconds`` in a loading mode, return the rate, and end the workers of the loader.
+    """Load batches for about ``seconds`` in a loading mode, and return the rate. At the end, stop the workers.
 
     The number of measured batches is a multiple of the number of threads or workers.
 
@@ -208,7 +210,7 @@ def measure_loading_rate(
         seconds: duration of the measurement in seconds, without the start of the loader.
         until: latest end of the measurement, as a value of ``time.perf_counter``.
         step: function that is called with each batch and imitates a training step; None: no function.
-        is_batched: whether to measure the loader of this package; False: PyTorch's loader.
+        is_batched: whether to measure the loader of this package. False measures PyTorch's loader.
 
     Raises:
         Exception: any error that building or reading the loader raises.

@@ -1,4 +1,4 @@
-"""Functions for the file that stores the fastest measured loader settings of each dataset and machine."""
+"""Functions that read and write the file with the fastest measured loader settings of each dataset and machine."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ logger = logging.getLogger("chirpid_patch")
 _VERSION = 1
 #: Largest number of saved results in the file. The oldest results are removed.
 _MOST_KEPT = 200
-_DEEPEST = 6
+_DEEPEST_LEVEL = 6
 
 
 def default_profile_path() -> Path:
     """Return the path of the file with saved loader settings.
 
-    The environment variable ``CHIRPID_PROFILE`` names the file. Without this variable, the file is in the user's cache
-    folder.
+    The environment variable ``CHIRPID_PROFILE`` contains the path. Without this variable, the file is in the user's
+    cache folder.
     """
     given = os.environ.get("CHIRPID_PROFILE")
     if given:
@@ -46,7 +46,7 @@ def default_profile_path() -> Path:
 
 
 def loader_choice_key(dataset: Any, options: Mapping[str, Any]) -> str:
-    """Return the key of saved loader settings, a hash of the dataset, the options, the machine and the versions.
+    """Return the key of saved loader settings, a hash of dataset, options, machine, and versions of Python and PyTorch.
 
     For the hash, an option with the value None, False or 0 is the same as a missing option.
 
@@ -55,7 +55,7 @@ def loader_choice_key(dataset: Any, options: Mapping[str, Any]) -> str:
         options: the arguments of the loader, by name.
     """
     facts = {
-        "dataset": _describe(dataset, _DEEPEST),
+        "dataset": _describe(dataset, _DEEPEST_LEVEL),
         "options": {name: _describe(value, 2) for name, value in sorted(options.items()) if not _is_off(value)},
         "machine": [platform.node(), platform.machine(), platform.processor(), usable_cpus(), torch.get_num_threads()],
         "versions": [platform.python_version(), torch.__version__],
@@ -95,7 +95,8 @@ def _describe(value: Any, depth: int) -> Any:
 def _code_identity(constant: Any) -> Any:
     """Return a value that identifies compiled code, or a constant in compiled code.
 
-    The value is the same in every process: it contains no addresses, and does not depend on the order of sets.
+    The value is the same in every process, because the value contains no addresses, and does not depend on the order of
+    sets.
     """
     if isinstance(constant, CodeType):
         return constant.co_code, constant.co_names, [_code_identity(one) for one in constant.co_consts]
@@ -132,7 +133,7 @@ def read_loader_choice(path: Path, key: str) -> LoaderChoice | None:
 def save_loader_choice(path: Path, key: str, choice: LoaderChoice) -> None:
     """Save the loader settings ``choice`` for ``key`` in the file ``path``.
 
-    If the file cannot be written, the function logs a warning. A later run then measures again.
+    If the file cannot be written, the function logs a warning, and a later run must measure again.
     """
     choices = _read(path)
     choices.pop(key, None)

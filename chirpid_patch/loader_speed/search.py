@@ -29,7 +29,7 @@ class LoadingTrial:
     Attributes:
         num_workers: number of worker processes.
         prefetch_threads: number of threads that load batches in advance.
-        samples_per_second: number of samples loaded per second after the start; None if this mode failed.
+        samples_per_second: number of samples loaded per second after the start of the loader; None if this mode failed.
         start_seconds: seconds until the first batch; None if this mode failed.
         error: the error message if this mode failed; else None.
     """
@@ -64,14 +64,14 @@ class LoaderChoice:
 
     @property
     def why(self) -> str:
-        """Return the measured rates of all modes, as part of a sentence."""
+        """Return the measured rates of the modes, as a part of a sentence."""
         rates = {(trial.num_workers, trial.prefetch_threads): trial.samples_per_second for trial in self.trials}
         alone, chosen = rates[0, 0], rates[self.num_workers, self.prefetch_threads]
         assert alone is not None and chosen is not None
         if not (self.num_workers or self.prefetch_threads):
-            others = ", ".join(f"{trial} {_rate_of_trial(trial)}" for trial in self.trials[1:]) or "nothing else to try"
+            others = ", ".join(f"{trial} {_rate_of_trial(trial)}" for trial in self.trials[1:]) or "no other mode tried"
             return f"measured {alone:.0f} samples/s; {others}"
-        return f"measured {chosen:.0f} samples/s against {alone:.0f} without"
+        return f"measured {chosen:.0f} samples/s, against {alone:.0f} without threads and workers"
 
 
 def _rate_of_trial(trial: LoadingTrial) -> str:
@@ -87,12 +87,12 @@ def choose_loading_mode(
     seconds: float = 3.0,
     step: Callable[[Any], object] | None = None,
 ) -> LoaderChoice:
-    """Try several loading modes of ``dataset``, and return the fastest.
+    """Try several loading modes of ``dataset``, and return the fastest mode.
 
     The search first tries loading in this process without threads. Then the search tries increasing numbers of threads
     and of worker processes. If starting worker processes is not safe, or would take much of the time, the search omits
-    them. The trials read random samples, or samples that the caller's sampler yields. The search restores the state of
-    every random generator.
+    worker processes. The trials read random samples, or samples that the caller's sampler yields. The search restores
+    the state of every random generator.
 
     Args:
         dataset: a map-style dataset with at least one sample.
@@ -106,9 +106,9 @@ def choose_loading_mode(
     with restore_generators_after(dataset, step, *options.values()):
         search = _Search(dataset, options, seconds, step)
         search.measure(0, 0, seconds / 4)
-        draws_freely = _draws_freely(dataset, options)
-        if not draws_freely and not most_workers:
-            notes.append("nothing is prefetched, because the sampler may draw random numbers during the epoch")
+        can_request_early = _can_request_early(dataset, options)
+        if not can_request_early and not most_workers:
+            notes.append("no batch is prefetched, because the sampler may draw random numbers during the epoch")
         else:
             cpus = max(cpus_per_rank(), 1)
             if threads_allowed:
@@ -120,9 +120,9 @@ def choose_loading_mode(
             refused = why_workers_cannot_start(options, search.left())
             if refused is not None and most:
                 notes.append(refused)
-            elif draws_freely:
+            elif can_request_early:
                 search.measure_increasing("num_workers", most, seconds / 6)
-            else:  # with another number, the sampler would draw indices at other times, so only this number is tried
+            else:  # another number would change when the sampler draws random numbers, so only this number is tried
                 search.measure(most, 0, seconds / 6)
     tied = compare([[rate] if (rate := one.samples_per_second) else [] for one in search.trials]).tied
     best = search.trials[tied.index(True)]
@@ -130,7 +130,7 @@ def choose_loading_mode(
 
 
 class _Search:
-    """Measures loading modes of one dataset until a deadline."""
+    """Measure loading modes of one dataset until a deadline."""
 
     def __init__(
         self, dataset: Any, options: Mapping[str, Any], seconds: float, step: Callable[[Any], object] | None
@@ -144,7 +144,7 @@ class _Search:
         self.waits = False
 
     def left(self) -> float:
-        """Return the seconds left until the deadline."""
+        """Return the number of seconds until the deadline."""
         return self._until - time.perf_counter()
 
     def measure(self, num_workers: int, prefetch_threads: int, seconds: float) -> float:
@@ -178,7 +178,7 @@ class _Search:
             seconds: duration of each trial in seconds.
         """
         before = self.trials[0].samples_per_second or 0.0
-        # If loading waits for a disk or network, many workers help. So the trials do not begin with few workers.
+        # If loading waits for a disk or network, many workers help, so the trials do not begin with few workers.
         count = min(most, 8 if self.waits else 2)
         while 0 < count <= most and self.left() >= seconds:
             speed = self.measure(**{"num_workers": 0, "prefetch_threads": 0, what: count}, seconds=seconds)
@@ -187,7 +187,7 @@ class _Search:
             before, count = speed, count * 2
 
 
-def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether the sampler can yield indices early, so that no random number of the training changes."""
+def _can_request_early(dataset: Any, options: Mapping[str, Any]) -> bool:
+    """Return whether the sampler can yield indices early without changing any random number of the training."""
     sampling = {name: options[name] for name in _SAMPLING if name in options}
     return batches_to_request_early(DataLoader(dataset, **sampling)) > 0

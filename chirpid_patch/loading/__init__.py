@@ -1,5 +1,5 @@
 """The loader, which loads batches in this process, with threads, or with worker processes.
 
-To understand the package, read the module ``loader`` first, and then ``batch_requests``. The module ``factory`` of
-``chirpid_patch`` chooses the number of workers.
+To understand this package, read the module ``loader`` first, and then ``batch_requests``. The module
+``chirpid_patch.factory`` chooses the number of workers.
 """

@@ -1,8 +1,8 @@
 """Classes that choose the number of threads and worker processes while a training runs.
 
 ``LoadingController`` measures how long the training loop waits for batches, and how long its steps take. Within an
-epoch, the controller measures whether threads help. Between epochs, ``WorkerCountChooser`` changes the number of
-workers.
+epoch, the controller measures whether threads make loading faster. Between epochs, ``WorkerCountChooser`` changes the
+number of workers.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from chirpid_patch.loading.batch_timer import BatchTimer, TimedBatches
 from chirpid_patch.loading.limits import MOST_THREADS
 from chirpid_patch.machine.cpus import cpus_per_rank
 
-#: Number of batches at the start of a loop that are not measured, because the first steps are slower.
-_IGNORED = 2
+#: Number of batches at the start of a training loop that are not measured, because the first steps are slower.
+_IGNORED_BATCHES = 2
 #: Number of batches that are measured before the controller decides whether to try threads.
-_WATCHED = 4
+_BATCHES_BEFORE_TRIAL = 4
 #: Number of batches after which the controller checks whether training steps still take the same time.
-_LOOKED_AT = 16
-#: Number of batches in a block of a trial, and number of blocks. Blocks with threads and blocks without threads
-#: alternate.
-_BLOCK = 5
-_BLOCKS = 4
-#: Seconds that a thread waits before it loads a batch, if there is time. Right after a batch arrives, the training loop
-#: runs Python code. Without the pause, this code would have to wait for the interpreter lock.
-_PAUSE = 5e-4
+_BATCHES_BETWEEN_CHECKS = 16
+#: Number of batches in a block of a trial, and number of blocks in a trial. Blocks with threads and blocks without
+#: threads alternate.
+_BATCHES_PER_BLOCK = 5
+_BLOCKS_PER_TRIAL = 4
+#: Seconds that a thread waits before it loads a batch, if training steps are long enough. Right after a batch arrives,
+#: the training loop runs Python code. Without the pause, this code would have to wait for the interpreter lock.
+_PAUSE_SECONDS = 5e-4
 
 
 class ClockReadings(NamedTuple):
@@ -68,19 +68,20 @@ class LoadingController:
     """Measure the waits and steps of a training loop, and choose how many threads and workers load its batches.
 
     Loading begins without threads. If a CPU is idle during the first batches, the controller begins a trial in the
-    running loop. In the trial, the controller measures batches with threads and batches without threads in turns. Then
-    it keeps the mode with the shorter time from batch to batch. If the duration of the training steps changes, the
-    controller measures again. The batches are the same with and without threads.
+    running loop. In the trial, the controller measures batches with threads and batches without threads in turns. After
+    the trial, the controller keeps the mode with the shorter time from batch to batch. If the duration of the training
+    steps changes later, the controller measures again. The batches are the same with and without threads.
 
     Args:
         threads: fixed number of threads that load batches in advance; None: the controller measures whether threads
             help.
-        may_wait: whether loading may wait for a disk or a network. More threads than CPUs can then help.
+        may_wait: whether loading may wait for a disk or a network. If True, the controller may use more threads than
+            CPUs.
     """
 
     def __init__(self, threads: int | None, *, may_wait: bool = False) -> None:
         #: The number of threads that load batches in advance, and the reason for this number.
-        self.threads, self.why = (0, "no batches seen yet") if threads is None else (threads, "given")
+        self.threads, self.why = (0, "no batch measured yet") if threads is None else (threads, "given")
         #: Seconds that a thread waits before it loads a requested batch.
         self.pause = 0.0
         #: The object that chooses the number of worker processes; None if the number is fixed.
@@ -93,8 +94,8 @@ class LoadingController:
         self._is_decided = False
         self._away = 0.0
         self._candidate = 0
-        self._unwatched = _IGNORED  # number of further batches that are not measured
-        self._watch_after = _WATCHED
+        self._unwatched = _IGNORED_BATCHES  # number of further batches that are not measured
+        self._watch_after = _BATCHES_BEFORE_TRIAL
         self._watched: list[_LoopStep] = []
         self._trial: dict[int, list[float]] = {}
         self._to_skip = 0
@@ -114,17 +115,17 @@ class LoadingController:
     def batch_requested(self) -> None:
         """Record that the loop requests a batch."""
         if not self._is_first and not self._is_fixed and not self._unwatched:
-            self._step = self._timer.ask()
+            self._step = self._timer.batch_requested()
 
     def batch_delivered(self, threads: int) -> None:
-        """Record that the requested batch has arrived; ``threads``: number of threads that load batches in advance."""
+        """Record that the requested batch has arrived; ``threads`` is the number of loading threads, or 0."""
         if self._is_first or self._is_fixed:
             self._is_first = False
             return
         if self._unwatched:
             self._unwatched -= 1
             return
-        wait = self._timer.arrive()
+        wait = self._timer.batch_arrived()
         if self._step is not None and wait is not None:  # None for the first batch of an epoch
             self._observe(_LoopStep(self._step, wait), threads)
 
@@ -136,13 +137,13 @@ class LoadingController:
             self._try(step, threads)
             return
         self._watched.append(step)
-        if len(self._watched) == _WATCHED:
+        if len(self._watched) == _BATCHES_BEFORE_TRIAL:
             self._begin_trial_if_useful()
 
     def _begin_trial_if_useful(self) -> None:
         """Begin a trial of threads if the measured waits and idle CPUs show that threads could help.
 
-        Otherwise measure again later.
+        Otherwise, measure again after more batches.
         """
         steps, self._watched = self._watched, []
         load = median(step.wait.wall for step in steps)
@@ -161,7 +162,7 @@ class LoadingController:
             self._postpone_trial("there is one CPU, and the training uses it")
             return
         self._candidate = max(1, min(most, wanted))
-        self.pause = _PAUSE if self._candidate == 1 and away > load + 4 * _PAUSE else 0.0
+        self.pause = _PAUSE_SECONDS if self._candidate == 1 and away > load + 4 * _PAUSE_SECONDS else 0.0
         self._away = away
         self._trial = {0: [], self._candidate: []}
         self._switch(self._candidate)
@@ -169,16 +170,16 @@ class LoadingController:
     def _restart_if_changed(self, step: _LoopStep) -> None:
         """Measure again if the duration of the training steps has changed since the decision about threads."""
         self._watched.append(step)
-        if len(self._watched) < _LOOKED_AT:
+        if len(self._watched) < _BATCHES_BETWEEN_CHECKS:
             return
         away, self._watched = median(step.away.wall for step in self._watched), []
         factor = thresholds.CHANGED_STEPS
-        if not self._away / factor - _PAUSE <= away <= factor * self._away + _PAUSE:
+        if not self._away / factor - _PAUSE_SECONDS <= away <= factor * self._away + _PAUSE_SECONDS:
             self._is_decided, self._candidate, self.threads, self.pause = False, 0, 0, 0.0
-            self._watch_after = _WATCHED
+            self._watch_after = _BATCHES_BEFORE_TRIAL
 
     def _postpone_trial(self, why: str) -> None:
-        """Measure again after more batches than the last time; ``why``: the reason not to start a trial now."""
+        """Wait for four times as many batches as before, then measure again; ``why`` is the reason for no trial."""
         self.why = why
         self._watch_after *= 4
         self._unwatched = self._watch_after
@@ -194,10 +195,10 @@ class LoadingController:
             return
         taken = self._trial[threads]
         taken.append(step.period)
-        if len(taken) % _BLOCK:
+        if len(taken) % _BATCHES_PER_BLOCK:
             return
         alone, ahead = (self._trial[mode] for mode in (0, self._candidate))
-        if len(alone) + len(ahead) < _BLOCKS * _BLOCK:
+        if len(alone) + len(ahead) < _BLOCKS_PER_TRIAL * _BATCHES_PER_BLOCK:
             self._switch(self._candidate if threads == 0 else 0)
             return
         ratio = median(ahead) / median(alone)
@@ -219,7 +220,7 @@ class LoadingController:
         return watched
 
     def next_workers(self) -> int | None:
-        """Return the number of workers for the new epoch; None if the number is fixed, or another epoch is running."""
+        """Return the number of workers for the next epoch; None if the number is fixed, or another epoch is running."""
         self._running = [ref for ref in self._running if (batches := ref()) is not None and not batches.over]
         load = self._load
         if load is None or self._running or self.worker_count is None:
@@ -242,12 +243,12 @@ def _idle_cpus(steps: list[_LoopStep], cpus: int) -> float:
 
 @dataclass(frozen=True)
 class EpochWaits:
-    """How long the training waited in an epoch. The first batch does not count, because it waits for workers to start.
+    """How long the training waited in an epoch, without the wait for the first batch, in which the workers start.
 
     Attributes:
         waited_s: seconds that the training waited for batches.
-        elapsed_s: seconds of the epoch, waits and training steps together.
-        batches: number of batches.
+        elapsed_s: seconds from the arrival of the first batch to the arrival of the last batch.
+        batches: number of batches, without the first batch.
     """
 
     waited_s: float
@@ -262,7 +263,7 @@ class EpochWaits:
 
     @property
     def share_waited(self) -> float:
-        """Return the share of the epoch in which the training waited, 0 to 1."""
+        """Return the share of the epoch in which the training waited, from 0 to 1."""
         return self.waited_s / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
     @property
@@ -276,22 +277,22 @@ class WorkerCountChooser:
 
     * If the training waited for more than 10 % of an epoch, the number is doubled (0 becomes 2).
     * If the training waited for less than 1 % of each of three consecutive epochs, the number is halved.
-    * A larger number must shorten the time from batch to batch by more than 5 %. A smaller number must not reduce the
-      speed by more than 5 %. Otherwise the loader returns to the previous number, and does not try the refused
-      number again.
+    * A larger number must reduce the time from batch to batch by more than 5 %. A smaller number must not reduce the
+      speed by more than 5 %. Otherwise the loader returns to the previous number, and does not try the refused number
+      again.
     * An epoch of fewer than 8 batches does not change the number.
 
-    The module ``thresholds`` has these values.
+    The module ``thresholds`` defines these percentages and counts.
 
     Args:
         workers: number of workers of the first epoch.
-        most: largest number of workers.
+        most: largest number of workers that is tried.
     """
 
     def __init__(self, workers: int, most: int) -> None:
         self.most = most
         self.workers = min(workers, most)
-        #: The reason for the current number, as a part of a sentence.
+        #: The reason for the current number of workers, as a part of a sentence.
         self.why = "no epoch has ended yet"
         self._refused: set[int] = set()
         self._trial: tuple[int, float] | None = None  # the previous number, and its seconds from batch to batch

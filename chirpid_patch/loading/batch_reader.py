@@ -11,7 +11,7 @@ from chirpid_patch.torch_private import sample_fetcher
 
 
 class BatchReader:
-    """Reads the batches of a loader.
+    """Read the batches of a loader.
 
     ``read`` reads a whole batch. Alternatively, several threads call ``samples`` to read parts of a batch, and
     ``collate`` joins the parts.
@@ -19,7 +19,7 @@ class BatchReader:
     Args:
         dataset: the dataset of the loader.
         collate: the ``collate_fn`` of the loader.
-        batches: whether the loader builds batches; False: automatic batching is off (``batch_size=None``).
+        batches: whether the loader builds batches. False means that automatic batching is off (``batch_size=None``).
     """
 
     def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:
@@ -32,13 +32,13 @@ class BatchReader:
         return reads_sample_by_sample(self.dataset)
 
     def read(self, request: BatchRequest) -> Any:
-        """Return the batch of ``request``, or, if automatic batching is off, the single sample after ``collate_fn``."""
+        """Return the batch of ``request``. If automatic batching is off, return ``collate_fn`` of the single sample."""
         if self._makes_batches:
             return load_batch(self.dataset, request.indices, request.key, self._collate)
         return sample_fetcher(self.dataset, False, self._collate, False).fetch(request.indices)
 
     def parts(self, request: BatchRequest, most: int) -> list[range]:
-        """Divide the samples of ``request`` into up to ``most`` parts, and return the positions of each part.
+        """Divide the samples of ``request`` into up to ``most`` parts, and return their positions in the batch.
 
         If the samples must be read with one call, the list is empty.
         """
@@ -49,10 +49,10 @@ class BatchReader:
         return [range(part * count // most, (part + 1) * count // most) for part in range(most)]
 
     def samples(self, request: BatchRequest, part: range) -> list[Any]:
-        """Read the samples at the positions ``part`` of the batch, and return them in a list."""
+        """Read the samples at the positions ``part`` of the batch, and return the list of these samples."""
         key = None if request.key is None else request.key.take(slice(part.start, part.stop))
         return fetch_samples(self.dataset, request.indices[part.start : part.stop], key)
 
     def collate(self, samples: list[Any]) -> Any:
-        """Collate ``samples``, the samples of all parts, and return the batch."""
+        """Return the batch of ``samples``, the samples of all parts in order."""
         return self._collate(samples)

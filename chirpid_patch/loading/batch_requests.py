@@ -1,4 +1,4 @@
-"""The requests of an epoch. A request contains the indices of a batch, and the key of its random numbers."""
+"""The requests of an epoch. A request contains the indices of a batch, and the key of the batch's random numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chirpid_patch.datasets.gather import WRITTEN_DOWN
+from chirpid_patch.datasets.gather import INDEX_CONTAINERS
 from chirpid_patch.datasets.rows import to_integer_list
 from chirpid_patch.randomness.keyed_random import RandomKey
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("chirpid_patch")
 
 
 class BatchRequest(NamedTuple):
-    """A request for a batch. It contains the indices of the samples, and the key of the random numbers.
+    """A request for a batch, with the indices of the samples and the key of their random numbers.
 
     If automatic batching is off, ``indices`` is a single index. ``key`` is None if the dataset uses no random keys.
     """
@@ -30,10 +30,10 @@ class SharedRequestSettings(NamedTuple):
     """Properties that all requests of an epoch share.
 
     Attributes:
-        rank: rank of this process, which is part of the random keys.
+        rank: rank of this process, which is a part of each random key.
         keyed: whether requests have random keys; True if the dataset uses random keys.
         listed: function that returns whether to convert the indices of a batch to a list. The function is called only
-            if the indices are not in a list.
+            if the indices are not in a list or tuple.
     """
 
     rank: int
@@ -42,15 +42,15 @@ class SharedRequestSettings(NamedTuple):
 
 
 class EpochRequests:
-    """Creates the requests of an epoch from the items of the sampler.
+    """Create the requests of an epoch from the items of the sampler.
 
     Args:
-        seed: base seed of the epoch, which is part of the random keys.
-        epoch: number of the epoch, which is part of the random keys.
-        kind: function that returns the ``SharedRequestSettings`` of the epoch. The first request calls this function.
-        counted: whether an index may occur twice in an epoch, so that its occurrences must be counted.
-        drops_last: whether the sampler omits an incomplete batch. If True, and the epoch has no batches, the loader
-            logs a warning.
+        seed: base seed of the epoch, which is a part of each random key.
+        epoch: number of the epoch, from 0, which is a part of each random key.
+        kind: function that returns the ``SharedRequestSettings`` of the epoch, called at the first request.
+        counted: whether an index may occur twice in an epoch, so that the occurrences of each index must be counted.
+        drops_last: whether the sampler omits an incomplete batch. If True and the epoch has no batches, ``draw`` logs a
+            warning.
         skipped: number of batches that another loader has delivered before a restart. The requests start after these
             batches.
     """
@@ -93,7 +93,7 @@ class EpochRequests:
             raise
 
     def skip(self, sampler: Iterator[Any]) -> None:
-        """Skip the batches that another loader has delivered.
+        """Skip the batches that another loader has already delivered.
 
         The sampler still makes the random calls for these batches.
         """
@@ -126,7 +126,7 @@ class EpochRequests:
         return RandomKey(self._seed, self._epoch, rank, numbers, occurrences)
 
     def _occurrences(self, indices: Sequence[int]) -> Any:
-        """Return how often each index occurred before in this epoch."""
+        """Return the number of earlier occurrences of each index in this epoch."""
         seen = self._seen
         assert seen is not None
         occurrences = np.zeros(len(indices), dtype=np.int64)
@@ -141,4 +141,4 @@ def _can_iterate_early(indices: Any, keyed: bool) -> bool:
 
     If the batch needs no random key, the result is False for an object of a user class.
     """
-    return keyed or type(indices) in WRITTEN_DOWN or isinstance(indices, Iterator)
+    return keyed or type(indices) in INDEX_CONTAINERS or isinstance(indices, Iterator)

@@ -17,8 +17,8 @@ logger = logging.getLogger("chirpid_patch")
 def count_batch_samples(batch: Any) -> int:
     """Return the number of samples in a batch.
 
-    The number is the length of the first tensor or array in the batch. If the batch contains neither, the number is the
-    length of the batch.
+    The number is the length of the first tensor or array in the batch. If the batch contains neither a tensor nor an
+    array, the number is the length of the batch.
     """
     length = _first_length(batch)
     if length is not None:
@@ -38,7 +38,7 @@ def _first_length(batch: Any) -> int | None:
 class BatchTimer:
     """A clock for a loop over batches.
 
-    Call ``ask`` when the loop requests a batch, and ``arrive`` when the batch arrives.
+    Call ``batch_requested`` when the loop requests a batch, and ``batch_arrived`` when the batch arrives.
 
     Args:
         clock: function that returns the current time. The time is a number of seconds, or an object that supports
@@ -47,40 +47,40 @@ class BatchTimer:
 
     def __init__(self, clock: Callable[[], Any] | None = None) -> None:
         self._now: Callable[[], Any] = clock or time.perf_counter
-        self._asked: Any = None
+        self._requested: Any = None
         self._arrived: Any = None
         self._paused: Any = None
 
-    def ask(self) -> Any:
+    def batch_requested(self) -> Any:
         """Record that the loop requests a batch, and return the duration of the step since the last batch arrived.
 
         For the first request, the result is None.
         """
         arrived, self._arrived = self._arrived, None
-        self._asked = now = self._now()
+        self._requested = now = self._now()
         return None if arrived is None else now - arrived
 
-    def arrive(self) -> Any:
+    def batch_arrived(self) -> Any:
         """Record that a batch has arrived, and return how long the loop waited; None if no request was recorded."""
         self.resume()
-        asked, self._asked = self._asked, None
+        requested, self._requested = self._requested, None
         self._arrived = now = self._now()
-        return None if asked is None else now - asked
+        return None if requested is None else now - requested
 
     def pause(self) -> None:
         """Stop the clock until ``resume``, for example during a validation."""
-        if self._asked is not None and self._paused is None:
+        if self._requested is not None and self._paused is None:
             self._paused = self._now()
 
     def resume(self) -> None:
         """Continue the clock after ``pause``."""
         if self._paused is not None:
-            self._asked += self._now() - self._paused
+            self._requested += self._now() - self._paused
             self._paused = None
 
     def restart(self) -> None:
         """Forget the last request and the last arrival, because an epoch begins or ends."""
-        self._asked = self._arrived = self._paused = None
+        self._requested = self._arrived = self._paused = None
 
 
 class TimedBatches(Iterator[Any]):
@@ -110,7 +110,7 @@ class TimedBatches(Iterator[Any]):
         return len(self._batches)  # type: ignore[arg-type]
 
     def __next__(self) -> Any:
-        step = self._timer.ask()
+        step = self._timer.batch_requested()
         if step is not None:
             self.steps.append(step)
         try:
@@ -121,13 +121,13 @@ class TimedBatches(Iterator[Any]):
                 if self._at_end is not None:
                     self._at_end(self)
             raise
-        self.waits.append(self._timer.arrive())
+        self.waits.append(self._timer.batch_arrived())
         self.samples.append(count_batch_samples(batch))
         return batch
 
 
 def log_or_print(message: str) -> None:
-    """Log ``message`` at level INFO; if the program does not log level INFO, print ``message`` to standard error."""
+    """Log ``message`` at level INFO. If the program's logging hides this level, print ``message`` to standard error."""
     if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
         logger.info(message)
     else:

@@ -1,9 +1,9 @@
 """Functions that send classes and functions from a notebook to worker processes that are not forked.
 
-With the start methods ``spawn`` and ``forkserver``, a worker process imports each class and function that it receives.
-Classes and functions of a notebook, a Python prompt or ``python -c`` cannot be imported, because ``__main__`` then has
-no file. The package ``cloudpickle`` pickles the code of these classes and functions, which is called pickling by value.
-Classes and functions of scripts and packages are pickled by name, as usual.
+With the start methods ``spawn`` and ``forkserver``, a worker process must import each class and function that the main
+process sends. Classes and functions of a notebook, a Python prompt or ``python -c`` cannot be imported, because their
+``__main__`` has no file. The package ``cloudpickle`` pickles these classes and functions by value: the pickle contains
+their code. Classes and functions of scripts and packages are pickled by name: the pickle contains only their names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attribut
 from chirpid_patch.loading.worker_start import start_method
 
 #: The attributes of a loader that are sent to every worker process.
-_SENT = ("dataset", "collate_fn", "worker_init_fn")
+_SENT_ATTRIBUTES = ("dataset", "collate_fn", "worker_init_fn")
 
 
 class NotSendableError(RuntimeError):
@@ -34,18 +34,21 @@ def make_parts_sendable(parts: LoaderParts) -> LoaderParts:
     """Return ``parts`` in a form that can be pickled for worker processes, even if a notebook defines its classes.
 
     Outside a notebook, the function returns ``parts`` unchanged. In a notebook, the dataset, the collate function and
-    ``worker_init_fn`` are pickled together when a worker starts. So objects that they share stay shared.
+    ``worker_init_fn`` are pickled together when a worker starts. So an object to which two of these three refer stays a
+    single object in the worker.
     """
     method = start_method({"multiprocessing_context": parts.multiprocessing_context})
     # PyTorch prepares data pipes in the main process, and data pipes pickle themselves.
     if method == "fork" or not main_is_interactive() or isinstance(parts.dataset, IterDataPipe | MapDataPipe):
         return parts
-    together = _JointPickle([getattr(parts, name) for name in _SENT])
-    return copy_loader_attributes(parts, **{name: _PartReference(together, place) for place, name in enumerate(_SENT)})
+    together = _JointPickle([getattr(parts, name) for name in _SENT_ATTRIBUTES])
+    return copy_loader_attributes(
+        parts, **{name: _PartReference(together, place) for place, name in enumerate(_SENT_ATTRIBUTES)}
+    )
 
 
 def main_is_interactive() -> bool:
-    """Return whether ``__main__`` is a notebook, a prompt or standard input. No other process can import it then."""
+    """Return whether ``__main__`` is a notebook, a prompt or standard input, which no other process can import."""
     main = sys.modules.get("__main__")
     return getattr(main, "__spec__", None) is None and (_main_file() is None or _is_read_from_input())
 
@@ -53,7 +56,7 @@ def main_is_interactive() -> bool:
 def _is_read_from_input() -> bool:
     """Return whether Python reads ``__main__`` from standard input.
 
-    ``__file__`` is then a name such as ``<stdin>``, which no worker process can open.
+    If so, ``__file__`` is a name such as ``<stdin>``, which no worker process can open.
     """
     file = _main_file()
     return file is not None and file.startswith("<") and file.endswith(">")
@@ -109,7 +112,7 @@ def _receive(sent: bytes) -> list[Any]:
 
 
 class _ByReference(ForkingPickler):
-    """The pickler of ``multiprocessing``, but with an error for objects that a notebook defines."""
+    """The pickler of ``multiprocessing``, which raises an error for objects that a notebook defines."""
 
     def __init__(self, file: BytesIO) -> None:
         super().__init__(file)
@@ -143,7 +146,8 @@ def _create_pickler(file: BytesIO) -> Any:
         def __init__(self, file: BytesIO) -> None:
             self.defined: dict[str, Any] = {}
             # Whether a class of ``__main__`` has been pickled. The class may refer to functions that pickle cannot find
-            # by name, such as decorated methods. Until then, all objects are pickled as in a script.
+            # by name, such as decorated methods. As long as this attribute is False, all objects are pickled as in a
+            # script.
             self._has_met_main = False
             self.dispatch_table = ForkingPickler(file).dispatch_table
             self._reducers = {**cloudpickle.Pickler.dispatch_table, **self.dispatch_table, **_REDUCERS}
@@ -176,7 +180,7 @@ def _cache_results(function: Any, parameters: dict[str, Any]) -> Any:
 
 
 _Cached = type(lru_cache(_cache_results))
-#: Maps types to functions that reduce an object for pickling. They replace functions of ``cloudpickle`` and
+#: Maps types to functions that reduce an object for pickling. These functions replace functions of ``cloudpickle`` and
 #: ``multiprocessing``.
 _REDUCERS = {
     _Cached: _reduce_definition,

@@ -21,8 +21,8 @@ from chirpid_patch.torch_private import (
     profiler_enabled,
 )
 
-#: Type of a function that begins an epoch. Its argument is the base seed. The function returns two values: the requests
-#: of the epoch, and a function that returns the ``EpochReaders`` of the epoch.
+#: Type of a function that begins an epoch. The argument of the function is the base seed. The function returns two
+#: values: the requests of the epoch, and a function that returns the ``EpochReaders`` of the epoch.
 BeginEpoch = Callable[[int], "tuple[EpochRequests, Callable[[], EpochReaders]]"]
 
 
@@ -30,8 +30,8 @@ class EpochReaders(NamedTuple):
     """The functions and objects that read the batches of an epoch.
 
     Attributes:
-        read: PyTorch's function that reads the batch of a list of indices; None if ``reader`` is used.
-        reader: object that reads whole batches; None if ``read`` is used.
+        read: PyTorch's function that reads the batch at a list of indices; None if ``reader`` reads the batches.
+        reader: object that reads whole batches; None if ``read`` reads the batches.
         controller: object that chooses how many threads load batches in advance; None: no threads.
         pin: function that returns a batch in pinned memory; None: batches are not pinned.
     """
@@ -46,16 +46,17 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     """The iterator over an epoch of a loader that reads batches in this process.
 
     The iterator makes the same random calls as PyTorch's iterator. The constructors of both iterators perform the same
-    operations in the same order. All other work is done later, when a batch needs it.
+    operations in the same order. The iterator does all other work later, when a batch needs this work.
 
     Args:
         parts: attributes of the loader.
         epoch: function that begins an epoch (see ``BeginEpoch``).
         ahead: number of requests to draw from the sampler in advance, as a loader with workers does. 0: each request is
-            drawn when its batch is needed. With threads, requests are drawn earlier if this changes no random number.
+            drawn when its batch is needed. If threads load batches in advance, the iterator draws requests earlier,
+            provided that the random numbers stay the same.
         threads: the threads that load batches in advance.
-        seed: base seed; None: the iterator draws the base seed. With a base seed, the iterator makes the same random
-            calls as persistent workers at the start of a later epoch.
+        seed: base seed; None: the iterator draws the base seed. If ``seed`` is passed, the iterator makes the random
+            calls that persistent workers make at the start of a later epoch.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
 
     @property
     def ended(self) -> bool:
-        """Return whether the epoch has ended: the sampler is at its end, and the loop has received all batches."""
+        """Return whether the sampler is at its end and the loop has received all batches of the epoch."""
         return self._requests.exhausted and not self._undelivered
 
     def _draw(self) -> bool:
@@ -169,14 +170,15 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         return batch
 
     def _fill_queue(self, queue: PrefetchQueue, pause: float) -> None:
-        """Give the threads enough requests to keep them busy."""
+        """Append requests to ``queue`` until all threads have work."""
         while queue.needs_requests and self._is_drawn(len(queue)):
             queue.append(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
         """Return whether the request at ``position`` of the undelivered requests is drawn.
 
-        If not, draw requests up to ``position``, provided that an early request changes no random number.
+        If the request is not drawn yet, draw requests up to ``position``, provided that the random numbers stay the
+        same.
         """
         while len(self._undelivered) <= position:
             # A sampler may make random calls at its end, so the end of the sampler is not reached early.

@@ -1,4 +1,4 @@
-"""Limits for the numbers of threads and workers, and functions that count and describe them."""
+"""Limits for the numbers of threads and workers, and functions that count or describe threads and workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def loader_length(loader: Any) -> int | None:
 
 
 def describe_loading_mode(workers: int, threads: int | None) -> str:
-    """Return the loading mode in words, such as ``4 worker processes``; ``threads=None`` counts as 0."""
+    """Return the loading mode in words, such as ``4 worker processes``; ``threads=None`` counts as 0 threads."""
     count, kind = (workers, "worker process") if workers else (threads or 0, "prefetch thread")
     plural = "" if count == 1 else "es" if workers else "s"
     return f"{count} {kind}{plural}" if count else "loading in this process"

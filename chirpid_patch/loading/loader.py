@@ -46,8 +46,8 @@ logger = logging.getLogger("chirpid_patch")
 _T_co = TypeVar("_T_co", covariant=True)
 
 
-#: Types of datasets that PyTorch's own iterators read. PyTorch also prepares a data pipe for each iteration.
-_PYTORCHS_OWN = (IterableDataset, MapDataPipe)
+#: Types of datasets that PyTorch's own iterators read, because PyTorch prepares a data pipe for each iteration.
+_READ_BY_PYTORCH = (IterableDataset, MapDataPipe)
 
 
 class _EpochStart(NamedTuple):
@@ -70,13 +70,15 @@ class _Progress:
 
     Attributes:
         begun: number of epochs that have begun.
-        skipped: number of batches of the latest epoch that another loader delivered before its saved state was loaded.
+        skipped: number of batches of the latest epoch to skip, because the loader whose state was loaded has already
+            delivered these batches.
         kept_seed: base seed of the next epoch; None: the next epoch draws a base seed.
         begun_from: state of the random generators at the start of the latest epoch; None before the first epoch.
-        resumed: state from which the next epoch continues; None unless the loaded state is from the middle of an epoch.
+        resumed: state from which the next epoch continues; None unless the state that was loaded last is from the
+            middle of an epoch.
         latest: reference to the iterator of the latest epoch; None before the first epoch.
-        is_own: True while ``_make_iterator`` runs. ``_get_iterator`` then returns iterators of this package instead of
-            PyTorch's.
+        is_own: whether ``_make_iterator`` is running. If True, ``_get_iterator`` returns an iterator of this package
+            instead of PyTorch's iterator.
     """
 
     begun: int = 0
@@ -96,35 +98,36 @@ class BatchedDataLoader(DataLoader[_T_co]):
     """A ``DataLoader`` that reads whole batches from memory if possible, and replaces workers that die.
 
     The loader accepts every argument of ``torch.utils.data.DataLoader``. Batches, order, errors and states of the
-    global random generators are the same as with this class. ``docs/loader.md`` lists all differences. The loader reads
-    whole batches from datasets of this package, and from PyTorch's datasets over tensors. PyTorch's own code reads all
-    other datasets.
+    global random generators are the same as with PyTorch's class. ``docs/loader.md`` lists all differences. The loader
+    reads whole batches from datasets of this package, and from PyTorch's datasets over tensors. PyTorch's own code
+    reads all other datasets.
 
     Five numbers determine the augmentation of a sample in a dataset of this package: base seed, epoch, rank, index of
-    the sample, and how often the index occurred before in the epoch. So the augmentation is the same for any number of
-    workers.
+    the sample, and the number of earlier occurrences of this index in the epoch. So the augmentation is the same for
+    any number of workers.
 
     If a worker dies, new workers continue the epoch (see ``worker_iterator.WorkerIterator``). If the operating system
-    cannot start workers, the loader warns once and loads in this process, provided that this yields the same batches.
-    Three conditions ensure the same batches: the samples are in memory, the collation is the default, and
-    ``worker_init_fn`` is None or the function of this package. Otherwise the loader raises PyTorch's error.
+    cannot start workers, the loader warns once and loads in this process, or raises PyTorch's error. The loader loads
+    in this process only if three conditions ensure the same batches: the samples are in memory, the collation is the
+    default, and ``worker_init_fn`` is None or the function of this package.
 
     Args:
-        in_process: whether to read batches in this process, even if ``num_workers`` is above 0. The loader then starts
-            no workers, but makes the same random calls as a loader with ``num_workers``, ``prefetch_factor`` and
-            ``persistent_workers``. Do not pass True for an iterable dataset.
+        in_process: whether to read batches in this process, even if ``num_workers`` is above 0. If True, the loader
+            starts no workers, but makes the same random calls as a loader with workers for the same ``num_workers``,
+            ``prefetch_factor`` and ``persistent_workers``. Do not pass True for an iterable dataset.
         prefetch_threads: number of threads that load batches in advance if there are no workers. None: the loader
-            measures during the training whether threads help (see ``adjusting``). The batches are the same with any
-            number. Without ``thread_safe``, threads read only samples in memory, with default collation.
+            measures during the training whether threads help (see ``loading.adjusting``). The batches are the same with
+            any number of threads. Unless ``thread_safe`` is True, threads only read samples in memory, with default
+            collation.
         thread_safe: True declares that several threads may use the dataset and ``collate_fn`` at the same time, and
             that neither uses a global random generator.
         keep_workers: whether the worker processes stay alive from epoch to epoch. Unlike with ``persistent_workers``,
             each epoch makes the same random calls as an epoch with new workers.
-        most_workers: largest number of workers. The loader then changes the number between epochs (see
-            ``adjusting.WorkerCountChooser``), unless another iterator of the loader is in use. The batches are the same
-            as with a fixed number, unless the dataset uses global random generators in workers. If another number would
-            change the data, or cannot help, the number is fixed; the attribute ``adjusting`` is the reason. None: the
-            number is fixed.
+        most_workers: largest number of workers. If this number is passed, the loader changes the number of workers
+            between epochs (see ``adjusting.WorkerCountChooser``), unless another iterator of the loader is in use. The
+            batches are the same as with a fixed number, unless the dataset uses global random generators in workers. If
+            another number would change the data, or cannot help, the number stays fixed, and the attribute
+            ``adjusting`` is the reason. None: the number is fixed.
         benchmark: whether to log at the end of each epoch how long the training waited for batches.
         placement: object that puts the batches on a device (see ``device.place_batches``). None: the batches stay on
             the device of the dataset's samples.
@@ -203,7 +206,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self._fixed_workers_reason: str | None = self._why_workers_are_fixed()
         self._lost_workers = False
         self._threads = ReusedThreads()
-        self._is_pytorchs = not IS_COMPLETE or isinstance(dataset, _PYTORCHS_OWN)
+        self._is_read_by_pytorch = not IS_COMPLETE or isinstance(dataset, _READ_BY_PYTORCH)
         self._draws_repeatedly = sampler is not None or batch_sampler is not None
         self._idle_workers: WorkerIterator | None = None
         self._progress = _Progress()
@@ -214,7 +217,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     @property
     def decision(self) -> str:
-        """Return the loading mode with the reason, as a sentence."""
+        """Return a text that describes the loading mode and the reason for the choice."""
         return self._decision
 
     @decision.setter
@@ -272,7 +275,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _iterates_as_pytorch(self) -> bool:
         """Return whether PyTorch's iterators read the dataset, for example because other code changed an iterator."""
-        return self._is_pytorchs or "_get_iterator" in self.__dict__ or is_loader_iteration_patched()
+        return self._is_read_by_pytorch or "_get_iterator" in self.__dict__ or is_loader_iteration_patched()
 
     def _begin_epoch(self) -> Iterator[Any]:
         if self._iterates_as_pytorch():
@@ -353,27 +356,27 @@ class BatchedDataLoader(DataLoader[_T_co]):
         )
 
     def _reads_same_batches_in_process(self) -> bool:
-        """Return whether batches are provably the same if this process reads them instead of workers."""
+        """Return whether batches provably stay the same if this process reads the samples instead of workers."""
         plain = self.worker_init_fn is None or self.worker_init_fn is worker_init_fn
         return plain and not is_importing_main() and is_stacking_collate(self.collate_fn) and is_in_memory(self.dataset)
 
     def _iterate_in_process(self, seed: int | None) -> InProcessIterator:
         if self._placement is not None:
             self._placement.begin_epoch(self.dataset)
-        asked = self.num_workers
+        requested = self.num_workers
         parts = (
             copy_loader_attributes(self, num_workers=0, **self._worker_differences())
-            if asked
+            if requested
             else copy_loader_attributes(self)
         )
-        ahead = asked * (self.prefetch_factor or 0) if asked else 0
+        ahead = requested * (self.prefetch_factor or 0) if requested else 0
         return InProcessIterator(parts, self._epoch_in_process(parts), ahead=ahead, threads=self._threads, seed=seed)
 
     def _epoch_in_process(self, parts: LoaderParts) -> BeginEpoch:
         """Return the function that ``InProcessIterator`` calls to begin an epoch.
 
-        The function refers to ``parts``, the attributes of this loader, and not to the loader. So the threads end when
-        the program deletes its last reference to the loader.
+        The function refers to ``parts``, the attributes of this loader, and not to the loader itself. So the threads
+        end when the program deletes its last reference to the loader.
         """
         progress, is_sent = self._progress, self.num_workers > 0
         number, skipped = progress.begun - 1, progress.skipped
@@ -389,8 +392,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         """Return the functions and objects with which this process reads the batches of an epoch.
 
         Args:
-            is_sent: whether to read batches from a copy of the dataset, as workers do. True if ``num_workers`` is above
-                0.
+            is_sent: whether to read batches from a copy of the dataset, as workers do. The loader passes True if
+                ``num_workers`` is above 0.
             nodes: list with the ``GatherNode`` of the dataset; an empty list if the ``GatherNode`` does not exist yet.
         """
         node = nodes[0] if nodes else gather_node(self.dataset)
@@ -414,7 +417,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochReaders(read, reader, self._controller if for_threads else None, pin)
 
     def _worker_differences(self) -> dict[str, Any]:
-        """Return the loader arguments with which this process collates samples as worker processes do."""
+        """Return the loader attributes to change so that this process collates samples as worker processes do."""
         return {"timeout": 0, "collate_fn": make_worker_like_collate(self.collate_fn)}
 
     def _reader(self, *, sent: bool) -> BatchReader:
@@ -477,7 +480,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if workers == before:
             return
         if self._lost_workers:
-            self._fixed_workers_reason = "worker processes were lost"
+            self._fixed_workers_reason = "a worker process has died or could not be started"
         elif workers and not before:
             self._fixed_workers_reason = why_workers_cannot_start(
                 {"multiprocessing_context": self.multiprocessing_context}
@@ -502,8 +505,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
         Returns:
             A dictionary that ``torch.load(..., weights_only=True)`` can read. The dictionary contains the number of
-            epochs, and the base seed if all epochs share it. If an epoch is running, the dictionary also contains the
-            random states at the start of the epoch and the number of delivered batches.
+            epochs that have begun, and the base seed if all epochs share a base seed. If an epoch is running, the
+            dictionary also contains the random states at the start of the epoch and the number of delivered batches.
 
         Raises:
             ValueError: batches of the running epoch may arrive in any order (``in_order=False``).
@@ -523,7 +526,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return {**state, "taken": batches.taken, "begun_from": plain}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue at the batch at which ``state_dict`` returned ``state``.
+        """Continue the training at the batch at which ``state_dict`` returned ``state``.
 
         Call this method before the first iteration. The caller must also restore the random generators.
 
@@ -554,7 +557,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _random_states(self) -> _EpochStart:
         """Return the current states of the random generators, as the ``_EpochStart`` of the next epoch."""
         generator: Any = self.generator
-        own = generator.get_state() if isinstance(generator, torch.Generator) else None  # PyTorch refuses others
+        own = (
+            generator.get_state() if isinstance(generator, torch.Generator) else None
+        )  # PyTorch refuses any other type
         states = GlobalGeneratorStates.of_torch() if uses_only_torch_generator(self) else GlobalGeneratorStates.now()
         return _EpochStart(states, own, self._seed_in_use())
 
@@ -563,7 +568,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def shutdown(self) -> None:
         """End the worker processes and threads that the loader keeps between epochs.
 
-        The next iteration starts new worker processes and threads. If an epoch is running, it continues with new
+        The next iteration starts new worker processes and threads. If an epoch is running, the epoch continues with new
         workers.
         """
         self._threads.close(wait=True)

@@ -1,4 +1,4 @@
-"""Functions that copy the attributes of a loader for PyTorch's iterators, and change some of them."""
+"""Functions that copy the attributes of a loader for PyTorch's iterators, and change some of the attributes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 
 from chirpid_patch.torch_private import DataLoader
 
-#: A ``DataLoader`` with the attributes of another loader, but without a reference to the other loader. So the workers
-#: end when the program deletes its last reference to the other loader.
+#: A ``DataLoader`` with the attributes of the user's loader, but without a reference to the user's loader. So the
+#: workers end when the program deletes its last reference to the user's loader.
 LoaderParts = Any
 
 

@@ -15,8 +15,10 @@ from chirpid_patch.torch_private import READER_PLACES, DataLoader, MultiProcessi
 #: The object that the program imports as ``torch.utils.data.DataLoader``. Debugging code may have replaced the class.
 _IMPORTED: Callable[..., Any] = data.DataLoader
 #: A method of a loader counts as unchanged if its function is from one of these packages. The functions of Lightning
-#: record arguments or batches, and then call the original method.
-_KNOWN = frozenset({"chirp_migrate", "chirpid_patch", "lightning", "lightning_fabric", "pytorch_lightning", "torch"})
+#: are harmless: they record arguments or batches, and then call the original method.
+_HARMLESS_PACKAGES = frozenset(
+    {"chirp_migrate", "chirpid_patch", "lightning", "lightning_fabric", "pytorch_lightning", "torch"}
+)
 #: The module in which PyTorch looks up its iterators, and the module with the class that fetches samples.
 _ITERATORS, _FETCHERS = READER_PLACES[0][0], READER_PLACES[-1][0]
 
@@ -24,7 +26,7 @@ _ITERATORS, _FETCHERS = READER_PLACES[0][0], READER_PLACES[-1][0]
 def _iteration() -> tuple[Any, ...]:
     """Return the methods and classes with which a loader of PyTorch yields its batches.
 
-    If this version of PyTorch lacks a method or class, the result is empty. Loaders then use PyTorch's own iterators.
+    If this version of PyTorch lacks a method or class, the result is empty, and loaders use PyTorch's own iterators.
     """
     try:  # written for speed, because this code runs at the start of each epoch
         return (
@@ -44,7 +46,7 @@ def _iteration() -> tuple[Any, ...]:
 
 
 def find_replaced_loader() -> Callable[..., Any] | None:
-    """Return the object by which the program has replaced PyTorch's ``DataLoader``; None without a replacement."""
+    """Return the object that has replaced PyTorch's ``DataLoader`` in this program; None without a replacement."""
     return None if _IMPORTED is DataLoader else _IMPORTED
 
 
@@ -73,9 +75,9 @@ def _is_changed_attribute(name: str, value: object) -> bool:
     elif isinstance(value, classmethod | staticmethod):
         function = value.__func__
     if isinstance(function, type):
-        return function.__module__.partition(".")[0] not in _KNOWN
+        return function.__module__.partition(".")[0] not in _HARMLESS_PACKAGES
     if isinstance(function, FunctionType):
-        return str(function.__globals__.get("__name__")).partition(".")[0] not in _KNOWN
+        return str(function.__globals__.get("__name__")).partition(".")[0] not in _HARMLESS_PACKAGES
     if isinstance(function, WrapperDescriptorType):  # a method of `object` that Lightning stores under another name
         return False
     # In an unchanged class, all other attributes are private or ``Overridable``.

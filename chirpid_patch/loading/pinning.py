@@ -1,6 +1,6 @@
 """Functions that pin the batches that a loader allocates itself.
 
-The functions raise no error if memory cannot be pinned, because the caller has not requested pinned memory.
+The functions raise no error if memory cannot be pinned, because the user has not requested pinned memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _pin_tensor(tensor: Tensor) -> Tensor:
         return tensor
     try:
         return tensor.pin_memory()
-    except RuntimeError:  # pinned memory is used up; the copy to the device is only slower then
+    except RuntimeError:  # pinned memory is used up, so the copy to the device is only slower
         return tensor
 
 

@@ -14,7 +14,7 @@ class Placement:
     """An object that puts the batches of a loader on ``device``. The object keeps no reference to the loader."""
 
     device: torch.device
-    #: Whether the samples are stored on the device. If True, batches are built on the device.
+    #: Whether the samples are stored on the device. If True, batches are also built on the device.
     is_held = False
 
     def attach(self, loader: Any) -> None:
@@ -25,10 +25,10 @@ class Placement:
         """
 
     def begin_epoch(self, dataset: Any) -> None:
-        """Prepare for an epoch of ``dataset`` that this process reads."""
+        """Prepare for an epoch in which this process reads ``dataset``."""
 
     def reader(self, loader: Any) -> BatchReader | None:
-        """Return the object that reads the batches of ``loader``; None: the loader reads its batches on the CPU."""
+        """Return the object that reads the batches of ``loader``. If None, the loader reads its batches on the CPU."""
         return None
 
     def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
@@ -36,4 +36,4 @@ class Placement:
         return batches
 
     def release(self) -> None:
-        """Free the samples on the device, unless another loader uses them. The next epoch copies the samples again."""
+        """Free the samples on the device that no other loader uses. The next epoch copies these samples again."""

@@ -21,7 +21,7 @@ from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest
 
-#: Number of parts for each thread into which a batch is divided. With small parts, no thread is idle for long.
+#: A batch is divided into this many parts for each thread. With small parts, no thread is idle for long.
 _PARTS_PER_THREAD = 2
 
 
@@ -33,7 +33,7 @@ class PrefetchThreads:
     """A pool of ``count`` threads that load batches. In each thread, PyTorch computes on one CPU.
 
     Attributes:
-        are_refused: whether starting the threads failed. Either the system starts no more threads, or the interpreter
+        are_refused: whether starting the threads failed, because the system starts no more threads or the interpreter
             is exiting.
     """
 
@@ -49,15 +49,15 @@ class PrefetchThreads:
             self.close(wait=True)
         else:
             all_there.wait()
-        # Later threads inherit the number of compute threads that was set last, so the number of this thread is set
-        # again.
+        # A new thread inherits the number of compute threads that was set last in any thread, so this line sets the
+        # number of this thread again.
         torch.set_num_threads(here)
 
     @property
     def exist_in_this_process(self) -> bool:
         """Return whether the threads exist in this process.
 
-        In a forked process, the threads do not exist, and locks that they held stay locked.
+        In a forked process, the threads do not exist, and locks that the threads held stay locked.
         """
         return self._process == os.getpid()
 
@@ -84,7 +84,8 @@ class PrefetchThreads:
 
         Args:
             wait: whether to wait until the threads have ended. Pass False if the garbage collector may be the caller.
-                The garbage collector can run while this thread holds a lock, and waiting would then take for ever.
+                The garbage collector can run while the current thread holds a lock for which the threads wait. In this
+                case, waiting for the threads would never end.
         """
         self._closed = True
         if self.exist_in_this_process:
@@ -99,7 +100,7 @@ def _begin_thread(all_there: threading.Barrier) -> None:
 
 
 class ReusedThreads:
-    """The threads of a loader, for all epochs. The memory of new threads would be slow at first."""
+    """The threads of a loader, which all epochs share. New threads would be slow at first, because of new memory."""
 
     def __init__(self) -> None:
         self._threads: PrefetchThreads | None = None
@@ -136,9 +137,9 @@ class ReusedThreads:
 class PrefetchQueue:
     """A queue of requests. Threads load the batches, and the queue returns the batches in the order of the requests.
 
-    The batches are the same as without threads. So if a dataset in memory has changed since a thread loaded a batch,
-    the queue loads the batch again. The queue also loads the batch again if the loop has switched its gradient mode or
-    inference mode.
+    The batches are the same as without threads. If a dataset in memory has changed since a thread loaded a batch, the
+    queue therefore loads the batch again. The queue also loads the batch again if the loop has switched its gradient
+    mode or inference mode.
     """
 
     def __init__(self, threads: PrefetchThreads, reader: BatchReader) -> None:
@@ -182,8 +183,8 @@ class PrefetchQueue:
         modes = _current_modes()
         ranges = self._reader.parts(request, _PARTS_PER_THREAD * self.threads)
         parts = [self._submit(modes, 0.0, partial(self._reader.samples, request, part)) for part in ranges]
-        # Threads begin the oldest work first. So when a thread begins to join the parts of a batch, all parts have
-        # begun.
+        # Threads begin the oldest work first. So when a thread begins to join the parts of a batch, threads have begun
+        # to read all parts.
         load = partial(self._collate_parts, parts) if parts else partial(self._reader.read, request)
         self._ordered.append(_QueuedRequest(request, parts, self._submit(modes, pause, load)))
 
@@ -233,7 +234,7 @@ class PrefetchQueue:
         return batch
 
     def drop(self) -> None:
-        """Remove all requests. A thread finishes the batch that it is reading, but the batch is not used."""
+        """Remove all requests. Threads finish the batches that they are reading, but these batches are not used."""
         while self._ordered and self._threads.exist_in_this_process:
             order = self._ordered.popleft()
             for future in (*order.parts, order.batch):

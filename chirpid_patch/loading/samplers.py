@@ -19,7 +19,7 @@ from torch.utils.data import (
 
 
 def batches_to_request_early(loader: Any) -> int:
-    """Return how many batches of indices the sampler can yield early, so that no random number changes.
+    """Return how many batches of indices the sampler can yield early without changing any random number.
 
     The result is 0 for samplers that PyTorch does not define. If a sampler draws random numbers during the epoch from a
     generator of the caller, the result is also 0.
@@ -45,7 +45,7 @@ def uses_only_torch_generator(loader: Any) -> bool:
     return type(batches) is BatchSampler and type(batches.sampler) in _DRAWING_AT_ONCE
 
 
-#: Samplers that draw all random numbers before their first index, or that have their own generator.
+#: Samplers that draw all random numbers before their first index, or that draw from their own generator.
 _DRAWING_AT_ONCE = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
 
 

@@ -37,19 +37,19 @@ _SECONDS_TO_DIE = 10.0
 #: Seconds to wait for a request that may still be in the queue of a dead worker.
 _SECONDS_TO_ARRIVE = 0.1
 #: Error numbers of the operating system when it refuses a new process, pipe or semaphore.
-_NO_PROCESS = frozenset(
+_REFUSED_PROCESS_ERRORS = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOSYS, errno.EPERM, errno.EACCES}
 )
-#: Packages whose code receives the data of a worker. Errors of other code come from signal handlers, or from user
-#: classes that are being unpickled.
-_READING = frozenset({"chirpid_patch", "multiprocessing", "queue", "socket", "torch"})
+#: Packages whose code receives the data of a worker. While data is received, errors in other code come from signal
+#: handlers, or from user classes that are being unpickled.
+_RECEIVING_PACKAGES = frozenset({"chirpid_patch", "multiprocessing", "queue", "socket", "torch"})
 #: Largest number of indices in the message about a dead worker.
-_MOST_SHOWN = 64
+_MOST_SHOWN_INDICES = 64
 
 
-#: Maps the ``id`` of each iterator with workers to its queues. This reference prevents that the garbage collector
-#: closes the pipe of a queue before the iterator ends its workers. The thread of the queue would then close the same
-#: file descriptor again, and the descriptor may already belong to another file.
+#: Maps the ``id`` of each iterator with workers to its queues. Without this reference, the garbage collector could
+#: close the pipe of a queue before the iterator ends its workers. The thread of the queue would then close the same
+#: file descriptor again, although the descriptor may already belong to another file.
 _queues_in_use: dict[int, list[Any]] = {}
 
 #: Attributes of PyTorch's iterator that describe the running epoch. New workers do not change these attributes.
@@ -59,7 +59,7 @@ _OF_THE_EPOCH = (
 
 
 class WorkersNotStartedError(Exception):
-    """Worker processes cannot be started. ``seed`` is the base seed of the epoch, or None if it is not drawn yet."""
+    """Worker processes cannot be started. ``seed`` is the base seed of the epoch; None if no seed is drawn yet."""
 
     def __init__(self, reason: str, seed: int | None) -> None:
         super().__init__(reason)
@@ -108,8 +108,8 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
 
     Args:
         loader: the loader.
-        reads_batches: whether workers read whole batches. If True, the result has other datasets, samplers and
-            functions.
+        reads_batches: whether workers read whole batches. If True, the dataset, the sampler and the functions in the
+            result are replaced by objects of this package.
         keep: whether the workers stay alive after an epoch.
     """
     can_pin = pinning_device() is not None
@@ -135,29 +135,30 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
 class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     """PyTorch's iterator over batches of worker processes, which also replaces workers that die.
 
-    With PyTorch's own iterator, the death of a worker raises RuntimeError at any line of the main thread. This iterator
-    checks its workers only when the loop waits for a batch. If a worker has died, the iterator starts new workers.
-    First, the new workers read the unfinished batches of the dead worker again, one at a time. If a worker dies again
-    on one of these batches, the iterator raises PyTorch's error with the indices of this batch. The main process never
-    reads the samples of this batch.
+    With PyTorch's own iterator, the death of a worker can raise RuntimeError at any line of the main thread. This
+    iterator checks its workers only when the loop waits for a batch. If a worker has died, the iterator starts new
+    workers. First, the new workers read the unfinished batches of the dead worker again, one at a time. If a worker
+    dies again on one of these batches, the iterator raises PyTorch's error with the indices of this batch. The main
+    process never reads the samples of this batch.
 
-    New workers have other base seeds, so that they do not repeat random numbers. The augmentation of this package does
-    not depend on the worker, so it stays the same.
+    New workers have new base seeds, so that they do not repeat the random numbers of earlier workers. The augmentation
+    of this package does not depend on the worker, so the augmentation stays the same.
 
     Args:
         loader: the loader.
         reads_batches: whether the workers read whole batches.
         can_load_in_process: whether the loader may load in this process if workers cannot be started.
         keep: whether the workers stay alive after an epoch, for ``start_over``.
-        seed: base seed, if it is already drawn. The iterator then only makes the random calls that an iterator with
-            persistent workers makes at the start of another epoch. None: the iterator draws the base seed.
+        seed: the base seed, if it has already been drawn. If ``seed`` is passed, the iterator only makes the random
+            calls that an iterator with persistent workers makes at the start of a later epoch. None: the iterator draws
+            the base seed.
 
     Raises:
         WorkersNotStartedError: the operating system cannot start a worker, and ``can_load_in_process`` is True.
         Exception: any other error of PyTorch's iterator.
     """
 
-    #: Attributes of PyTorch's iterator, with the values of an iterator that has no workers yet.
+    #: The next two lines set attributes of PyTorch's iterator to the values of an iterator that has no workers yet.
     _shutdown = True
     _worker_pids_set = False
     #: Id of the process that started the workers.
@@ -179,8 +180,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._is_started = False
         #: Maps batch numbers to the requests that were sent to workers. Old requests are removed later.
         self._sent: dict[int, Any] = {}
-        #: After the death of a worker, ``_suspects`` contains the numbers of its unfinished batches, which are read one
-        #: at a time. ``_resend`` contains all requests to send again.
+        #: After the death of a worker, ``_suspects`` contains the numbers of the worker's unfinished batches, which are
+        #: read one at a time. ``_resend`` contains the numbers of all requests to send again.
         self._suspects: set[int] = set()
         self._resend: deque[int] = deque()
         self._is_behind = False
@@ -199,9 +200,9 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._end_partial_start()
             raise WorkersNotStartedError(str(error), self._base_seed if seed is None else seed) from error
         except OSError as error:
-            # An OSError is from the start of a process if PyTorch has already checked the arguments.
+            # If PyTorch has already checked the arguments, an OSError comes from the start of a process.
             starting = "_worker_init_fn" in vars(self) and not self._is_started
-            if not can_load_in_process or not starting or error.errno not in _NO_PROCESS:
+            if not can_load_in_process or not starting or error.errno not in _REFUSED_PROCESS_ERRORS:
                 raise
             self._end_partial_start()
             raise WorkersNotStartedError(_reason(error), self._base_seed if seed is None else seed) from error
@@ -318,7 +319,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         return got, data
 
     def _watch(self) -> None:
-        """From now on, PyTorch's SIGCHLD handler raises an error in this thread if one of these workers dies."""
+        """Make PyTorch's SIGCHLD handler raise an error in this thread when one of these workers dies."""
         if threading.current_thread() is threading.main_thread():
             self._worker_pids_set = True
             watch_workers(id(self), self._pids)
@@ -329,7 +330,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             try:
                 unwatch_workers(id(self))
                 self._worker_pids_set = False
-            # The handler's error about a dead worker is ignored here, because the caller checks the workers afterwards.
+            # This loop ignores the handler's error about a dead worker, because the caller checks the workers
+            # afterwards.
             except RuntimeError as error:
                 if not _was_raised_by_reading(error):
                     raise
@@ -340,16 +342,16 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         """Start new workers after the death of a worker.
 
         Raises:
-            RuntimeError: two workers died while they read the same batch. Or a worker exited before its first request,
-                and a new worker would also exit. The error has PyTorch's message.
+            RuntimeError: two workers died while they read the same batch, or a worker exited before its first request,
+                so that a new worker would also exit. The error has PyTorch's message.
         """
         dead = {place for place, worker in enumerate(self._workers) if not worker.is_alive()}
         for place in sorted(dead):
             if (self._workers[place].exitcode or 0) > 0 and not self._took_request(place):
                 self._is_broken = True
                 raise RuntimeError(
-                    f"{_describe_exit(self._workers[place])} The worker could not start, so it has not read a sample. "
-                    "Its own error message is on standard error."
+                    f"{_describe_exit(self._workers[place])} The worker could not start, so it read no sample. "
+                    "The worker's own error message is on standard error."
                 ) from death.__cause__
         sent = {number: info[0] for number, info in self._task_info.items() if len(info) == 1}
         if self._suspects:
@@ -362,7 +364,10 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._start_again()
 
     def _took_request(self, worker: int) -> bool:
-        """Return whether a dead worker had removed a request from its queue, by counting the remaining requests."""
+        """Return whether a dead worker had removed a request from its queue.
+
+        The method compares the number of sent requests with the number of requests that are left in the queue.
+        """
         if worker in self._responded:
             return True
         sent, left = sum(info == (worker,) for info in self._task_info.values()), 0
@@ -382,8 +387,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._is_broken = True
         indices = getattr(self._sent[number], "indices", self._sent[number])
         shown = indices
-        if isinstance(indices, list | tuple) and len(indices) > _MOST_SHOWN:
-            shown = f"{str(list(indices[:_MOST_SHOWN]))[:-1]}, …]"
+        if isinstance(indices, list | tuple) and len(indices) > _MOST_SHOWN_INDICES:
+            shown = f"{str(list(indices[:_MOST_SHOWN_INDICES]))[:-1]}, …]"
         return RuntimeError(
             f"{_describe_exit(self._workers[min(dead)])} The worker was reading batch {number} of this epoch with the "
             f"indices {shown}. Another worker had already died while it read this batch. Details are lost due to "
@@ -426,8 +431,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     def _try_put_index(self) -> None:
         """Send the request of another batch to a worker.
 
-        After the death of a worker, first send the requests of its unfinished batches, one at a time. Then send all
-        earlier requests whose batches have not arrived.
+        After the death of a worker, first send the requests of the worker's unfinished batches, one at a time. Then
+        send all other requests whose batches have not arrived.
         """
         if self._suspects and self._tasks_outstanding:
             return
@@ -472,7 +477,7 @@ def _was_raised_by_reading(error: BaseException) -> bool:
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     name = "" if traceback is None else str(traceback.tb_frame.f_globals.get("__name__", ""))
-    return name.partition(".")[0] in _READING
+    return name.partition(".")[0] in _RECEIVING_PACKAGES
 
 
 def _check_processes() -> None:
@@ -486,7 +491,7 @@ def _check_processes() -> None:
     try:
         torch.empty(1, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
     except (RuntimeError, OSError) as error:
-        if type(error) is not RuntimeError and getattr(error, "errno", None) not in _NO_PROCESS:
+        if type(error) is not RuntimeError and getattr(error, "errno", None) not in _REFUSED_PROCESS_ERRORS:
             raise  # a signal handler raised the error
         raise WorkersNotStartedError(f"there is no shared memory: {_reason(error)}", None) from error
 

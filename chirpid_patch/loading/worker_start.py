@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-#: Seconds that starting a worker takes: with "fork", and with the other start methods. The second number is so large
-#: that a trial with the default duration omits worker processes.
+#: Seconds that starting a worker takes with "fork", and with the other start methods. ``_SPAWN_SECONDS`` is longer than
+#: the default of ``tune_seconds``, so that a measurement with the default omits worker processes.
 _FORK_SECONDS = 0.2
 _SPAWN_SECONDS = 4.0
 
 
 def default_start_method() -> str:
-    """Return the default start method. Unlike ``get_start_method()``, this function does not fix the start method."""
+    """Return the default start method. Unlike ``get_start_method()``, do not prevent a later ``set_start_method``."""
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
@@ -37,19 +37,19 @@ def worker_start_seconds(method: str) -> float:
 def is_importing_main() -> bool:
     """Return whether this process was started with "spawn" or "forkserver", and is still importing its main module.
 
-    Until the import ends, starting another process raises RuntimeError with a message about the *bootstrapping phase*.
+    If the result is True, starting another process raises RuntimeError with a message about the *bootstrapping phase*.
     The usual reason is a script without an ``if __name__ == "__main__":`` guard.
     """
     return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
 
 
 def why_workers_cannot_start(options: Mapping[str, Any], seconds: float = math.inf) -> str | None:
-    """Return why worker processes cannot be started within ``seconds``; None if they can be started.
+    """Return why worker processes cannot be started within ``seconds``; None if worker processes can be started.
 
     ``options`` are the arguments of the loader, by name.
     """
     if multiprocessing.parent_process() is not None:
-        return "multiprocessing has started this process, so it starts no worker processes"
+        return "multiprocessing has started this process, so this process starts no worker processes"
     method = start_method(options)
     if seconds < worker_start_seconds(method):
         return f"{math.ceil(seconds)} s are not enough to try worker processes with the start method {method!r}"
@@ -65,7 +65,8 @@ def main_is_guarded() -> bool:
     """Return whether a worker process can import the main module without running the program again.
 
     The result is True if the main module has an ``if __name__ == "__main__":`` guard, or is not a script. The function
-    reads the script, but does not run it. For a script that cannot be read, the result is False.
+    reads the source code of the script, without running the script. For a script that cannot be read, the result is
+    False.
     """
     main = sys.modules.get("__main__")
     path = getattr(main, "__file__", None)

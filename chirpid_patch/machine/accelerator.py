@@ -6,7 +6,7 @@ import torch
 
 
 def pinning_device() -> str | None:
-    """Return the type of the accelerator if it can copy from pinned memory, such as "cuda"; else None.
+    """Return the type of the accelerator, such as "cuda"; None if no accelerator can copy from pinned memory.
 
     Apple's MPS cannot copy from pinned memory.
     """

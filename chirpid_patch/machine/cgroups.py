@@ -10,7 +10,7 @@ OF_PROCESS = Path("/proc/self/cgroup")
 
 
 def cgroup_folders(controller: str, root: Path = ROOT, process_file: Path = OF_PROCESS) -> Iterator[tuple[Path, bool]]:
-    """Yield pairs (folder, is version 1) of the cgroups of this process that limit a resource.
+    """Yield a pair (folder, is version 1) for each cgroup that may limit a resource of this process.
 
     Args:
         controller: name of the resource, such as "cpu" or "memory".
@@ -23,8 +23,8 @@ def cgroup_folders(controller: str, root: Path = ROOT, process_file: Path = OF_P
             continue
         path = PurePosixPath(place.lstrip("/"))
         for mount in dict.fromkeys((root / controllers, root / controller)) if controllers else (root,):
-            # In a container, the path in the file may not exist below the mount. The mount is then the folder of the
-            # cgroup.
+            # In a container, the path in the file may not exist below the mount. In this case, the mount itself is the
+            # folder of the cgroup.
             for group in (path, *path.parents):
                 yield mount / group, bool(controllers)
 

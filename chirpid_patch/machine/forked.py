@@ -1,4 +1,4 @@
-"""A function that detects forked processes. Operations of PyTorch on several threads would never end there."""
+"""A function that detects forked processes, in which operations of PyTorch on several threads would never end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ _IMPORTED_IN = os.getpid()
 
 
 def is_forked_process() -> bool:
-    """Return whether this process was forked, and lacks the threads on which PyTorch would compute.
+    """Return whether this process was forked, so that the threads on which PyTorch would compute are missing.
 
     A fork does not copy the threads of OpenMP. The first operation that needs several threads would wait for these
-    threads forever. In PyTorch's worker processes the result is False, because they compute on a single thread.
+    threads forever. In PyTorch's worker processes, the result is False, because PyTorch computes on a single thread in
+    a worker.
     """
     return os.getpid() != _IMPORTED_IN and torch.get_num_threads() > 1

@@ -16,7 +16,7 @@ FIELDS = ("utilization_percent", "memory_used_bytes", "memory_total_bytes")
 
 @dataclass(frozen=True)
 class GpuReading:
-    """Utilisation and memory of a GPU. If a value cannot be read, it is None, and ``unreadable`` has the reason.
+    """Utilisation and memory of a GPU. A value that cannot be read is None, and ``unreadable`` contains the reason.
 
     Attributes:
         name: name of the GPU in NVML.
@@ -34,19 +34,19 @@ class GpuReading:
     unreadable: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
-        percent, said = self.utilization_percent, []
-        said.append("utilisation not reported" if percent is None else f"{percent:.0f} % busy")
+        percent, parts = self.utilization_percent, []
+        parts.append("utilisation not reported" if percent is None else f"{percent:.0f} % busy")
         if self.memory_used_bytes is not None and self.memory_total_bytes is not None:
             used, total = self.memory_used_bytes / 2**30, self.memory_total_bytes / 2**30
-            said.append(f"{used:.1f} of {total:.1f} GiB used")
-        return f"{self.name}: {', '.join(said)}"
+            parts.append(f"{used:.1f} of {total:.1f} GiB used")
+        return f"{self.name}: {', '.join(parts)}"
 
 
 @dataclass(frozen=True)
 class GpuStatus:
     """The readings of all visible GPUs, in CUDA's order.
 
-    If there are no readings, `reason` is a sentence with the reason.
+    If there are no readings, `reason` explains why; otherwise `reason` is None.
     """
 
     readings: tuple[GpuReading, ...] = ()
@@ -74,10 +74,10 @@ class GpuProbe:
     """Read the GPUs that are visible to this process.
 
     A missing or failing GPU raises no error. If CUDA is initialised, PyTorch reports the visible GPUs. Otherwise the
-    probe reads the variable CUDA_VISIBLE_DEVICES. Each entry of the variable is the number or the UUID of a GPU; a UUID
-    may be abbreviated. Numbers refer to NVML's order, which is the order of the PCI bus. CUDA's order may differ,
-    because CUDA may list the fastest GPU first. As in CUDA, all entries after an invalid entry are ignored. The probe
-    does not read MIG devices.
+    probe reads the environment variable CUDA_VISIBLE_DEVICES. Each entry of the variable is the number or the UUID of a
+    GPU; a UUID may be abbreviated. The probe looks up numbers in NVML's order, which is the order of the PCI bus.
+    CUDA's order may differ, because CUDA may list the fastest GPU first. As in CUDA, all entries after an invalid entry
+    are ignored. The probe does not read MIG devices.
 
     NVML stays open until `close()` is called, or until the `with` block ends.
 
@@ -176,7 +176,7 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
     unreadable: dict[str, str] = {}
 
     def read_fields(fields: tuple[str, ...], function: Callable[[Any], Any]) -> Any:
-        """Return ``function(handle)``; if it fails, return None and record why ``fields`` cannot be read."""
+        """Return ``function(handle)``. If the call fails, return None and record why ``fields`` cannot be read."""
         try:
             return function(handle)
         except nvml.NVMLError as error:  # other values may be readable

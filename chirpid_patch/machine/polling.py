@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: Smallest ratio (sleep after a call / duration of the call). With 19, the thread uses at most 5 % of a CPU core.
+#: Smallest value of (seconds of sleep after a call / seconds of the call). With 19, the thread uses at most 5 % of a
+#: CPU core.
 _SLEEP_PER_READING = 19
 
 
@@ -15,8 +16,8 @@ _SLEEP_PER_READING = 19
 def call_repeatedly(function: Callable[[], object], interval_s: float, name: str) -> Iterator[None]:
     """Call ``function`` repeatedly in a daemon thread while the ``with`` block runs.
 
-    After a slow call, the thread sleeps longer, so that it uses at most about 5 % of a CPU core. At its end, the block
-    waits for a running call.
+    After a slow call, the thread sleeps longer, so that the thread uses at most about 5 % of a CPU core. If a call is
+    running at the end of the block, the block waits for the end of the call.
 
     Args:
         function: the function to call.

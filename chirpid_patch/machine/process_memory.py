@@ -1,8 +1,8 @@
 """Functions that read how much memory a process and its workers use, in bytes.
 
 If possible, the functions read PSS (proportional set size), in which shared memory counts only once. In RSS (resident
-set size), shared memory counts again for every process. So with RSS, forked workers that share a dataset seem to use
-many times as much memory as they do.
+set size), shared memory counts again for every process. So in RSS, forked workers that share a dataset seem to use
+several times their real memory.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class MemoryReading:
 
     Attributes:
         bytes: memory of all these processes together, in bytes.
-        kind: how the memory was measured. "pss": shared memory counts once. "uss" (on systems without PSS): shared
-            memory does not count. "rss": shared memory counts for every process. "peak-rss" (without psutil): the
-            largest RSS of the process so far.
+        kind: how the memory was measured. In "pss", shared memory counts once. In "uss" (on systems without PSS),
+            shared memory does not count. In "rss", shared memory counts for every process. "peak-rss" (without psutil)
+            is the largest RSS of the process so far.
         processes: number of processes.
     """
 
@@ -108,4 +108,4 @@ def peak_resident_memory() -> int:
         if psutil is None:
             raise NotImplementedError("install psutil to read memory on this system") from None
         return int(psutil.Process().memory_info().peak_wset)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS, which has no /proc
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS has no /proc, and ru_maxrss is in bytes on macOS

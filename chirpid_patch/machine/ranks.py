@@ -27,7 +27,7 @@ def current_world_size() -> int:
 
 
 def ranks_on_this_machine() -> int:
-    """Return the number of ranks on this machine, at least 1. These ranks share the CPUs.
+    """Return the number of ranks that share the CPUs of this machine, at least 1.
 
     The number comes from the environment variable ``LOCAL_WORLD_SIZE``, which torchrun sets. Without this variable, the
     function returns the number of all ranks in ``torch.distributed``, but at most the number of CUDA devices (if the

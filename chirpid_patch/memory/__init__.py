@@ -1,4 +1,4 @@
 """Functions that find the largest batch size that fits in memory, and that watch the memory of a training.
 
-The package uses no loader.
+The functions are independent of any loader.
 """

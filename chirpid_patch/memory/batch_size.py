@@ -20,10 +20,10 @@ from chirpid_patch.randomness.random_states import restore_generators_after
 logger = logging.getLogger("chirpid_patch")
 
 #: The first batch size to try. Batch normalisation cannot train on a single sample, so the first size is not 1.
-_FIRST = 2
+_FIRST_SIZE = 2
 #: Number of steps for each batch size. The first step creates gradients and the optimiser's state. Only the second step
 #: uses as much memory as a step of a training.
-_STEPS = 2
+_STEPS_PER_SIZE = 2
 
 
 def largest_batch_size(
@@ -37,22 +37,22 @@ def largest_batch_size(
 ) -> int:
     """Return the largest batch size up to ``max_batch_size`` with which ``step`` fits in memory.
 
-    The search doubles the batch size, starting at 2, until a size does not fit. Then the search halves the gap between
-    the largest size that fits and the smallest size that does not fit. The search runs two steps with each size.
+    The search doubles the batch size, starting at 2, until a size does not fit. A binary search below this size then
+    finds the largest size that fits. The search runs two steps with each size.
 
     On CUDA, a size does not fit if the device runs out of memory. On the CPU, running out of memory could end the
-    process, so the search predicts the memory and tries only sizes that should fit (see ``memory.trials``). The search
-    does not catch other errors of a step.
+    process, so the search predicts the memory of a step and tries only sizes that should fit (see ``memory.trials``).
+    The search does not catch other errors of a step.
 
     Args:
         step: function that runs a training step (forward, backward, optimiser) with a batch of the given size.
-        device: device of the step. During the search, other programs should use as much memory on the device as during
-            the training.
-        state: modules, optimisers and other objects that the step changes. Each must have a ``state_dict``. The
-            function restores their states and all random generators to the last bit.
+        device: device of the step. Run the search while other programs use as much memory on the device as during the
+            training.
+        state: modules, optimisers and other objects that the step changes. Each object must have a ``state_dict``. The
+            function restores the states of these objects and of all random generators to the last bit.
         max_batch_size: largest batch size to try. Do not pass more than the number of training samples.
-        memory_limit: number of bytes that the step (on CUDA) or this process (on the CPU) may use. None: all free
-            memory. On the CPU, None also includes the memory that this process already uses.
+        memory_limit: number of bytes that the step (on CUDA) or this process (on the CPU) may use. None: on CUDA, all
+            free memory; on the CPU, all free memory and the memory that this process already uses.
         safety_margin: share of ``memory_limit`` that must stay free, from 0 to below 1.
 
     Raises:
@@ -79,10 +79,10 @@ def largest_batch_size(
 
 
 def _search_size(step: Callable[[int], object], trials: MemoryTrials, most: int) -> int:
-    """Return the largest batch size up to ``most`` that fits; 0 if no size fits."""
+    """Return the largest batch size up to ``most`` that fits in memory; 0 if no size fits."""
     shown, too_large = 0, most + 1
     while shown + 1 < too_large:
-        doubled = min(max(2 * shown, _FIRST), most)
+        doubled = min(max(2 * shown, _FIRST_SIZE), most)
         wanted = doubled if too_large > most else (shown + too_large) // 2
         size = trials.largest_size_to_try(shown, wanted)
         if size == shown:
@@ -95,7 +95,7 @@ def _search_size(step: Callable[[int], object], trials: MemoryTrials, most: int)
 
 
 def _repeat(step: Callable[[int], object], size: int) -> None:
-    for _ in range(_STEPS):
+    for _ in range(_STEPS_PER_SIZE):
         step(size)
 
 
@@ -131,8 +131,8 @@ def calculate_optimal_batch_size(
         model: a model on ``device``, with parameters to train.
         input_shape: shape of a sample, without the batch axis.
         device: device of the training; None: the device of the model.
-        criterion: loss function, called with the model's output and a tensor of class numbers, which are all 0. None:
-            the loss is the mean of the output.
+        criterion: loss function, called with the model's output and an int64 tensor of class numbers, which are all 0.
+            None: the loss is the mean of the output.
         optimizer: the optimiser of the training; None means ``AdamW``, which stores two values for each parameter.
         amp_dtype: dtype of mixed precision, such as ``setup_mixed_precision().dtype``. None: no mixed precision.
         max_batch_size: as for ``largest_batch_size``.

@@ -19,8 +19,8 @@ def restore_state_after(*owners: Any) -> Iterator[None]:
 
     The block may run training steps. For modules, the context restores parameters, buffers, gradients, training modes
     and plain attributes. For optimisers, the context restores the state and the parameter groups. For other objects,
-    the context restores ``state_dict()``. Tensors stay the same objects; during the block, the CPU's memory contains
-    copies of their values. At the start of the block, all gradients are None.
+    the context restores ``state_dict()``. The tensors stay the same objects. During the block, the CPU's memory
+    contains copies of the tensors' values. At the start of the block, the context sets all gradients to None.
 
     Args:
         *owners: modules, optimisers, or objects with ``state_dict`` and ``load_state_dict``.

@@ -2,8 +2,8 @@
 
 On CUDA, a trial may run out of memory. On the CPU, a trial must not run out of memory: the machine would begin to swap,
 and a running step cannot be stopped. So the CPU trials measure the resident memory of this process during steps with
-small batches. From this memory they predict the memory of a larger batch, and try the larger batch only if it should
-fit.
+small batches. From these measurements, the trials predict the memory of a larger batch. The trials run a step with the
+larger batch only if the step should fit.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MemoryTrials(ABC):
     def largest_size_to_try(self, shown: int, size: int) -> int:
         """Return the largest batch size up to ``size`` that should fit in memory.
 
-        ``shown`` is the largest size that has fitted so far, or 0. The result is at least ``shown``.
+        ``shown`` is the largest size that has been shown to fit, or 0. The result is at least ``shown``.
         """
         return size
 
@@ -66,9 +66,9 @@ class MemoryTrials(ABC):
             if not is_out_of_memory(error):
                 raise
             peak = None
-        self.clear()  # the error is deleted now, so its traceback no longer keeps the tensors of the step
-        said = "out of memory" if peak is None else f"{peak / 2**20:.0f} MiB at most"
-        logger.info("batch size %d: %s, %.0f MiB allowed", size, said, self.allowed_bytes / 2**20)
+        self.clear()  # the error is deleted now, so its traceback no longer keeps tensors of the step alive
+        result = "out of memory" if peak is None else f"{peak / 2**20:.0f} MiB at most"
+        logger.info("batch size %d: %s, %.0f MiB allowed", size, result, self.allowed_bytes / 2**20)
         return peak is not None and peak <= self.allowed_bytes
 
     @abstractmethod
@@ -148,7 +148,7 @@ class CudaTrials(MemoryTrials):
         self._cuda.reset_peak_memory_stats(self._device)
         run()
         self._cuda.synchronize(self._device)
-        # Some drivers use the CPU's memory instead of raising an error. So the caller also compares the peak with the
+        # Some drivers use the CPU's memory instead of raising an error, so the caller also compares the peak with the
         # limit.
         return int(self._cuda.max_memory_allocated(self._device) - self._kept_away)
 
@@ -156,10 +156,11 @@ class CudaTrials(MemoryTrials):
 class CpuTrials(MemoryTrials):
     """Trials on the CPU.
 
-    They predict the memory of a step before the step runs, and measure the memory during the step.
+    The trials predict the memory of a step before the step runs, and measure the memory during the step.
 
     Args:
-        memory_limit: number of bytes that this process may use; None: the bytes in use now, plus all free memory.
+        memory_limit: number of bytes that this process may use. None: the bytes that this process uses now, plus all
+            free memory.
         margin: share of ``memory_limit`` that must stay free.
     """
 
@@ -168,8 +169,8 @@ class CpuTrials(MemoryTrials):
         resident = resident_memory()
         limit = resident + available_memory() if memory_limit is None else memory_limit
         self.allowed_bytes = int(limit * (1 - margin))
-        #: Maps each batch size that fits to its largest memory in bytes. Batch size 0 stands for the memory before the
-        #: trials.
+        #: Maps each batch size that fits to the largest memory of this process during the step, in bytes. Batch size 0
+        #: stands for the memory before the trials.
         self._peaks = {0: resident}
 
     def largest_size_to_try(self, shown: int, size: int) -> int:
@@ -185,7 +186,7 @@ class CpuTrials(MemoryTrials):
         return peak
 
     def clear(self) -> None:
-        """Return freed memory to the system. Otherwise the next trial would not count the memory that it reuses."""
+        """Return freed memory to the system. A trial that reuses freed memory would measure too little memory."""
         super().clear()
         with contextlib.suppress(TypeError, OSError, AttributeError):  # only glibc has the function
             ctypes.CDLL(None).malloc_trim(0)
@@ -194,9 +195,9 @@ class CpuTrials(MemoryTrials):
 def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     """Predict the largest memory in bytes during a step with ``size`` samples.
 
-    The predicted memory grows at least in proportion to the batch size. If memory grew faster over the last three
-    clearly different batch sizes, the prediction continues this growth. Memory grows faster than the batch size if the
-    loss compares all pairs of samples, for example.
+    The predicted memory grows at least in proportion to the batch size. If the memory grew faster over the last three
+    clearly different batch sizes, the prediction continues this growth. For example, memory grows faster than the batch
+    size if the loss compares all pairs of samples.
 
     Args:
         peaks: maps batch sizes to the largest memory during a step, in bytes. The dictionary must contain the batch
@@ -217,8 +218,8 @@ def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
 def measure_peak_memory(call: Callable[[], object]) -> int:
     """Return the largest resident memory of this process during ``call``, in bytes.
 
-    If the process has never used more memory before, the result is exact, because the system records the largest value.
-    Otherwise the function reads the memory repeatedly, and may miss a short peak.
+    If the process uses more memory during ``call`` than ever before, the result is exact, because the system records
+    the largest value. Otherwise the result is the largest of repeated readings, which may miss a short peak.
     """
     most = peak_resident_memory()
     seen = [resident_memory()]

@@ -17,7 +17,7 @@ from chirpid_patch.machine.usable_memory import usable_memory
 
 logger = logging.getLogger("chirpid_patch")
 
-#: An alert ends when memory is below the limit by this share of the limit.
+#: An alert ends when the memory in use has fallen below the limit by this share of the limit.
 _HYSTERESIS = 0.1
 
 
@@ -31,13 +31,13 @@ class MemoryPressure(IntEnum):
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """A reading: the memory in use at one moment.
+    """The memory that processes or a GPU use at one moment.
 
     Attributes:
         source: "process" for this process with its workers, or "gpu 0", "gpu 1", ….
         used_bytes: number of bytes in use.
         total_bytes: number of bytes that this process may use, or that the GPU has.
-        processes: number of processes, if ``source`` is "process"; 1 for a GPU.
+        processes: number of processes that use this memory, if ``source`` is "process"; 1 for a GPU.
     """
 
     source: str
@@ -51,8 +51,8 @@ class MemoryAlert:
     """A report that memory has exceeded a limit, or has fallen below a limit again.
 
     Attributes:
-        pressure: the highest limit that is exceeded now.
-        before: the highest limit that was exceeded at the previous reading.
+        pressure: the highest limit that the memory in use exceeds now.
+        before: the highest limit that the memory in use exceeded at the previous reading.
         use: the memory in use.
         limit_bytes: the limit in bytes that memory has exceeded, or has fallen below.
     """
@@ -96,13 +96,13 @@ class MemoryWatch:
             train(...)
 
     When memory exceeds a limit, the watch logs an alert with the settings to change. When memory has fallen to 10 %
-    below the limit, the watch logs another alert. The property ``pressure`` is the highest limit that memory exceeded
+    below this limit, the watch logs another alert. The property ``pressure`` is the highest limit that memory exceeded
     at the last reading. The watch misses peaks between two readings.
 
     Args:
-        soft: lower limit, as a share of the total memory: the memory that this process and its workers may use, or the
-            memory of each GPU. On a GPU, memory in use includes the memory of other programs, but not memory that
-            PyTorch's allocator only reserves.
+        soft: lower limit, as a share of the total memory. The total memory is the memory that this process and its
+            workers may use, or the memory of each GPU. On a GPU, memory in use includes the memory of other programs,
+            but not memory that PyTorch's allocator only reserves.
         hard: upper limit, as a share of the total memory, at least ``soft`` and at most 1.
         interval_s: seconds between two readings.
         on_alert: function that the thread of the watch calls with each alert; None: no function. If this function
@@ -145,7 +145,10 @@ class MemoryWatch:
         return alerts
 
     def start(self) -> MemoryWatch:
-        """Start the watch, unless it is running. The watch reads memory at once, and then repeatedly until ``stop``."""
+        """Start the watch, unless the watch is already running, and return this object.
+
+        The watch reads memory at once, and then repeatedly until ``stop``.
+        """
         if self._running is None:
             with ExitStack() as stack:
                 self._probe = stack.enter_context(GpuProbe())
@@ -156,7 +159,7 @@ class MemoryWatch:
         return self
 
     def stop(self) -> None:
-        """End the watch, and wait for a running ``on_alert``. Calling ``stop`` twice is safe."""
+        """End the watch. If ``on_alert`` is running, wait for its end. Calling ``stop`` twice is safe."""
         running, self._running = self._running, None
         if running is not None:
             running.close()

@@ -1,7 +1,7 @@
 """The order in which several loaders take turns.
 
-The order depends only on the lengths of the loaders, the settings, the seed and the epoch. Instead of random
-generators, the functions use hashes of seed, epoch and step. So the order is the same on every machine and for any
+The order depends only on the lengths of the loaders, the settings, the seed and the epoch. A random order is computed
+from hashes of seed, epoch and step, without random generators. So the order is the same on every machine and for any
 number of workers.
 """
 
@@ -25,8 +25,8 @@ class SamplingStrategy(str, Enum):
     """The order in which several loaders take turns.
 
     SEQUENTIAL reads all batches of the first loader, then all batches of the second loader, and so on. ROUND_ROBIN
-    reads one batch of each loader in turn. WEIGHTED chooses a random loader for each batch, in proportion to the
-    weights of the loaders.
+    reads one batch of each loader in turn. WEIGHTED chooses a random loader for each batch, with probabilities in
+    proportion to the weights of the loaders.
     """
 
     SEQUENTIAL = "sequential"
@@ -41,13 +41,14 @@ class MultiDataLoaderConfig:
     Attributes:
         sampling_strategy: the order in which the loaders take turns: a ``SamplingStrategy`` or its value, such as
             "weighted".
-        dataloader_weights: for WEIGHTED, how often each loader is chosen, relative to the other loaders. A loader with
-            the weight 0 is not read. None: all loaders have the same weight.
+        dataloader_weights: for WEIGHTED, the weight of each loader. The probability of a loader is proportional to its
+            weight. A loader with the weight 0 is not read. None: all loaders have the same weight.
         dataloader_names: the name of each loader; None: "loader_0", "loader_1", …. Names must be different.
         cycle_short_loaders: whether a loader without further batches starts again, in a new order, until the epoch
-            ends. If False, an epoch contains every batch of every loader.
+            ends. If False, each batch of each loader occurs once in an epoch, unless ``steps_per_epoch`` ends the epoch
+            earlier.
         steps_per_epoch: number of batches in an epoch; None: see ``MultiDataLoader.__len__``.
-        seed: seed of the weighted turns. Each epoch has different turns.
+        seed: seed of the random turns of WEIGHTED. Each epoch has different turns.
     """
 
     sampling_strategy: SamplingStrategy | str = SamplingStrategy.SEQUENTIAL
@@ -69,7 +70,7 @@ class MultiDataLoaderConfig:
         if len(names) != count:
             raise ValueError(f"dataloader_names has {len(names)} names for {count} loaders: pass one name per loader")
         if len(set(names)) < count:
-            raise ValueError(f"dataloader_names has a name twice: {', '.join(names)}")
+            raise ValueError(f"dataloader_names contains a name twice: {', '.join(names)}")
         return names
 
     def _checked(self, count: int) -> tuple[SamplingStrategy, tuple[float, ...]]:
@@ -90,7 +91,7 @@ class MultiDataLoaderConfig:
                 f"dataloader_weights has {len(weights)} weights for {count} loaders: pass one weight per loader"
             )
         if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
-            raise ValueError(f"dataloader_weights must be 0 or more, and one of them above 0, not {list(weights)}")
+            raise ValueError(f"all dataloader_weights must be 0 or more, and one above 0, not {list(weights)}")
         if self.steps_per_epoch is not None and self.steps_per_epoch < 1:
             raise ValueError(f"steps_per_epoch must be 1 or more, or None, not {self.steps_per_epoch}")
         return strategy, weights
@@ -102,15 +103,15 @@ class MultiDataLoaderConfig:
             lengths: number of batches of each loader; None for a loader without a length.
 
         Raises:
-            TypeError: the number depends on a loader that has no length.
-            ValueError: a setting is out of range, or does not fit the number of loaders. Or ``cycle_short_loaders`` is
-                True, and a loader that takes turns has no batches.
+            TypeError: the number of batches depends on a loader that has no length.
+            ValueError: a setting is out of range or does not fit the number of loaders, or ``cycle_short_loaders`` is
+                True although a loader that takes turns has no batches.
         """
         strategy, weights = self._checked(len(lengths))
         steps, cycle, may_skip = self.steps_per_epoch, self.cycle_short_loaders, strategy is SamplingStrategy.WEIGHTED
         read = [length for length, weight in zip(lengths, weights, strict=True) if weight > 0 or not may_skip]
         if cycle and 0 in read:
-            raise ValueError("a loader without batches cannot be cycled: omit the loader or cycle_short_loaders")
+            raise ValueError("a loader without batches cannot start again: omit the loader or cycle_short_loaders")
         if cycle and steps is not None and strategy is not SamplingStrategy.SEQUENTIAL:
             return steps
         known = [length for length in read if length is not None]
@@ -128,7 +129,7 @@ class MultiDataLoaderConfig:
     def turns(self, lengths: Sequence[int | None], epoch: int) -> Turns:
         """Return the index of the loader for each step of the epoch with the number ``epoch``.
 
-        For ``lengths`` and errors, see ``epoch_steps``.
+        ``lengths`` and the errors are the same as for ``epoch_steps``.
         """
         steps, (strategy, weights) = self.epoch_steps(lengths), self._checked(len(lengths))
         known = np.array([length or 0 for length in lengths])  # 0 for unknown lengths is not used below
@@ -156,7 +157,7 @@ class MultiDataLoaderConfig:
         bounds = np.cumsum(chances)
         key = hash_into_keys(np.zeros(1, dtype=np.uint64), self.seed, epoch, stage)
         drawn = np.searchsorted(bounds, uniform_numbers(key, steps)[0] * bounds[-1], side="right")
-        # Rounding may turn a number just below 1 into 1, and no loader has this number.
+        # Rounding may turn a random number just below 1 into 1, and the result would then be no index of a loader.
         within: Turns = np.minimum(drawn, np.flatnonzero(chances)[-1]).astype(np.int64)
         return within
 

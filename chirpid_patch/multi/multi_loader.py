@@ -12,7 +12,7 @@ __all__ = ["LoaderBatch", "MultiDataLoader", "MultiDataLoaderConfig", "SamplingS
 
 
 class LoaderBatch(NamedTuple):
-    """A batch, with index and name of the loader that yielded it."""
+    """A batch, with index and name of the loader that yielded the batch."""
 
     dataloader_idx: int
     dataloader_name: str
@@ -24,14 +24,14 @@ class MultiDataLoader:
 
         for dataloader_idx, dataloader_name, batch in MultiDataLoader(loaders, config): ...
 
-    The order of the turns depends only on the configuration, the lengths of the loaders and the number of the epoch.
-    Each loader uses its random generators at its first turn, and whenever it starts again. Before a loader starts
+    The order of the turns depends only on the configuration, the lengths of the loaders and the number of the epoch. A
+    loader uses its random generators at its first turn, and each time the loader starts again. Before a loader starts
     again, this class sets the loader's samplers to the next epoch with ``set_epoch``. If the program itself has called
-    ``set_epoch``, the samplers keep the epoch of the program. So a distributed sampler has a new order each time, even
-    if its loader starts again within an epoch.
+    ``set_epoch``, the samplers keep the epoch that the program has set. So a distributed sampler has a new order at
+    each start, even if its loader starts again within an epoch.
 
-    If a loader ends before its length, its further turns are omitted. With ``cycle_short_loaders``, the loader starts
-    again instead.
+    If a loader yields fewer batches than its length, its remaining turns are omitted. With ``cycle_short_loaders``, the
+    loader starts again instead.
 
     Args:
         loaders: the loaders, at least one.
@@ -53,7 +53,7 @@ class MultiDataLoader:
         self.loaders = list(loaders)
         self.config = config or MultiDataLoaderConfig()
         self.names = self.config.names(len(self.loaders))
-        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # by loader and sampler
+        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # epochs by loader and sampler
         self._epochs_begun = 0
         len(self)  # raises an error for a wrong configuration
 
@@ -94,14 +94,14 @@ class MultiDataLoader:
             for batch in batches:
                 taken += 1
                 if taken == length:
-                    # Request one more batch, as at the end of a loop. The request ends the workers and the sampler's
+                    # Request one more batch, as at the end of a loop. This request ends the workers and the sampler's
                     # epoch.
                     next(batches, None)
                 yield batch
                 if taken == length:
                     break
             if begins and not taken:
-                raise RuntimeError(f"the loader {self.names[index]!r} yielded no batches to cycle")
+                raise RuntimeError(f"the loader {self.names[index]!r} yielded no batches, so it cannot start again")
 
     def _advance_samplers(self, index: int) -> None:
         """Set the samplers of a loader to the next epoch, unless the program has set another epoch."""

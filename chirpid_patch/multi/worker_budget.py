@@ -1,4 +1,4 @@
-"""Functions that build several loaders and divide a number of worker processes among them."""
+"""Functions that build several loaders, and divide a number of worker processes among these loaders."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ logger = logging.getLogger("chirpid_patch")
 def divide_workers(needs: Sequence[float], workers: int, limits: Sequence[int] | None = None) -> list[int]:
     """Divide ``workers`` worker processes among loaders, and return the number for each loader.
 
-    First, each loader gets one worker, because a loader without workers blocks the training. If there are too few
-    workers, the loaders with the largest needs get one. Then each further worker goes to the loader with the largest
-    value of ``need / (workers of this loader + 1)``.
+    First, each loader gets one worker, because a loader without workers blocks the training. If there are fewer workers
+    than loaders, the loaders with the largest needs get a worker. Each further worker goes to the loader with the
+    largest value of ``need / (workers of this loader + 1)``.
 
     Args:
         needs: how much work each loader has, such as its number of samples in a step. A loader with the need 0 gets no
@@ -68,17 +68,19 @@ def create_multi_dataloaders(
 
     Args:
         datasets_dict: maps the name of each dataset to the dataset, or to a tuple (dataset, batch size).
-        batch_sizes: batch sizes of the datasets without a batch size in ``datasets_dict``: an int for all datasets, a
-            dictionary by name, or a sequence in the order of ``datasets_dict``.
-        num_workers: largest number of worker processes of all loaders together. The loaders also leave one CPU of this
-            rank to the training. ``divide_workers`` divides the workers in proportion to the batch sizes. A dataset in
-            memory gets no workers. An iterable dataset gets at most one worker, because each further worker would
-            iterate over another copy of the dataset.
-        is_training: True: the loaders shuffle and omit incomplete batches. If a dataset is smaller than a batch, its
-            only batch is not omitted. The loaders take turns at random with equal weights, and short loaders start
-            again. False: each loader reads every sample in order, and the loaders are read one after the other.
-        seed: seed of the random orders and turns. Each loader then has its own generator. None: the loaders use the
-            global generators.
+        batch_sizes: batch sizes of the datasets that have no batch size in ``datasets_dict``. An int for all datasets,
+            a dictionary from name to batch size, or a sequence in the order of ``datasets_dict``. None:
+            ``datasets_dict`` contains all batch sizes.
+        num_workers: largest number of worker processes of all loaders together. The number is also limited so that one
+            CPU of this rank remains for the training. ``divide_workers`` divides the workers in proportion to the batch
+            sizes. A dataset in memory gets no workers. An iterable dataset gets at most one worker, because each
+            further worker would iterate over another copy of the dataset.
+        is_training: whether the loaders are for training. If True, the loaders shuffle and omit incomplete batches,
+            except for the only batch of a dataset that is smaller than a batch. The loaders take turns in random order
+            with equal weights, and short loaders start again. If False, each loader reads every sample in order, and
+            the loaders are read one after the other.
+        seed: seed of the random orders and turns. With a seed, each loader has its own generator. None: the loaders use
+            the global generators.
         options: further arguments for every loader, which ``create_loader`` documents.
 
     Returns:
@@ -92,7 +94,7 @@ def create_multi_dataloaders(
     names = list(datasets_dict)
     datasets = {name: value[0] if _is_sized_pair(value) else value for name, value in datasets_dict.items()}
     sizes = {name: _batch_size(name, names, datasets_dict[name], batch_sizes) for name in names}
-    stacked = is_stacking_collate(options.get("collate_fn"))  # then data in memory needs no workers
+    stacked = is_stacking_collate(options.get("collate_fn"))  # if True, data in memory needs no workers
     needs = [0 if stacked and is_in_memory(datasets[name]) else sizes[name] for name in names]
     most = [1 if isinstance(datasets[name], IterableDataset) else num_workers for name in names]
     shares = divide_workers(needs, min(num_workers, cpus_for_loading()), most)
@@ -139,7 +141,7 @@ def _batch_size(
         return int(batch_sizes[name])
     if isinstance(batch_sizes, Sequence) and len(batch_sizes) == len(names):
         return int(batch_sizes[names.index(name)])
-    raise ValueError(f"the dataset {name!r} has no batch size: pass (dataset, batch size), or batch_sizes")
+    raise ValueError(f"the dataset {name!r} has no batch size: pass (dataset, batch size) or batch_sizes")
 
 
 def _seed_of(seed: int, number: int) -> int:

@@ -1,9 +1,9 @@
 """Random numbers that depend on the sample, and not on the worker that reads the sample.
 
-Every random number is a hash of seven values: the base seed of the loader, the epoch, the rank, the sample index, how
-often the index occurred before in the epoch, the transform, and the number of the random call. So the augmentation of a
-sample in an epoch is the same for any number of workers, in any batch, and in a repeated run. The hash function is the
-finaliser of SplitMix64 (Steele, Lea & Flood 2014).
+Every random number is a hash of seven values: the base seed of the loader, the epoch, the rank, the sample index, the
+number of earlier occurrences of this index in the epoch, the transform, and the number of the random call. So the
+augmentation of a sample in an epoch is the same for any number of workers, for any batch size, and in a repeated run.
+The hash function is the finaliser of SplitMix64 (Steele, Lea & Flood 2014).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def _mix_word(word: int) -> int:
 
 
 def hash_into_keys(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
-    """Return new keys, which are hashes of ``keys`` and ``words``.
+    """Return new keys, which are hashes of ``keys`` and ``words``, as a uint64 array of shape (B,).
 
     Args:
         keys: uint64 array of shape (B,).
-        *words: numbers to include in the hash. Each is an integer of any size for all keys, or an int64 array (B,) with
-            a number for each key.
+        *words: numbers to include in the hash, each an integer for all keys, or an int64 array (B,) with a number for
+            each key.
     """
     for word in words:
         if isinstance(word, np.ndarray):
@@ -59,8 +59,8 @@ def hash_into_keys(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
 def draw_random_keys(count: int) -> Keys:
     """Return ``count`` random keys from Python's ``random``.
 
-    PyTorch seeds ``random`` in every worker, so workers and epochs have different keys. With ``random.seed``, the keys
-    are repeatable. The function does not use PyTorch's generator.
+    PyTorch seeds ``random`` in every worker, so workers and epochs have different keys. If the program calls
+    ``random.seed``, the keys are repeatable. The function does not use PyTorch's generator.
     """
     return np.array([random.getrandbits(64) for _ in range(count)], dtype=np.uint64)
 
@@ -92,8 +92,9 @@ class RandomKey:
         epoch: number of the epoch.
         rank: rank of this process.
         indices: sample indices from the loader's sampler, int64 of shape (B,).
-        occurrences: how often each index occurred before in this epoch, int64 of shape (B,).
-        depth: number of outer datasets that also augment. So nested datasets have independent random numbers.
+        occurrences: number of earlier occurrences of each index in this epoch, int64 of shape (B,).
+        depth: number of outer datasets that also augment. With this number, nested datasets have independent random
+            numbers.
     """
 
     seed: int

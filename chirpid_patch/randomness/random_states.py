@@ -18,7 +18,7 @@ from chirpid_patch.randomness.reachable_objects import GENERATORS, reachable_obj
 class GlobalGeneratorStates:
     """The states of the global CPU generators of PyTorch, ``numpy.random`` and ``random``.
 
-    None: the state is not saved.
+    An attribute is None if the state of its generator is not saved.
     """
 
     torch_state: torch.Tensor
@@ -32,7 +32,7 @@ class GlobalGeneratorStates:
 
     @classmethod
     def of_torch(cls) -> GlobalGeneratorStates:
-        """Return the current state of PyTorch's generator only. This function is 100 times as fast as ``now``."""
+        """Return the current state of PyTorch's generator only, which is about 100 times as fast as ``now``."""
         return cls(torch.get_rng_state())
 
     def restore(self) -> None:

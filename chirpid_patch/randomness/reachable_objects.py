@@ -1,4 +1,4 @@
-"""A function that finds all objects to which an object refers, to search them for random generators."""
+"""A function that finds all objects to which an object refers, for a search for random generators."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import torch
 
 GENERATORS = (torch.Generator, np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random)
 
-#: Packages whose objects are not searched. They contain only data, and reading their attributes may change them.
-_DATA = ("pandas", "polars", "pyarrow", "PIL")
-_DEEPEST = 8
-#: A sequence with more items is not searched, because it contains samples or indices.
+#: Packages whose objects are not searched. These objects contain only data, and reading an attribute may change them.
+_DATA_PACKAGES = ("pandas", "polars", "pyarrow", "PIL")
+_DEEPEST_SEARCH = 8
+#: Largest number of items of a sequence that is searched. A longer sequence probably contains samples or indices.
 _MOST_ITEMS = 64
 _MOST_VISITED = 20_000
 
@@ -32,11 +32,11 @@ def reachable_objects(owners: Iterable[Any]) -> Iterator[Any]:
     Args:
         owners: loaders, samplers, datasets, transforms or functions.
     """
-    waiting = deque((owner, _DEEPEST) for owner in owners)
+    waiting = deque((owner, _DEEPEST_SEARCH) for owner in owners)
     seen: dict[int, Any] = {}  # keeps the visited objects alive, so that no other object can get the same id
     while waiting and len(seen) < _MOST_VISITED:
         owner, depth = waiting.popleft()
-        if id(owner) in seen or type(owner).__module__.partition(".")[0] in _DATA:
+        if id(owner) in seen or type(owner).__module__.partition(".")[0] in _DATA_PACKAGES:
             continue
         seen[id(owner)] = owner
         yield owner

@@ -1,1 +1,1 @@
-"""Functions and classes of the best-practice guide for ChirpID: image folders, ranks, repeatable trainings."""
+"""Functions and classes of the best-practice guide for ChirpID, for image folders, ranks and repeatable trainings."""

@@ -1,4 +1,4 @@
-"""A dataset of images in folders. The name of a folder is the class of its images."""
+"""A dataset of images in folders. The name of a folder is the class of the images in the folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ try:
 except ImportError:  # optional: only this module needs Pillow
     Image = None  # type: ignore[assignment]
 
-_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
+_IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
 _MODES = {1: "L", 3: "RGB"}
 
 
@@ -30,7 +30,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
     Args:
         root: folder that contains a folder for each class.
         img_size: width and height in pixels of the scaled images; None keeps the size of each image.
-        channels: number of channels: 3 for colour, 1 for grey.
+        channels: number of channels, which is 3 for colour and 1 for grey.
         classes: names of the classes in the order of their numbers; None: the sorted names of the folders in ``root``.
         transform: function that is applied to each scaled image (C, H, W); None: no function.
 
@@ -50,7 +50,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
         transform: Callable[[Tensor], Any] | None = None,
     ) -> None:
         if Image is None:
-            raise RuntimeError("reading pictures needs Pillow: pip install Pillow")
+            raise RuntimeError("reading images needs Pillow: pip install Pillow")
         if channels not in _MODES:
             raise ValueError(f"channels must be 1 or 3, not {channels}")
         self.root = Path(root)
@@ -67,10 +67,10 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
         if unknown:
             raise ValueError(f"{self.root / unknown[0]} is not one of the classes {', '.join(self.classes)}")
         #: Path and class number of every sample.
-        self.samples = [(path, self.class_to_idx[folder.name]) for folder in folders for path in _pictures(folder)]
+        self.samples = [(path, self.class_to_idx[folder.name]) for folder in folders for path in _image_paths(folder)]
         if not self.samples:
             raise FileNotFoundError(
-                f"no images in {self.root}: it must have a folder of pictures (.png, .jpg, …) for each class"
+                f"no images in {self.root}: the folder must contain a folder of images (.png, .jpg, …) for each class"
             )
         #: Class number of every sample.
         self.targets = [target for _, target in self.samples]
@@ -86,12 +86,12 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
         return (image if self.transform is None else self.transform(image)), target
 
 
-def _pictures(folder: Path) -> list[Path]:
+def _image_paths(folder: Path) -> list[Path]:
     """Return the paths of all pictures below ``folder``, sorted."""
     return sorted(
         path
         for path in folder.rglob("*")
-        if path.suffix.lower() in _PICTURES
+        if path.suffix.lower() in _IMAGE_SUFFIXES
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
         and path.is_file()
     )

@@ -26,15 +26,15 @@ def create_optimized_dataloader(
 ) -> DataLoader[Any]:
     """Build the loader of a rank. With a single rank, build an ordinary loader.
 
-    A loader for training shuffles, and omits samples that do not fill a batch on every rank. ``seed`` determines the
-    order and the augmentation; every epoch has another order and augmentation. The loader counts its epochs, so the
-    program need not call ``set_epoch`` (see ``distributed.epochs``). A loader for evaluation reads the dataset in
-    order, and exactly one rank reads each sample. The loader uses no global random generator.
+    A loader for training shuffles, and omits the last samples if they do not fill a batch on every rank. ``seed``
+    determines the order and the augmentation. Every epoch has another order and augmentation. The loader counts its
+    epochs, so the program need not call ``set_epoch`` (see ``distributed.epochs``). A loader for evaluation reads the
+    dataset in order, and exactly one rank reads each sample. Both kinds of loaders use no global random generator.
 
     Args:
         dataset: map-style dataset.
         batch_size: number of samples in a batch of each rank.
-        is_training: whether the loader is for training; False: for evaluation.
+        is_training: whether the loader is for training. False means evaluation.
         num_workers: largest number of worker processes of this rank. For samples in memory, the loader starts no
             workers. For other samples, the loader starts at most one worker for each CPU that this rank has for
             loading.
@@ -44,7 +44,7 @@ def create_optimized_dataloader(
 
     Raises:
         TypeError: the dataset is iterable.
-        ValueError: ``rank`` is out of range. Or ``rank`` is missing, and ``world_size`` is not the number that
+        ValueError: ``rank`` is out of range, or ``rank`` is missing although ``world_size`` is not the number that
             ``torch.distributed`` or torchrun reports.
     """
     create = create_training_loader if is_training else create_validation_loader
@@ -69,7 +69,7 @@ def get_optimal_num_workers(device_type: str = "cuda") -> int:
     The number is 4 for each device of this rank, but at most the number of CPUs of this rank. If the machine has fewer
     CPUs than ranks, or the device is the CPU, the number is 0.
 
-    Samples in memory load faster without workers, but this function does not know the dataset.
+    Samples in memory load faster without workers, but this function does not consider the dataset.
     ``OptimalDataLoaderFactory`` also considers the dataset.
 
     Args:

@@ -1,6 +1,6 @@
 """Functions that make a training repeatable.
 
-They set all seeds, and build loaders that yield the same batches in every run.
+The functions set all seeds, and build loaders that yield the same batches in every run.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ def set_reproducible_training(seed: int = 42) -> tuple[Callable[[int], None], to
         seed_worker, generator = set_reproducible_training(42)
         loader = DataLoader(dataset, shuffle=True, num_workers=4, worker_init_fn=seed_worker, generator=generator)
 
-    Call this function once, before the model and the loaders are built. Set two environment variables before the
-    program starts. ``PYTHONHASHSEED`` fixes the order of sets of strings. ``OMP_NUM_THREADS`` fixes the number of
-    compute threads, because the rounding of sums can depend on this number.
+    Call this function once, before the model and the loaders are built. For a repeatable training, also set two
+    environment variables before the program starts. ``PYTHONHASHSEED`` fixes the order of sets of strings.
+    ``OMP_NUM_THREADS`` fixes the number of compute threads, because the rounding of sums can depend on this number.
 
     Args:
         seed: integer from 0 to 2**32 - 1, which is the range that NumPy accepts.
 
     Returns:
         Two values for the arguments ``worker_init_fn`` and ``generator`` of a loader. The first value is a function
-        that seeds each worker. Workers, epochs and ranks have different seeds, and a run with the same ``seed`` repeats
-        them. The second value is a seeded generator.
+        that seeds each worker. Workers, epochs and ranks have different seeds. In another run with the same ``seed``,
+        the workers have the same seeds. The second value is a seeded generator.
 
     Raises:
         ValueError: ``seed`` is out of range.
@@ -75,13 +75,13 @@ def ensure_deterministic_dataloader(
 ) -> DataLoader[Any]:
     """Make the training repeatable, and build a loader that yields the same batches in every run.
 
-    Call this function before the model is built, because it calls ``set_reproducible_training`` and
+    Call this function before the model is built, because the function calls ``set_reproducible_training`` and
     ``torch.use_deterministic_algorithms(True)``. The batches are the same in every run with the same number of worker
     processes. With the augmentation of this package, the batches are the same for any number of worker processes.
     Different epochs have different orders and different augmentation. For validation, pass ``shuffle=False``.
 
-    On CUDA, cuBLAS is deterministic only with the environment variable ``CUBLAS_WORKSPACE_CONFIG=:4096:8``. The
-    function sets the variable if it is missing.
+    On CUDA, cuBLAS is deterministic only with the environment variable ``CUBLAS_WORKSPACE_CONFIG=:4096:8``. If the
+    variable is missing, the function sets the variable to ``:4096:8``.
 
     Args:
         dataset: as for ``DataLoader``.
@@ -116,9 +116,11 @@ def ensure_deterministic_dataloader(
 
 
 def _set_cublas_workspace() -> None:
-    """Set the environment variable that makes cuBLAS deterministic; warn if the user has set another value."""
+    """Set the environment variable that makes cuBLAS deterministic. Warn if the user has set another value."""
     given = os.environ.setdefault(_CUBLAS, _CUBLAS_DETERMINISTIC[0])
     if given not in _CUBLAS_DETERMINISTIC:
         warnings.warn(
-            f"{_CUBLAS}={given} is not deterministic: set it to {_CUBLAS_DETERMINISTIC[0]}.", UserWarning, stacklevel=3
+            f"cuBLAS is not deterministic with {_CUBLAS}={given}: set {_CUBLAS}={_CUBLAS_DETERMINISTIC[0]}.",
+            UserWarning,
+            stacklevel=3,
         )

@@ -38,24 +38,24 @@ def create_dataloaders(
     transform: Callable[[torch.Tensor], Any] | None = None,
     **loader_options: Unpack[CommonArguments],
 ) -> Loaders:
-    """Split samples, and build a loader each for training (shuffled), validation and test (in order).
+    """Split samples, and build a shuffled loader for training and ordered loaders for validation and test.
 
     Every sample belongs to exactly one loader. The dataset of each loader is a ``torch.utils.data.Subset``. For
-    example, you can wrap ``train_loader.dataset`` in a dataset that augments the training samples. A loader without
-    samples has no batches.
+    example, you can wrap ``train_loader.dataset`` in a dataset that augments the training samples. If a part of the
+    split has no samples, its loader has no batches.
 
     Args:
         data_root: one of these sources of samples:
 
             * A folder with ``train/CLASS/…`` and ``test/CLASS/…``. The validation samples are the images in the folder
-              ``val``. Without this folder, they are the share ``val_split`` of the images in ``train``.
-            * A folder with a folder for each class. Of these images, the shares ``test_split`` and ``val_split`` are
-              for test and validation.
-            * A dataset that can be indexed and has a length. The same shares of its samples are for test and
-              validation.
+              ``val``. Without the folder ``val``, the share ``val_split`` of the images in ``train`` is for validation.
+            * A folder with a folder for each class. The shares ``test_split`` and ``val_split`` of all images are for
+              test and validation.
+            * A dataset that can be indexed and has a length. The shares ``test_split`` and ``val_split`` of its samples
+              are for test and validation.
         batch_size: number of samples in a batch.
         img_size: width and height in pixels of the scaled images, for folders; see ``ImageFolderDataset``.
-        num_workers: largest number of worker processes of each loader. The factory may use fewer or none.
+        num_workers: largest number of worker processes of each loader. A loader may start fewer workers or none.
         val_split: share of samples for validation, from 0 (no validation) to below 1.
         test_split: share of samples for the test, from 0 to below 1. If the folder ``test`` exists, this share has no
             effect.
@@ -131,8 +131,8 @@ def _everything(dataset: Any) -> Subset[Any]:
 def _split_randomly(dataset: Any, shares: tuple[float, ...], seed: int) -> list[Subset[Any]]:
     """Split ``dataset`` at random.
 
-    Return the subset for training, and then a subset for each of ``shares``. For a share above 0, the subset has at
-    least one sample.
+    The result is a list of the subset for training, and of a subset for each share in ``shares``. For a share above 0,
+    the subset has at least one sample.
     """
     count = len(dataset)
     if not count:

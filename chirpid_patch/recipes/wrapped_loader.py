@@ -1,4 +1,4 @@
-"""A base class for your own loaders. It manages workers, threads and CUDA streams."""
+"""A base class for your own loaders, which manages workers, threads and CUDA streams."""
 
 from __future__ import annotations
 
@@ -32,16 +32,15 @@ if TYPE_CHECKING:
 
 _MOST_WEIGHTS = 2**24  # limit of torch.multinomial, which PyTorch's weighted sampler calls
 
-#: Private attributes of the loader classes that ``WrappedDataLoader`` replaces. Each has a sentence about its
-#: replacement.
+#: Maps private attributes of the loader classes that ``WrappedDataLoader`` replaces to texts about the replacements.
 REMOVED = {
     "_use_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
     "_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
-    "_stream_assignments": "each batch is copied to `device` at once",
+    "_stream_assignments": "all batches are copied to `device` on one stream",
     "_worker_executor": "use `_num_workers`; `_pytorch_loader` is the loader that has the workers",
     "_init_workers": "pass `num_workers`: its workers start when the first batch is requested",
     "_cleanup_workers": "call `shutdown()`",
-    "_calculate_batch_memory_mb": "measure it: `DataLoaderPerformanceMonitor().memory_status()`",
+    "_calculate_batch_memory_mb": "measure memory with `DataLoaderPerformanceMonitor().memory_status()`",
 }
 #: Attributes that cannot change after the loader is built, as in ``torch.utils.data.DataLoader``.
 _FIXED = frozenset(
@@ -78,21 +77,23 @@ class WrappedDataLoader:
     ``OptimalDataLoaderFactory`` builds the inner ``DataLoader``. ``loader[3]`` returns sample 3 as a batch, and
     ``loader[[3, 5]]`` returns two samples as a batch. This object also has all public attributes of the inner loader.
     An assignment to an attribute that is fixed after construction raises ValueError, as in PyTorch's loader.
-    ``loader._pytorch_loader`` is the inner loader. Pass it to a framework that needs a ``DataLoader``; the inner loader
-    does not move its batches to the device. A pickled loader contains everything except processes and threads.
+    ``loader._pytorch_loader`` is the inner loader. Pass the inner loader to a framework that needs a ``DataLoader``;
+    the inner loader does not move its batches to the device. A pickled loader contains everything except processes and
+    threads.
 
     Args:
         dataset: map-style or iterable dataset.
         batch_size: number of samples in a batch.
         num_workers: number of worker processes. For samples in memory, the loader starts no workers, because batched
             reading is faster.
-        is_train: whether the loader is for training. True: the loader shuffles, unless another argument defines the
-            order, and respects ``drop_last``. False: the loader yields all samples, in order.
+        is_train: whether the loader is for training. True: the loader shuffles unless another argument defines the
+            order, and ``drop_last`` has an effect. False: the loader yields all samples, in order.
         sampler: a sampler, a list of indices, or a function that returns a sampler or such a list. ``refresh`` calls
-            the function again. The function may have parameters with the names ``num_samples``, ``batch_size`` and
-            ``rng``; the loader passes these arguments.
-        weighted_sampler: weights with which samples are drawn, with replacement. True: the dataset has the method
-            ``get_weighted_sampler``, which returns a sampler, or the attribute ``sample_weights``. False: no weights.
+            the function again. The loader passes the arguments ``num_samples``, ``batch_size`` and ``rng`` if the
+            function has parameters with these names. None: no sampler.
+        weighted_sampler: a weight for each sample; the loader draws samples with replacement, in proportion to the
+            weights. True: use the sampler that the dataset's method ``get_weighted_sampler`` returns, or the weights in
+            the dataset's attribute ``sample_weights``. False: no weights.
         indices: indices of the samples to use, or a function that returns the indices. ``refresh`` calls the function
             again. None: all samples.
         iterations_per_epoch: number of batches in an epoch. The loader draws random samples for these batches. None: an
@@ -101,13 +102,13 @@ class WrappedDataLoader:
         device: the device to which a ``DevicePrefetcher`` moves batches; None: the accelerator if there is one, else
             the CPU.
         pin_memory: whether batches are in pinned memory. None: batches are pinned if pinned memory makes copies to
-            ``device`` faster. Without an accelerator, no batch is pinned.
-        persistent_workers: whether the workers stay alive from epoch to epoch; None counts as True.
+            ``device`` faster. Without an accelerator, batches are never pinned.
+        persistent_workers: whether the workers stay alive from epoch to epoch; None means True.
         prefetch_factor: number of batches that each worker loads in advance; None: 2.
         collate_fn: function that builds a batch from a list of samples; None means PyTorch's ``default_collate``.
-            Alternatively, a subclass may define a method ``collate_fn``. The loader is then pickled for the workers,
-            which call this method.
-        further: further arguments, which ``create_loader`` documents.
+            Alternatively, a subclass may define a method ``collate_fn``. If such a method exists, the loader is pickled
+            for the workers, which call the method.
+        further: other arguments of ``create_loader``, listed in ``FactoryArguments``.
 
     Raises:
         ValueError: two arguments contradict each other, an argument does not fit the dataset, or the CUDA device does
@@ -254,11 +255,11 @@ class ResampledSampler(Sampler[Any]):
 
     def __init__(self, draw: Callable[[], Any]) -> None:
         self._draw = draw
-        #: The sampler or the list of indices that is in use.
+        #: The sampler or the list of indices that is now in use.
         self.current = draw()
 
     def refresh(self) -> None:
-        """Call ``draw`` again, and use its result from the next epoch on."""
+        """Call ``draw`` again, and use the new sampler or indices from the next epoch on."""
         self.current = self._draw()
 
     def __iter__(self) -> Iterator[Any]:
@@ -280,8 +281,8 @@ def _sampler(
 ) -> Any:
     """Return the sampler for the arguments of ``WrappedDataLoader``; None if no argument needs a sampler."""
     by_weight = weighted is not False and weighted is not None
-    asked = {"sampler": sampler is not None, "weighted_sampler": by_weight, "indices": indices is not None}
-    given = [name for name, is_asked in asked.items() if is_asked]
+    passed = {"sampler": sampler is not None, "weighted_sampler": by_weight, "indices": indices is not None}
+    given = [name for name, is_passed in passed.items() if is_passed]
     if len(given) > 1:
         raise ValueError(f"{' and '.join(given)} exclude each other: pass only one of them")
     if iterations is not None and iterations < 1:
@@ -290,7 +291,7 @@ def _sampler(
     if by_weight or callable(sampler):
         offers = {"num_samples": wanted or len(dataset), "batch_size": batch_size, "rng": rng}
         if by_weight:
-            return _by_weight(dataset, weighted, offers)
+            return _weighted_sampler(dataset, weighted, offers)
         return ResampledSampler(partial(_call_with_known, sampler, offers))
     if given and wanted is not None:
         raise ValueError(
@@ -304,7 +305,7 @@ def _sampler(
     return sampler
 
 
-def _by_weight(dataset: Any, weighted: Any, offers: dict[str, Any]) -> Sampler[Any]:
+def _weighted_sampler(dataset: Any, weighted: Any, offers: dict[str, Any]) -> Sampler[Any]:
     if weighted is True:
         function = getattr(dataset, "get_weighted_sampler", None)
         if function is not None:
@@ -332,7 +333,7 @@ def _subset(dataset: Any, indices: Any, is_train: bool, rng: torch.Generator | N
     """Return a sampler for the samples at ``indices``. For training, the sampler shuffles the indices."""
     positions = torch.as_tensor(indices() if callable(indices) else indices)
     if positions.numel() and (positions.ndim != 1 or positions.dtype == torch.bool or positions.is_floating_point()):
-        raise ValueError("indices must be a sequence of integers: convert a mask with its nonzero()")
+        raise ValueError("indices must be a sequence of integers: convert a mask with numpy.flatnonzero(mask)")
     if positions.numel() and not -len(dataset) <= int(positions.min()) <= int(positions.max()) < len(dataset):
         raise ValueError(f"an index in indices is out of range for {len(dataset)} samples")
     found: list[int] = positions.tolist()
@@ -340,7 +341,7 @@ def _subset(dataset: Any, indices: Any, is_train: bool, rng: torch.Generator | N
 
 
 def _call_with_known(function: Callable[..., Any], offers: dict[str, Any]) -> Any:
-    """Call ``function`` with those arguments in ``offers`` for which it has parameters, and return the result."""
+    """Call ``function`` with those arguments in ``offers`` that ``function`` accepts, and return the result."""
     known = inspect.signature(function).parameters.values()
     if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known):
         return function(**offers)

@@ -22,16 +22,17 @@ from chirpid_patch.transforms.symmetries import FlipsAndTurns
 class MultiScaleDataset(WrappingDataset):
     """A dataset of the samples of ``base_dataset``, for training at several scales.
 
-    A sample is a dictionary. The key ``"label"`` is the label. If the samples of the base dataset are dictionaries, the
-    sample also contains all their other entries except ``"image"``. The keys of the images depend on
+    A sample is a dictionary. The entry ``"label"`` is the label. If a sample of the base dataset is a dictionary, the
+    new sample also contains the other entries of this dictionary, except ``"image"``. The entries with images depend on
     ``memory_efficient``:
 
     * By default, ``"base_image"`` is the image (C, H, W) of the base dataset, and ``"scales"`` is an int64 tensor of
       shape (S,). ``step.MultiScaleStep`` scales the base image on demand.
-    * With ``memory_efficient=False``, the keys ``"image_224"`` and so on are the images at every scale, as
-      floating-point tensors (C, scale, scale). This mode needs several times as much memory, and exists for comparison.
+    * With ``memory_efficient=False``, the entries ``"image_224"`` and so on are the image at each scale, as
+      floating-point tensors (C, scale, scale). This mode needs several times as much memory as the default, and exists
+      only for comparisons.
 
-    8-bit base images stay 8-bit until they are scaled. So they take a quarter of the memory of float32 images.
+    8-bit base images stay 8-bit until the scaling, and so take a quarter of the memory of float32 images.
 
     Args:
         base_dataset: map-style dataset of samples ``(image, label)`` or ``(image,)``, or of dictionaries with
@@ -39,8 +40,8 @@ class MultiScaleDataset(WrappingDataset):
         scales: sizes of the square images, in pixels.
         augment: whether to mirror and turn the base image at random (``FlipsAndTurns``), or a sequence of your own
             transforms. The dataset augments the base image, so all scales of a sample have the same augmentation. The
-            augmentation is the same for any number of workers.
-        memory_efficient: whether samples contain only the base image, and not the image at every scale.
+            augmentation of this package is the same for any number of workers.
+        memory_efficient: whether samples contain only the base image. False: samples contain the image at every scale.
         memory_budget: number of bytes that the scaled images of a batch may take at the same time; None: no limit.
         batch_size: number of samples in a batch. The dataset needs this number only for ``memory_budget``.
 
@@ -126,7 +127,7 @@ class MultiScaleDataset(WrappingDataset):
     def _group_scales_by_memory(self) -> list[list[int]]:
         """Divide the scales into groups, and return the groups.
 
-        At all scales of a group, the images of a batch together take at most ``memory_budget`` bytes. Without a budget,
+        The images of a batch at all scales of a group together take at most ``memory_budget`` bytes. Without a budget,
         each scale is a group. The method assumes that all base images have the channels and the dtype of the first base
         image.
         """
@@ -175,7 +176,7 @@ class _ImagePairs(WrappingDataset):
 
 
 def _split_sample(sample: Any) -> tuple[Any, dict[str, Any]]:
-    """Split a sample into its image and a dictionary of all other values; also for a batch."""
+    """Split a sample or a batch into the image or images and a dictionary of all other values."""
     if isinstance(sample, Mapping) and "image" in sample:
         return sample["image"], {name: value for name, value in sample.items() if name != "image"}
     if isinstance(sample, tuple | list) and len(sample) in (1, 2):

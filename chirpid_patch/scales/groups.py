@@ -1,4 +1,4 @@
-"""Functions that estimate the memory of a scale, group scales by memory, and divide batches into parts."""
+"""Functions that estimate how much memory a scale needs, group scales by memory, and divide batches into parts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def image_bytes(scale: int, *, channels: int = 3, batch_size: int = 1, dtype: to
 def group_scales(scales: Sequence[int], bytes_of: Callable[[int], int], budget: int | None) -> list[list[int]]:
     """Divide ``scales`` into as few groups as possible, and return the groups.
 
-    The order of the scales does not change. Each group needs at most ``budget`` bytes, unless a single scale needs
-    more.
+    The order of the scales does not change. Each group needs at most ``budget`` bytes. A scale that needs more than
+    ``budget`` bytes is a group alone.
 
     Args:
         scales: the scales in pixels.
@@ -60,7 +60,7 @@ def estimate_step_bytes(model: nn.Module, images: Tensor) -> int:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = storage.nbytes()
-        return tensor.detach()  # the tensor would keep the graph alive
+        return tensor.detach()  # without detach, the tensor would keep the graph alive
 
     devices = [images.device] if images.device.type == "cuda" else []
     with (

@@ -27,16 +27,16 @@ _FUNCTIONS: dict[Any, type[nn.Module]] = {
 
 
 class PartialLoss:
-    """Computes the losses of the parts of a batch.
+    """Compute the losses of the parts of a batch.
 
-    The sum of these losses is the loss of the whole batch. This also holds for ``CrossEntropyLoss`` and ``NLLLoss``
-    with class weights and ignored labels.
+    The sum of these losses is the loss of the whole batch. The sum is also correct for ``CrossEntropyLoss`` and
+    ``NLLLoss`` with class weights and ignored labels.
 
     Args:
         criterion: the loss function.
-        reduction: how your own ``criterion`` combines the losses of samples: "mean" (all samples have the same weight)
-            or "sum". None: the reduction of a PyTorch loss. If ``criterion`` is not a PyTorch loss, None means that the
-            loss cannot be computed in parts.
+        reduction: how ``criterion`` combines the losses of samples: "mean" (all samples have the same weight) or "sum".
+            None: the reduction of ``criterion``, if ``criterion`` is a loss of PyTorch. For any other ``criterion``,
+            None means that the loss cannot be computed in parts.
     """
 
     def __init__(self, criterion: Criterion, reduction: Reduction | None = None) -> None:

@@ -13,7 +13,7 @@ _HALF = (torch.float16, torch.bfloat16)
 
 
 def image_tensor(image: Any) -> Tensor:
-    """Return an image as a tensor (C, H, W) with the same values.
+    """Return an image as a tensor (C, H, W), without changing its values.
 
     Args:
         image: a tensor (C, H, W), or an array or Pillow image of shape (H, W) or (H, W, C).
@@ -58,9 +58,9 @@ def as_float(images: Tensor) -> Tensor:
 def scale_images(images: Tensor, scale: int) -> Tensor:
     """Scale images to squares of ``scale`` by ``scale`` pixels.
 
-    The scaling is bilinear with antialiasing. A batch is scaled in one call; except for rounding, the result is the
-    same as for single images. 8-bit values first become float32 values from 0 to 1 (see ``as_float``). Floating-point
-    images of the requested size are returned without a copy.
+    The scaling is bilinear with antialiasing. A batch is scaled at once. Except for rounding, the result is the same as
+    for single images. 8-bit values first become float32 values from 0 to 1 (see ``as_float``). Floating-point images of
+    the requested size are returned without a copy.
 
     Args:
         images: an image (C, H, W) or a batch (B, C, H, W), uint8 or floating-point.
@@ -90,7 +90,7 @@ def scale_images(images: Tensor, scale: int) -> Tensor:
 
 
 class ScaleTo:
-    """A transform that calls ``scale_images``. It can be pickled.
+    """A transform that calls ``scale_images``, and can be pickled.
 
     Args:
         scale: width and height in pixels.

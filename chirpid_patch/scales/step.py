@@ -36,7 +36,7 @@ class ScaleLosses:
 
 
 class MultiScaleStep:
-    """A training step that runs forward and backward pass at every scale, and adds up the weighted gradients.
+    """A training step that runs forward and backward pass at every scale, and sums the weighted gradients.
 
         step = MultiScaleStep(model, nn.CrossEntropyLoss(), (224, 448, 672), memory_budget=2 * 2**30)
         for batch in loader:
@@ -53,21 +53,22 @@ class MultiScaleStep:
         model: the model.
         criterion: loss function of outputs and labels.
         scales: sizes of the images, in pixels.
-        weights: maps each scale to the weight of its loss; None: all weights are ``1 / len(scales)``.
+        weights: maps each scale to the weight of the loss at this scale; None: all weights are ``1 / len(scales)``.
         memory_budget: number of bytes for forward and backward pass, in addition to model, gradients and optimiser.
-            None: no limit. If a scale needs more bytes, the step runs parts of the batch one after the other. The
-            gradients have the same sum. The first step measures a forward pass of one sample to choose the size of the
-            parts. If the model has batch norm in training mode, or the loss may not be a mean or sum over samples, the
-            step warns and runs whole batches. With dropout, parts get other random numbers than the whole batch.
-        reduction: how your own ``criterion`` combines the losses of samples: "mean" or "sum" (see ``PartialLoss``).
+            None: no limit. If a scale needs more bytes, the step runs parts of the batch one after the other. The sum
+            of the gradients stays the same. The first step measures a forward pass of one sample to choose the size of
+            the parts. If the model has batch norm in training mode, or the loss may not be a mean or sum over samples,
+            the step warns and runs whole batches. With dropout, parts get other random numbers than the whole batch.
+        reduction: how ``criterion`` combines the losses of samples, "mean" or "sum" (see ``PartialLoss``). None: the
+            reduction of a loss of PyTorch.
         backward: function to call with each loss, such as ``lambda loss: grad_scaler.scale(loss).backward()``. The
             default calls ``loss.backward()``.
         autocast: function that returns the context of each forward pass, such as ``lambda: torch.autocast("cuda")``.
         device: the device to which images and labels are moved; None: the device of the model's first parameter.
 
     Raises:
-        ValueError: ``scales`` is empty, or contains a scale twice or a scale below 1. Or the keys of ``weights`` differ
-            from the scales. Or ``memory_budget`` is not positive.
+        ValueError: ``scales`` is empty or contains a scale twice or a scale below 1, the keys of ``weights`` differ
+            from the scales, or ``memory_budget`` is not positive.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class MultiScaleStep:
         """Add the gradients of ``batch`` to the gradients of the parameters, and return the losses.
 
         Raises:
-            KeyError: the batch has no label. Or the batch has no base image, and the image at a scale is also missing.
+            KeyError: the batch has no label, or neither a base image nor an image for each scale.
         """
         device = self._device or next(self.model.parameters()).device
         labels = batch["label"].to(device, non_blocking=True)
@@ -159,13 +160,15 @@ class MultiScaleStep:
         return nullcontext() if now or no_sync is None else no_sync()
 
     def _divide_batch(self, scale: int, images: Tensor) -> list[slice]:
-        """Return the parts of the batch that the step runs one after the other at ``scale``."""
+        """Return the parts of the batch that the step must run one after the other at ``scale``."""
         count = len(images)
         whole = [slice(0, count)]
         if self.memory_budget is None:
             return whole
         if uses_batch_statistics(self.model):
-            self._warn("the model uses batch norm, which needs whole batches: use group norm, or freeze it with eval()")
+            self._warn(
+                "the model uses batch norm, which needs whole batches: use group norm, or freeze batch norm with eval()"
+            )
             return whole
         if not self._loss.divisible:
             self._warn("the criterion may be neither a mean nor a sum over samples: pass the argument reduction")

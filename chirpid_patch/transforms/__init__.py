@@ -1,4 +1,4 @@
-"""Random transforms for single samples, and for whole batches in place.
+"""Random transforms, which return a new tensor for a single sample, and change a whole batch in place.
 
 To write a new transform, subclass ``BatchTransform``.
 

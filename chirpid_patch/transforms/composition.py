@@ -1,4 +1,4 @@
-"""Composed transforms, and a function that splits them into single transforms."""
+"""Composed transforms, and a function that splits a composed transform into single transforms."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Lambda:
 def split_transform(transform: Transform, position: Position) -> Iterator[tuple[Position, Transform]]:
     """Yield a pair (position, transform) for each single transform that ``transform`` applies, in order.
 
-    Composed transforms are ``Compose`` and ``Lambda`` of this module and of torchvision, and ``nn.Sequential``.
-    Subclasses of ``Compose`` and ``Lambda`` of this module count, too, unless they override ``__call__``. If
-    ``transform`` is not composed, the function yields only ``transform``. If the class of a transform has a decorator
-    of ``transforms.declared``, the function yields the matching transform of this package instead.
+    The function splits ``Compose`` and ``Lambda`` of this module and of torchvision, and ``nn.Sequential``. The
+    function also splits objects of subclasses of this module's ``Compose`` and ``Lambda``, unless the subclass
+    overrides ``__call__``. For any other transform, the function yields only ``transform``. If the class of a transform
+    has a decorator of ``transforms.declared``, the function yields the matching transform of this package instead.
 
     Args:
         transform: any transform.

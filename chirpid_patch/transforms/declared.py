@@ -1,9 +1,9 @@
 """Decorators for classes that mask, add noise or compose transforms in the same way as this package.
 
-A decorator does not change the class: a call of an object still runs the class's own code. Loaders augment whole
-batches with a transform of this package that has the same parameters. The results have the same distribution, and
-depend only on the random keys of the samples. In three cases, the class's own code augments single samples: a parameter
-is not a plain number, the object has hooks, or a subclass overrides a method.
+A decorator does not change the class: a call of an object still runs the class's own code. Loaders, however, augment
+whole batches with a transform of this package that has the same parameters. The results have the same distribution, and
+depend only on the random keys of the samples. In three cases, loaders run the class's own code for single samples: a
+parameter is not a plain number, the object has hooks, or a subclass overrides a method.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -
     """
 
     def build(state: Mapping[str, Any]) -> SpecAugment | None:
-        shipped = _masks_with(state, mask_short_axes)
-        return shipped if shipped is not None and 0 <= shipped.mask_value <= 255 else None
+        masks = _masks_with(state, mask_short_axes)
+        return masks if masks is not None and 0 <= masks.mask_value <= 255 else None
 
     return declare_method(_MASKS, calls, build, method="__call__", of_images=True)
 

@@ -1,12 +1,12 @@
 """Normal noise that is computed on a device. The 64-bit key of a sample determines its noise completely.
 
-In the modes ``table`` and ``pooled``, the noise is equal, to the last bit, to the noise of ``transforms.noise``. This
-is possible because SplitMix64 uses only 64-bit integers, and PyTorch's int64 overflows in the same way as NumPy's
-uint64.
+In the modes ``table`` and ``pooled``, the noise is equal, to the last bit, to the noise of ``transforms.noise``. A
+device can compute the same bits, because SplitMix64 uses only 64-bit integers, and PyTorch's int64 overflows in the
+same way as NumPy's uint64.
 
 In the mode ``exact``, the noise has other values than in ``transforms.noise``, because no device can repeat the values
-of PyTorch's CPU generator. Here, this mode applies the Box-Muller transform to the bits of SplitMix64. The values are
-independent, and have the distribution N(0, std²), cut off at ±6.7 std.
+of PyTorch's CPU generator. In this module, the mode ``exact`` applies the Box-Muller transform to the bits of
+SplitMix64. The values are independent, and have the distribution N(0, std²), cut off at ±6.7 std.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from chirpid_patch.transforms.off_cpu import send_to_device
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9 - (1 << 64)), (27, 0x94D049BB133111EB - (1 << 64)))
 _LAST_SHIFT = 31
-#: Number of values that get noise at a time. For each value, temporary tensors take about 20 bytes.
+#: Largest number of values to which noise is added at once. For each value, temporary tensors take about 20 bytes.
 _NOISE_AT_A_TIME = 1 << 23
 
 
 def _words(keys: Tensor, count: int) -> Tensor:
-    """Return the first ``count`` words that SplitMix64 generates for each key, as an int64 tensor (R, count).
+    """Return the first ``count`` 64-bit words that SplitMix64 generates for each key, as an int64 tensor (R, count).
 
     ``keys`` is an int64 tensor (R,).
     """
@@ -48,8 +48,8 @@ def _shift_right(words: Tensor, places: int) -> Tensor:
 
 def _table_noise(keys: Tensor, count: int, std: float) -> Tensor:
     # Each word contains four positions in the table. The lowest bits are the first position, because CUDA devices are
-    # little-endian. As signed numbers, positions in the upper half are negative, so they count from the end of the
-    # table.
+    # little-endian. Read as signed numbers, positions in the upper half of the table are negative, and negative indices
+    # count from the end of the table.
     positions = _words(keys, (count + 3) // 4).view(torch.int16)[:, :count]
     return _table(std, keys.device)[positions.long()]
 
@@ -85,7 +85,7 @@ def _cached_on_device(values: Tensor, device: torch.device) -> Tensor:
         return values.to(device)
 
 
-_DRAW: dict[str, Callable[[Tensor, int, float], Tensor]] = {
+_NOISE_FUNCTIONS: dict[str, Callable[[Tensor, int, float], Tensor]] = {
     "table": _table_noise,
     "exact": _exact_noise,
     "pooled": _pooled_noise,
@@ -96,7 +96,7 @@ def device_noise(keys: Tensor, count: int, std: float, mode: str) -> Tensor:
     """Return ``count`` values with the distribution N(0, std²) for each key, on the device of ``keys``.
 
     Args:
-        keys: int64 tensor (R,) with the bits of the 64-bit keys.
+        keys: the 64-bit keys, an int64 tensor (R,) with the bits of the unsigned numbers.
         count: number of values for each key.
         std: standard deviation.
         mode: one of ``NOISE_MODES``.
@@ -104,7 +104,7 @@ def device_noise(keys: Tensor, count: int, std: float, mode: str) -> Tensor:
     Returns:
         A float32 tensor (R, count).
     """
-    return _DRAW[mode](keys, count, float(std))
+    return _NOISE_FUNCTIONS[mode](keys, count, float(std))
 
 
 def add_device_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.uint64], std: float, mode: str) -> None:

@@ -17,14 +17,14 @@ Floats = npt.NDArray[np.float32]
 
 
 class ImageMasks(BatchTransform):
-    """Convert samples (1, F, T) to 8-bit images, mask the images, and convert them back to float32.
+    """Convert samples (1, F, T) to 8-bit images, mask the images, and convert the masked images back to float32.
 
     The image of a sample is ``(x - min) / (max - min + eps) * 255``, truncated to integers. Samples that are not masked
     are also converted to images and back. If the values of a sample are all equal, or not all finite, the transform
     raises an error.
 
     Args:
-        masks: the transform that masks the images.
+        masks: the ``SpecAugment`` that masks the images.
         eps: number that is added to ``max - min``.
         divisor: number by which the values of the image are divided at the end.
     """
@@ -46,13 +46,13 @@ class ImageMasks(BatchTransform):
     def _minimum_and_range(self, samples: Tensor) -> tuple[Floats, Floats]:
         """Return ``min`` and ``max - min + eps`` of each sample, both of shape (B, 1, 1, 1)."""
         if not self.supports(samples.dtype, samples.shape[1:]):
-            raise ValueError(f"images need float32 samples (1, F, T), not {samples.dtype} {samples.shape[1:]}")
+            raise ValueError(f"ImageMasks needs float32 samples (1, F, T), not {samples.dtype} {samples.shape[1:]}")
         values: Floats = samples.numpy()
         low, high = (end(values, axis=(1, 2, 3), keepdims=True) for end in (np.min, np.max))
         with np.errstate(over="ignore", invalid="ignore"):
             spans = high - low
         if not np.isfinite(spans).all() or not spans.all():
-            raise ValueError("images need samples with finite values that are not all equal")
+            raise ValueError("ImageMasks needs samples whose values are finite and not all equal")
         if self.eps:  # one number at a time, because NumPy before 2.0 adds arrays in another precision
             spans = np.array([span + self.eps for span in spans.ravel()], dtype=np.float32).reshape(spans.shape)
         return low, spans

@@ -3,11 +3,12 @@
 * ``table``: independent values. SplitMix64 (Steele, Lea & Flood 2014), seeded with the key, generates 16 random bits
   for each value. The bits are a position in a table of 65,536 quantiles of the normal distribution. The table is scaled
   to a variance of exactly 1, and all its values are within ±4.4. Compiled C code adds the values to the samples without
-  the interpreter lock. Without the C code, NumPy computes the same numbers.
+  holding the interpreter lock. If the C code is missing, NumPy computes the same numbers.
 * ``exact``: independent values from ``torch.Tensor.normal_``. PyTorch's CPU generator is seeded with 32 bits of the
   key.
-* ``pooled``: a slice of a pool of noise, which is computed once. The position of the slice is random. The values are
-  *not independent*, because two samples can get the same part of the pool. This mode is the fastest.
+* ``pooled``: values from a pool of noise that is computed once. Each sample gets a slice at a random position of the
+  pool. The values are *not independent*, because two samples can get the same part of the pool. ``pooled`` is the
+  fastest mode.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from chirpid_patch import native
 NoiseMode = Literal["table", "exact", "pooled"]
 NOISE_MODES: tuple[str, ...] = get_args(NoiseMode)
 
-_LEVELS = 1 << 16
+_TABLE_SIZE = 1 << 16
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @lru_cache(maxsize=1)
 def _unit_quantiles() -> npt.NDArray[np.float64]:
-    levels = (torch.arange(_LEVELS, dtype=torch.float64) + 0.5) / _LEVELS
+    levels = (torch.arange(_TABLE_SIZE, dtype=torch.float64) + 0.5) / _TABLE_SIZE
     quantiles = torch.special.ndtri(levels)
     unit: npt.NDArray[np.float64] = (quantiles / quantiles.square().mean().sqrt()).numpy()
     return unit
@@ -48,11 +49,11 @@ def scaled_quantiles(std: float) -> npt.NDArray[np.float32]:
 Values = npt.NDArray[np.float32]
 
 #: Largest number of 64-bit words that are generated at once.
-_BLOCK = 1 << 16
+_WORDS_AT_ONCE = 1 << 16
 
 
 class _NoiseBuffers(threading.local):
-    """Arrays in which a thread computes noise. New arrays for each sample would be slow, because of page faults."""
+    """Arrays in which a thread computes noise. Allocating new arrays for each sample would be slow (page faults)."""
 
     def __init__(self) -> None:
         self.words = np.empty((2, 0), dtype=np.uint64)
@@ -61,7 +62,7 @@ class _NoiseBuffers(threading.local):
 
     def reserve(self, values: int) -> None:
         """Make the arrays large enough for ``values`` values of noise."""
-        words = min((values + 3) // 4, _BLOCK)
+        words = min((values + 3) // 4, _WORDS_AT_ONCE)
         if self.words.shape[1] < words:
             self.words = np.empty((2, words), dtype=np.uint64)
             self.positions = np.empty(4 * words, dtype=np.intp)
@@ -74,7 +75,7 @@ _scratch = _NoiseBuffers()
 
 @lru_cache(maxsize=8)
 def _generator_steps(words: int) -> npt.NDArray[np.uint64]:
-    """Return the numbers that SplitMix64 adds to its seed for its first ``words`` words."""
+    """Return the numbers that SplitMix64 adds to its seed to generate its first ``words`` words."""
     steps: npt.NDArray[np.uint64] = np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN
     return steps
 
@@ -82,8 +83,8 @@ def _generator_steps(words: int) -> npt.NDArray[np.uint64]:
 def _independent_noise(key: int, std: float, values: Values) -> Values:
     scratch, table = _scratch, scaled_quantiles(std)
     scratch.reserve(len(values))
-    for start in range(0, len(values), 4 * _BLOCK):
-        block = values[start : start + 4 * _BLOCK]
+    for start in range(0, len(values), 4 * _WORDS_AT_ONCE):
+        block = values[start : start + 4 * _WORDS_AT_ONCE]
         count = (len(block) + 3) // 4
         words, mixed = scratch.words[0, :count], scratch.words[1, :count]
         seed = np.array(key + start // 4 * int(_GOLDEN) & 0xFFFFFFFFFFFFFFFF, dtype=np.uint64)
@@ -109,7 +110,7 @@ def _exact_noise(key: int, std: float, values: Values) -> Values:
     return values
 
 
-#: Smallest number of values in a pool, and smallest size of a pool as a multiple of the size of a sample.
+#: Smallest number of values in a pool of noise, and smallest number of values in the pool / values of a sample.
 _SMALLEST_POOL = 1 << 21
 _POOL_PER_SAMPLE = 8
 
@@ -141,7 +142,7 @@ def _pooled_noise(key: int, std: float, values: Values) -> Values:
     return pool[start : start + len(values)]
 
 
-_DRAW = {"table": _independent_noise, "exact": _exact_noise, "pooled": _pooled_noise}
+_NOISE_FUNCTIONS = {"table": _independent_noise, "exact": _exact_noise, "pooled": _pooled_noise}
 
 
 def normal_noise(key: int, count: int, std: float, mode: str = "table", out: Values | None = None) -> Values:
@@ -155,7 +156,7 @@ def normal_noise(key: int, count: int, std: float, mode: str = "table", out: Val
         out: array of ``count`` values for the result; None: a new array. The mode ``pooled`` ignores ``out`` and
             returns a slice of the pool. Callers must not write to this slice.
     """
-    return _DRAW[mode](key, float(std), np.empty(count, dtype=np.float32) if out is None else out)
+    return _NOISE_FUNCTIONS[mode](key, float(std), np.empty(count, dtype=np.float32) if out is None else out)
 
 
 def add_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.uint64], std: float, mode: str) -> None:

@@ -31,8 +31,8 @@ def as_operand(value: Any, batch: Tensor) -> Any:
     """Return ``value`` for arithmetic with ``batch``, with the same bits as on the CPU.
 
     A tensor is copied to the device of ``batch``. A Python float becomes a tensor, unless ``batch`` has a
-    half-precision dtype. Instead of dividing by a Python float, CUDA would multiply by its reciprocal, so the last bit
-    would differ.
+    half-precision dtype. With a Python float as divisor, CUDA would multiply by the reciprocal of the float, so the
+    last bit could differ.
     """
     if not is_off_cpu(batch):
         return value

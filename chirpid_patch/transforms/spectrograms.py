@@ -1,4 +1,4 @@
-"""Transforms that augment spectrograms. They support single samples, and whole batches in place."""
+"""Transforms that augment spectrograms, as single samples or as whole batches in place."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ Places = npt.NDArray[np.int64]
 class BatchTransform(nn.Module):
     """A random transform that keeps shape and dtype.
 
-    A 64-bit key of each sample determines the result. A call with a sample returns a new tensor. If the transform skips
-    the sample, the call returns the sample. Changes of the parameters take effect at the next call.
+    A 64-bit random key of each sample determines the result. A call with a sample returns a new tensor, or, if the
+    transform skips the sample, the sample itself. Changes of the parameters take effect at the next call.
 
     Attributes:
         p: probability that the transform changes a sample.
     """
 
     p: float
-    #: The object of a declared class for which this transform is used; None without such an object.
+    #: The user's object whose code this transform replaces (see ``transforms.declared``); None without such an object.
     declared: Callable[[Any], Any] | None = None
 
     def may_differ(self, samples: Tensor) -> bool:
-        """Return whether ``declared`` may transform ``samples`` (B, …) in another way than this object.
+        """Return whether ``declared`` may transform ``samples`` (B, …) in another way than this transform.
 
         If True, the code of ``declared`` runs for each sample.
         """
         return self.declared is not None and (samples.dtype not in off_cpu.EXACT or samples.requires_grad)
 
     def applies(self, keys: Keys) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return a bool array (B,), True for the samples to change. Each value is True with the probability ``p``."""
+        """Return a bool array (B,) that is True for the samples to change, each with the probability ``p``."""
         gate: np.ndarray[Any, np.dtype[np.bool_]] = uniform_numbers(keys, 1)[:, 0] <= self.p
         return gate
 
@@ -48,7 +48,7 @@ class BatchTransform(nn.Module):
         """Raise an error if the transform does not support batches with the shape and dtype of ``samples`` (B, …)."""
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
-        """Transform the given rows of ``batch`` in place. Each subclass implements this method.
+        """Transform the rows ``rows`` of ``batch`` in place. Each subclass must override this method.
 
         Args:
             batch: tensor (B, …).
@@ -96,9 +96,9 @@ class BatchTransform(nn.Module):
 class SpecAugment(BatchTransform):
     """Mask random ranges of time and frequency in a spectrogram (Park et al. 2019, without time warping).
 
-    Samples have the shape (C, F, T) or (F, T). The width of a mask is a random number from 0 to the parameter of its
-    axis, but at most the length of the axis. The start of a mask is a random position at which the mask fits. Both have
-    uniform distributions.
+    Samples have the shape (C, F, T) or (F, T). The width of a mask is a random number from 0 to ``time_mask_param`` or
+    ``freq_mask_param``, but at most the length of the axis. The start of a mask is a random position at which the mask
+    fits. Width and start have uniform distributions.
 
     Args:
         time_mask_param: largest width of a time mask, in frames.
@@ -106,8 +106,8 @@ class SpecAugment(BatchTransform):
         num_time_masks: number of time masks.
         num_freq_masks: number of frequency masks.
         mask_value: the new value of masked elements.
-        p: probability that a sample is masked. Otherwise the sample stays unchanged.
-        mask_short_axes: whether to mask an axis that is not longer than the largest width of its masks.
+        p: probability that a sample is masked. All other samples stay unchanged.
+        mask_short_axes: whether to mask an axis whose length is at most the largest width of its masks.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class SpecAugment(BatchTransform):
         )
 
     def may_differ(self, samples: Tensor) -> bool:
-        """Return whether ``declared`` may have another result than this transform for samples like ``samples``.
+        """Return whether ``declared`` may transform ``samples`` (B, …) in another way than this transform.
 
         The result is also True if the shape is not (C, F, T) or (F, T), or if the dtype cannot store ``mask_value``.
         """
@@ -148,7 +148,7 @@ class SpecAugment(BatchTransform):
 
     def check(self, samples: Tensor) -> None:
         if self.may_differ(samples):
-            raise ValueError(f"masks of {samples.dtype} {tuple(samples.shape[1:])} need the code of the declared class")
+            raise ValueError(f"only the declared class's own code can mask {samples.dtype} {tuple(samples.shape[1:])}")
         if samples.ndim < 3:
             shape = tuple(samples.shape[1:])
             raise ValueError(f"SpecAugment needs samples of shape (C, F, T) or (F, T), not {shape}")
@@ -159,7 +159,8 @@ class SpecAugment(BatchTransform):
     def mask_places(self, keys: Keys, n_freq: int, n_time: int) -> tuple[Places, Places]:
         """Return starts and stops of the masks for samples of shape (…, ``n_freq``, ``n_time``).
 
-        Both are int64 arrays (B, number of masks), with the masks of the time axis first. ``keys`` has the shape (B,).
+        Starts and stops are int64 arrays (B, number of masks), with the masks of the time axis first. ``keys`` has the
+        shape (B,).
         """
         axes = [(n_time, self.time_mask_param)] * max(self.num_time_masks, 0)
         axes += [(n_freq, self.freq_mask_param)] * max(self.num_freq_masks, 0)
@@ -191,11 +192,11 @@ class SpecAugment(BatchTransform):
                     sample[..., start:stop, :] = self.mask_value
 
     def _mask_at_once_(self, batch: Tensor, rows: Sequence[int], starts: Places, stops: Places) -> None:
-        """Mask all rows with few kernels. On an accelerator, this is faster than row by row."""
+        """Mask all rows with few kernels, which is faster on an accelerator than masking row by row."""
         n_freq, n_time = batch.shape[-2:]
         if not starts.size:
             return
-        # The two axes count as one axis, with the frequencies after the times.
+        # The time axis and the frequency axis are joined to a single axis, with the frequencies after the times.
         places = np.zeros((2, len(batch), starts.shape[1], 1), dtype=np.int64)
         places[0, rows, :, 0], places[1, rows, :, 0] = starts, stops
         places[:, :, max(self.num_time_masks, 0) :] += n_time
@@ -225,10 +226,10 @@ class GaussianNoise(BatchTransform):
 
     Args:
         std: standard deviation of the noise.
-        p: probability that a sample gets noise. Otherwise the sample stays unchanged.
-        mode: how the noise is computed (see ``chirpid_patch.transforms.noise``). ``"table"``: independent values, fast.
-            ``"exact"``: independent values from ``torch.Tensor.normal_``. ``"pooled"``: the fastest mode, but samples
-            can share values, so their noise is not independent.
+        p: probability that a sample gets noise. All other samples stay unchanged.
+        mode: how the noise is computed (see ``chirpid_patch.transforms.noise``). ``"table"`` is fast, and its values
+            are independent. ``"exact"`` takes independent values from ``torch.Tensor.normal_``. ``"pooled"`` is the
+            fastest mode, but the noise of different samples is not independent.
     """
 
     def __init__(self, std: float = 0.02, p: float = 0.8, mode: NoiseMode = "table") -> None:
@@ -240,14 +241,14 @@ class GaussianNoise(BatchTransform):
 
     def _check_mode(self) -> None:
         if self.mode not in NOISE_MODES:
-            raise ValueError(f"GaussianNoise has the modes {', '.join(NOISE_MODES)}, not {self.mode!r}")
+            raise ValueError(f"GaussianNoise has no mode {self.mode!r}; the modes are {', '.join(NOISE_MODES)}")
 
     def extra_repr(self) -> str:
         return f"std={self.std}, p={self.p}, mode={self.mode!r}"
 
     def check(self, samples: Tensor) -> None:
         if self.may_differ(samples):
-            raise ValueError(f"noise in {samples.dtype} needs the code of the declared class")
+            raise ValueError(f"only the declared class's own code can add noise to {samples.dtype}")
         if not samples.is_floating_point():
             raise TypeError(f"GaussianNoise needs floating-point samples, not {samples.dtype}")
         self._check_mode()
@@ -262,7 +263,7 @@ class GaussianNoise(BatchTransform):
 class Standardize(BatchTransform):
     """Compute ``(x - mean) / (std + eps)``, or ``(x - mean) / std`` if ``eps`` is None.
 
-    Standardising a batch is equal, to the last bit, to standardising each sample.
+    Standardising a batch has the same results, to the last bit, as standardising each sample.
 
     Args:
         mean: number, or tensor that broadcasts with a sample.

@@ -14,7 +14,7 @@ class FlipsAndTurns(BatchTransform):
     """Apply a random symmetry of the square to an image. The eight symmetries are equally likely.
 
     Images have the shape (C, H, W) or (H, W), and any dtype. An image that is not square gets one of the four
-    symmetries of the rectangle, so its shape stays the same.
+    symmetries of the rectangle, so that its shape stays the same.
 
     Args:
         p: probability that the transform is applied to an image.
@@ -33,7 +33,8 @@ class FlipsAndTurns(BatchTransform):
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
         is_square = batch.shape[-1] == batch.shape[-2]
-        # The first random number decides whether to apply the transform, so the choices use the other numbers.
+        # The first random number has already decided whether to apply the transform, so the choices use the other
+        # numbers.
         choices = (uniform_numbers(keys[rows], 4)[:, 1:] < 0.5).tolist()
         for row, (left_right, up_down, diagonal) in zip(rows, choices, strict=True):
             image = batch[row]

@@ -308,13 +308,13 @@ class TestOneRank:
 class TestWhichRank:
     def test_the_launchers_rank_corrects_the_guides_rank_0(self, become: BecomeRank) -> None:
         become(1, 2)
-        with pytest.warns(UserWarning, match="rank=0 was passed in rank 1 of 2"):
+        with pytest.warns(UserWarning, match="rank=0 was passed, but this process is rank 1 of 2"):
             loader = create_optimized_dataloader(numbered(8), 2, is_training=False, world_size=2, rank=0)
         assert numbers(loader) == [1, 3, 5, 7]
 
     @pytest.mark.parametrize("rank", [1, -1])
     def test_a_rank_that_one_process_does_not_have_is_pointed_out(self, rank: int) -> None:
-        with pytest.warns(UserWarning, match=f"rank={rank} was passed in rank 0 of 1"):
+        with pytest.warns(UserWarning, match=f"rank={rank} was passed, but this process is rank 0 of 1"):
             loader = Factory.create_validation_loader(numbered(4), 2, distributed=True, rank=rank)
         assert numbers(loader) == [0, 1, 2, 3]
 

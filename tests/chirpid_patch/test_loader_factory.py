@@ -102,15 +102,15 @@ RULES: list[tuple[Any, dict[str, Any], str]] = [
     (tensor_data(8), {"device": "cpu", "resident_share": 0.5},
      "on cpu: 0.8 KiB of samples are stored on the device, and batches are built from these samples"),
     (tensor_data(8), {"tune": True, "num_workers": 3, "thread_safe": True},
-     "4 prefetch threads: measured 9 samples/s against 5 without"),
+     "4 prefetch threads: measured 9 samples/s, against 5 without threads and workers"),
     (PairDataset(8), {"thread_safe": True}, "loading in this process: no workers were requested"),
     (_Stream(), {"num_workers": 3, "thread_safe": True},
      "3 worker processes: another number of workers would change the samples of an iterable dataset"),
     (tensor_data(8), {"num_workers": 3, "thread_safe": True},
-     "loading in this process: the samples are in memory, batches are gathered at once"),
+     "loading in this process: the samples are in memory, so each batch is gathered at once"),
     (PairDataset(8), {"num_workers": 3, "thread_safe": True},
      "loading in this process: threads load ahead, because the caller declares the dataset thread-safe"),
-    (PairDataset(8), {"num_workers": 3}, "3 worker processes: as many as requested"),
+    (PairDataset(8), {"num_workers": 3}, "3 worker processes: as many workers as requested"),
 ]  # fmt: skip
 
 
@@ -276,7 +276,7 @@ def test_help_lists_every_argument(make: Any) -> None:
     arguments = inspect.signature(make).parameters
     assert set(arguments) == {"dataset", "batch_size", "shuffle", *LoaderArguments.__annotations__}
     assert all(one.kind is not one.VAR_KEYWORD for one in arguments.values())
-    assert str(arguments["shuffle"]).endswith("= UNSAID") is (make is create_training_loader)
+    assert str(arguments["shuffle"]).endswith("= NOT_GIVEN") is (make is create_training_loader)
 
 
 @pytest.mark.parametrize(

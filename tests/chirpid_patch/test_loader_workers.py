@@ -168,7 +168,7 @@ def test_the_number_of_workers_stays_after_one_has_died(tmp_path: Path, monkeypa
     ) as loader:
         monkeypatch.setattr(loader.overlap.worker_count, "observe", lambda load: 2)
         assert [len(list(loader)) for _ in range(3)] == [20, 20, 20]
-        assert loader.worker_processes == 1 and "worker processes were lost" in loader.adjusting
+        assert loader.worker_processes == 1 and "a worker process has died or could not be started" in loader.adjusting
 
 
 @posix

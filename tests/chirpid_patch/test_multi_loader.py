@@ -196,7 +196,7 @@ def test_a_loader_that_ends_early_is_left_out_or_begins_again() -> None:
 def test_a_loader_without_batches() -> None:
     loaders = [DataLoader(numbers(0, 0)), *plain(2)]
     assert [batch.dataloader_idx for batch in MultiDataLoader(loaders)] == [1, 1]
-    with pytest.raises(ValueError, match="cycled"):
+    with pytest.raises(ValueError, match="cannot start again"):
         MultiDataLoader(loaders, MultiDataLoaderConfig(ROUND_ROBIN, cycle_short_loaders=True))
 
 
@@ -207,8 +207,8 @@ def test_a_loader_without_batches() -> None:
         ({"dataloader_names": ["one"]}, "1 names for 2 loaders"),
         ({"dataloader_names": ["one", "one"]}, "a name twice"),
         ({"dataloader_weights": [1.0]}, "1 weights for 2 loaders"),
-        ({"dataloader_weights": [0.0, 0.0]}, "one of them above 0"),
-        ({"dataloader_weights": [1.0, float("nan")]}, "one of them above 0"),
+        ({"dataloader_weights": [0.0, 0.0]}, "must be 0 or more, and one above 0"),
+        ({"dataloader_weights": [1.0, float("nan")]}, "must be 0 or more, and one above 0"),
         ({"dataloader_weights": []}, "0 weights for 2 loaders"),
         ({"steps_per_epoch": 0}, "steps_per_epoch must be 1 or more"),
     ],

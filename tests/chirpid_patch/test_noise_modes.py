@@ -474,7 +474,7 @@ def test_augment_params_choose_the_mode(mode: Any) -> None:
 
 @pytest.mark.parametrize("wrong", ["fast", "", "TABLE", None], ids=repr)
 def test_a_mode_that_does_not_exist_is_a_value_error(wrong: Any) -> None:
-    message = f"GaussianNoise has the modes table, exact, pooled, not {wrong!r}"
+    message = f"GaussianNoise has no mode {wrong!r}; the modes are table, exact, pooled"
     with pytest.raises(ValueError, match=message):
         GaussianNoise(mode=wrong)
     transform = GaussianNoise(p=1.0)
@@ -490,7 +490,7 @@ def test_a_mode_that_does_not_exist_is_a_value_error(wrong: Any) -> None:
 
 @pytest.mark.parametrize("switches", [{}, {"use_gaussian_noise": False}], ids=str)
 def test_a_mode_that_does_not_exist_is_told_of_as_a_misspelt_parameter_is(switches: Any) -> None:
-    with pytest.raises(ValueError, match="has the modes"):
+    with pytest.raises(ValueError, match="the modes are table, exact, pooled"):
         WorkerSafeAugmentedDataset(TensorDataset(), {"gaussian_noise_params": {"mode": "fast"}}, **switches)
 
 

@@ -127,7 +127,7 @@ def test_cublas_gets_a_deterministic_workspace_where_there_is_cuda(monkeypatch: 
     ensure_deterministic_dataloader(tensor_data(4), 2, pin_memory=False)
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":0:0"
-    with pytest.warns(UserWarning, match="CUBLAS_WORKSPACE_CONFIG=:0:0 is not deterministic: set it to :4096:8"):
+    with pytest.warns(UserWarning, match="CUBLAS_WORKSPACE_CONFIG=:0:0: set CUBLAS_WORKSPACE_CONFIG=:4096:8"):
         ensure_deterministic_dataloader(tensor_data(4), 2, pin_memory=False)
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":0:0"
 

@@ -93,7 +93,7 @@ def no_time(choice: LoaderChoice) -> bool:
 
 
 def figures(decision: str) -> tuple[int, int]:
-    found = re.search(r": measured (\d+) samples/s against (\d+) without$", decision)
+    found = re.search(r": measured (\d+) samples/s, against (\d+) without threads and workers$", decision)
     assert found is not None, decision
     return int(found[1]), int(found[2])
 
@@ -147,7 +147,7 @@ def test_trials_report_what_was_measured() -> None:
         assert trial.samples_per_second > 0 and trial.start_seconds >= 0.005  # the time of a sample
     alone = choice.trials[0].samples_per_second
     assert alone is not None and alone <= 200  # no faster than the waiting
-    assert choice.why == f"measured {rate_of(choice):.0f} samples/s against {alone:.0f} without"
+    assert choice.why == f"measured {rate_of(choice):.0f} samples/s, against {alone:.0f} without threads and workers"
 
 
 def rate_of(choice: LoaderChoice) -> float:
@@ -521,7 +521,7 @@ def test_another_number_of_workers_than_before_is_not_tried_with_such_a_sampler(
     for most, tried in ((None, {0}), (3, {0, 3})):
         choice = choose_loading_mode(Waiting(30, 0.001), options, threads_allowed=False, most_workers=most, seconds=0.5)
         assert {workers for workers, _ in ways(choice)} == tried or no_time(choice)
-        assert ("nothing is prefetched" in " ".join(choice.notes)) == (most is None)
+        assert ("no batch is prefetched" in " ".join(choice.notes)) == (most is None)
 
 
 # --- where processes may be started -----------------------------------------------------------------------------

@@ -277,7 +277,7 @@ def test_weights_come_from_the_dataset() -> None:
         ({"iterations_per_epoch": 0}, "iterations_per_epoch must be a number of batches"),
         ({"weighted_sampler": WEIGHTS[1:]}, r"the shape \(19,\): pass a weight for each of 20"),
         ({"indices": [0, N]}, "out of range for 20 samples"),
-        ({"indices": torch.ones(N, dtype=torch.bool)}, "convert a mask with its nonzero"),
+        ({"indices": torch.ones(N, dtype=torch.bool)}, "convert a mask with numpy.flatnonzero"),
         ({"indices": [0.5]}, "must be a sequence of integers"),
         ({"indices": [[1]]}, "must be a sequence of integers"),
     ],

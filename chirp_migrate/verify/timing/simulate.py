@@ -69,12 +69,12 @@ class SimulatedSteps(Interception):
 
         def around(advance: Callable[[], Any]) -> Any:
             """End the simulated step of the previous batch, then take the next batch."""
-            own_work_s = timer.ask()
+            own_work_s = timer.batch_requested()
             if own_work_s is not None:
                 self.end_step(own_work_s)
             batch = advance()
             if torch.is_grad_enabled():
-                timer.arrive()
+                timer.batch_arrived()
             return batch
 
         return LoaderIteratorWrapper(self, loader, start(), around)
