@@ -38,7 +38,7 @@ class InitAttributeAssignment:
 
 
 def find_init_assignments(module: Module, init: cst.FunctionDef) -> list[InitAttributeAssignment]:
-    """Return the assignments of attributes in ``__init__``, up to its first statement with another use of ``self``."""
+    """Return the assignments of attributes in ``__init__``, up to the first statement that uses ``self`` otherwise."""
     assignments: list[InitAttributeAssignment] = []
     for statement in () if init.decorators else _method_statements(init):
         if is_super_init(statement):

@@ -254,7 +254,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP012",
-        "`super` would give another",
+        "`super` would have another result",
         (
             "class A(B):\n"
             "    def f(self, d):\n"

@@ -40,8 +40,8 @@ class FindingDetails:
 class HunkDetails:
     """One change of a file.
 
-    The change is a hunk, which is the smallest change that can be accepted alone. Otherwise, the change consists of all
-    lines that follow from hunks, such as imports.
+    The change is a hunk, which is the smallest change that can be accepted alone. One further change of a file may
+    consist of all changed lines that belong to no hunk, such as imports.
 
     Attributes:
         id: name of the change in links, which is the same in every report on the run. The characters are letters,
@@ -220,7 +220,10 @@ def _hunk_of_finding(finding: Finding, known: Collection[int]) -> int | None:
 
 
 def _link_name(path: str, run: int, part: str = "") -> str:
-    """Return a link name, the same in every report. For a ``path`` with special characters, the name has a hash."""
+    """Return the name of a file, or of a part of a file, for links. Every report on the run uses the same name.
+
+    If ``path`` contains special characters, the name contains a hash.
+    """
     plain = _ODD_IN_LINKS.sub("-", path)
     if plain != path:
         plain += f"-{hashlib.sha256(path.encode('utf-8', errors='surrogateescape')).hexdigest()[:8]}"
