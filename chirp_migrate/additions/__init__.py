@@ -1,4 +1,4 @@
-"""The files and lines that ``apply`` adds to a backend: dependency, copy of the runtime, and scaffold.
+"""Plan the files and lines that ``apply`` adds to a backend: dependency, copy of the runtime, and scaffold.
 
-The package may import ``transaction``, ``source`` and ``plans`` only.
+The package may import only ``transaction``, ``source`` and ``plans``.
 """

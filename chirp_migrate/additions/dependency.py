@@ -1,10 +1,10 @@
 """Add the runtime to the dependencies of a migrated project, because the migrated code imports ``chirpid_patch``.
 
-The new entry, ``chirpid-patch``, is added to the first list that contains torch. The lists in order are the main
-dependencies of the package, the extras of the package, and a requirements file. A requirements file that repeats the
-list of the package also gets the entry. If no list contains torch, and the project is not a package, the entry is added
-to the requirements file. If only the examples of a package import the runtime, no list changes. The edits keep the
-comments, order, quotes and newlines of a file.
+The module adds an entry for ``chirpid-patch`` to the first list of dependencies that contains torch. The lists in order
+are the main dependencies of the package, the extras of the package, and a requirements file. If a requirements file
+repeats the list of the package, the requirements file also gets the entry. If no list contains torch, and the project
+is not a package, the requirements file gets the entry. If only the examples of a package import the runtime, no list
+changes. The edits keep the comments, order, quotes and newlines of a file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from chirp_migrate.source.toml import parse_toml
 
 _DISTRIBUTION = "chirpid-patch"
 _COMMENT = "  # provides chirpid_patch, the migrated data loading"
-#: Pattern of the entry that ``apply`` adds to a list of dependencies. In a requirements file, a comment follows.
+#: Pattern of the entry that ``apply`` adds to a list of dependencies. In a requirements file, a comment follows the
+#: entry.
 _ADDED = re.compile(rf"chirpid-patch>=\d+\.\d+,<\d+(\.\d+)?({_COMMENT})?")
 
 #: Names of requirements files in which projects list their main dependencies, the most common name first.
@@ -36,7 +37,7 @@ _REQUIREMENTS = (
     "requirements/common.txt",
     "requirements/main.txt",
 )
-#: Names of top folders of a project, such as ``examples``, that are not installed with the package of the project.
+#: Names of top-level folders, such as ``examples``, that are not installed with the package of a project.
 _NOT_INSTALLED = re.compile(r"(benchmark|demo|doc|example|exercise|notebook|script|test|tutorial)s?")
 _PYPROJECT, _SETUP, _SETUP_SCRIPT = "pyproject.toml", "setup.cfg", "setup.py"
 _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
@@ -58,7 +59,10 @@ def imports_runtime(content: bytes) -> bool:
 
 
 def any_file_needs_runtime(files: Iterable[FilePlan]) -> bool:
-    """Return whether one of the written ``files`` imports the runtime. Files of a copy of the runtime do not count."""
+    """Return whether one of the ``files`` imports the runtime after the changes.
+
+    The files of a copy of the runtime itself do not count.
+    """
     return any(imports_runtime(file.after) for file in files if file.note not in ("dependency", "vendor"))
 
 
@@ -68,7 +72,7 @@ def has_dependency_file(root: Path) -> bool:
 
 
 def folders_outside_package(root: Path, paths: Iterable[str]) -> list[str]:
-    """Return the top folders of ``paths``, such as ``examples``, if all ``paths`` are outside of the package.
+    """Return the top-level folders of ``paths``, such as ``examples``, if all ``paths`` are outside of the package.
 
     Args:
         root: folder of the project.
@@ -103,15 +107,17 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
         line_length: the longest line that the project's settings permit, in columns; None without such a setting.
 
     Returns:
-        The edits, and a sentence for the user. Without a file to change, the list of edits is empty. If the user need
-        not do anything, the sentence is None.
+        The edits, and a sentence for the user. The list of edits is empty if no file changes. The sentence is None if
+        the user need not do anything.
     """
     wanted = runtime_requirement(version)
     lists, others = _lists_with_torch(root, line_length)
     if not lists:
         if not others:
-            what = f"No dependency list of the project names torch, so no list was changed. Install {wanted}"
-            return [], f"{what} where the migrated files run, or use --vendor."
+            return [], (
+                f"No dependency list of the project names torch, so no list was changed. Install {wanted} where the "
+                "migrated files run, or use --vendor."
+            )
         whom = f"{' and '.join(others)}, which {'names' if len(others) == 1 else 'name'} torch"
         return [], f"The changed files import chirpid_patch: add {wanted} to {whom}, or use --vendor."
     first, *more = lists
@@ -126,8 +132,11 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
     except _NotEditedError as error:
         return [], f"{error}. {by_hand.format(' and '.join(others or [first.path]))}"
     if others:
-        whom = f"{' and '.join(others)} {'names' if len(others) == 1 else 'name'} torch besides {first.path}"
-        return plans, f"{whom}: if you install from {' or '.join(others)}, also add {wanted} to that file."
+        whom = f"{' and '.join(others)} also {'names' if len(others) == 1 else 'name'} torch"
+        return (
+            plans,
+            f"{whom}, like {first.path}: if you install from {' or '.join(others)}, also add {wanted} to that file.",
+        )
     return plans, None
 
 
@@ -136,7 +145,10 @@ _Edit = Callable[[str, str], str]
 
 @dataclass(frozen=True)
 class _TorchList:
-    """A list of dependencies with torch: the file, the function that adds an entry, and the names of the entries."""
+    """A list of dependencies that contains torch.
+
+    The fields are the file, the function that adds an entry, and the names of the entries.
+    """
 
     path: str
     edit: _Edit
@@ -144,7 +156,7 @@ class _TorchList:
 
 
 class _NotEditedError(Exception):
-    """A file cannot be edited. The message gives the reason."""
+    """Raised if a file cannot be edited. The message contains the reason."""
 
 
 def _edit_list(root: Path, one: _TorchList, wanted: str) -> list[FilePlan]:
@@ -170,8 +182,8 @@ def _edit_list(root: Path, one: _TorchList, wanted: str) -> list[FilePlan]:
 def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[_TorchList], list[str]]:
     """Return the lists of dependencies that contain torch.
 
-    The first result has the lists that can be edited, the best list first. The second result has the files of all other
-    lists. Files that already require the runtime are omitted from the second result.
+    The first result contains the lists that this module can edit, the best list first. The second result contains the
+    files of all other lists, except files that already require the runtime.
     """
     found: list[_TorchList] = []
     others: list[str] = []
@@ -346,7 +358,7 @@ def _toml_lists(content: Any) -> Iterator[tuple[tuple[str, ...], str, list[Any]]
 def add_to_requirements(text: str, requirement: str) -> str:
     """Return a requirements file with a new line for ``requirement``, unless the file already requires the runtime.
 
-    The file keeps its style of newlines. Without a newline at its end, the result also has no newline at its end.
+    The file keeps its style of newlines. If the file has no newline at its end, the result has none either.
 
     Raises:
         ValueError: the file pins hashes, so a line without a hash would be invalid; or the last line of the file ends
@@ -406,7 +418,7 @@ def _add_entry(text: str, wanted: str, table: Sequence[str], *names: str) -> str
 
 
 def _in_single(entries: Any) -> bool:
-    """Return whether most entries of a TOML list have single quotes. Entries that contain quotes do not count."""
+    """Return whether most entries of a TOML list are in single quotes. Entries that contain a quote do not count."""
     strings: list[Any] = [one for one in entries if isinstance(one, str) and not re.search("[\"']", one)]
     quotes = [one.as_string()[0] for one in strings]
     return 2 * quotes.count("'") > len(quotes)
@@ -435,7 +447,7 @@ def add_to_install_requires(text: str, requirement: str) -> str:
     The text is unchanged if the list already contains the runtime.
 
     Raises:
-        ValueError: the text is not an INI file, the list does not exist, or the list is in another file.
+        ValueError: the text is not an INI file, the list does not exist, or the text refers to a list in another file.
     """
     before = _install_requires(text)
     if before is None:
@@ -471,8 +483,8 @@ def add_to_setup_script(text: str, wanted: str, line_length: int | None = None) 
     Args:
         text: the script.
         wanted: the requirement to add, without quotes.
-        line_length: the longest permitted line, in columns. None: the length of the longest line of the script, but at
-            least 88 and at most 120.
+        line_length: the longest permitted line, in columns. For None, the limit is the length of the longest line of
+            the script, but at least 88 and at most 120.
 
     Raises:
         ValueError: a list with torch is not a plain literal that only ``setup`` uses.

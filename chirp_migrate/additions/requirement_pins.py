@@ -1,4 +1,4 @@
-"""Find version pins because of which a project cannot be installed together with the runtime.
+"""Find pinned versions that the runtime does not support, so that project and runtime cannot be installed together.
 
 The module reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, literals in ``setup.py``,
 and conda's ``environment.yml``. The runtime needs minimum versions of torch, NumPy and Python. An upper bound of the
@@ -26,7 +26,7 @@ from chirp_migrate.source.toml import parse_toml
 #: The lowest versions that the runtime supports.
 NEEDED = {"torch": Version("2.6"), "numpy": Version("1.24"), "python": Version("3.10")}
 _TITLES = {"python": "Python"}
-#: Names of PyTorch in conda.
+#: Names of PyTorch packages in conda.
 _CONDA = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 _FILES = ("requirements*.txt", "*requirements.txt", "requirements/*.txt")
 _ENVIRONMENTS = ("environment*.yml", "environment*.yaml", "conda*.yml", "conda*.yaml")
@@ -42,7 +42,7 @@ class PinnedRequirement:
 
     Attributes:
         name: ``torch``, ``numpy`` or ``python``.
-        written: the text of the requirement in the file, on one line.
+        written: the requirement as written in the file, on one line.
         path: the file, relative to the folder that was searched.
         bounds: the bounds for the version of the package, such as ``<2``.
         is_conditional: whether a marker, such as ``python_version < "3.12"``, limits the requirement to some of the
@@ -57,12 +57,12 @@ class PinnedRequirement:
 
     @property
     def contradicts(self) -> bool:
-        """Return whether the bounds exclude every version that the runtime supports, for every version of Python."""
+        """Return whether the bounds exclude all versions that the runtime supports, for all versions of Python."""
         return not self.is_conditional and any(_excludes(bound, NEEDED[self.name]) for bound in self.bounds)
 
 
 def version_conflicts(runtime_folder: Path, project: Path) -> list[str]:
-    """Return a message for each pin because of which project and runtime cannot be installed together.
+    """Return a message for each pin that excludes all versions that the runtime supports.
 
     Args:
         runtime_folder: the migrated folder.
@@ -70,16 +70,16 @@ def version_conflicts(runtime_folder: Path, project: Path) -> list[str]:
             folders, and in all folders between the two. The paths in messages are relative to ``project``.
     """
     return [
-        f"{pin.written} in {path}, chirpid-patch needs {_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
+        f"{path} requires {pin.written}, but chirpid-patch needs {_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
         for path, pin in _pins_up_to(runtime_folder, project)
         if pin.contradicts
     ]
 
 
 def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, PinnedRequirement]]:
-    """Return (file, pin) for the pins in a folder and its parents up to the project, the topmost folder first.
+    """Return (file, pin) for each pin in a folder and in its parents up to the project, the topmost folder first.
 
-    Equal pins in the same file appear once.
+    If a file contains equal pins, the result contains only one of them.
     """
     folders = [one for one in (folder, *folder.parents) if one.is_relative_to(project)]
     found: dict[tuple[str, str], PinnedRequirement] = {}
@@ -105,7 +105,7 @@ def pinned_requirements(root: Path) -> Iterator[PinnedRequirement]:
 
 
 def requirement_files(root: Path) -> list[Path]:
-    """Return the requirements files of a project by their names, such as ``requirements-dev.txt``."""
+    """Return the files of a project that have names of requirements files, such as ``requirements-dev.txt``."""
     return _matching(root, _FILES)
 
 
@@ -143,7 +143,7 @@ def _excludes(bound: Specifier, least: Version) -> bool:
 
 
 def _pin_of_requirement(text: str, path: str) -> Iterator[PinnedRequirement]:
-    """Yield the pin in one requirement for pip, if the requirement applies to a supported version of Python."""
+    """Yield the pin in a requirement for pip. A requirement for unsupported versions of Python is skipped."""
     line = _without_comment_and_options(text)
     try:
         found = Requirement(line)

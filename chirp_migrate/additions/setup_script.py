@@ -1,8 +1,9 @@
 """Read the lists of dependencies that ``setup.py`` passes to ``setup(…)``, and add entries to these lists.
 
-The script is parsed and never executed. The module finds a list that is a literal in the call, or the only value of a
-variable. The module extends the list of a variable only if the variable has no other use. For a dictionary of extras,
-the script may also read all lists and add keys, as in ``extras["all"] = sum(extras.values(), [])``.
+The script is parsed, and never executed. The module finds a list that is a literal in the call of ``setup``, or the
+only value of a variable. The module extends the list of a variable only if the script does not use the variable
+elsewhere. If the variable is a dictionary of extras, the script may also read all its lists and add keys, as in
+``extras["all"] = sum(extras.values(), [])``.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import Any
 
 #: Modules from which a script imports the function ``setup``.
 _SETUPTOOLS = ("setuptools", "distutils.core")
-#: Expressions for all entries of several lists.
+#: Pattern of expressions that combine the entries of several lists.
 _ALL_ENTRIES = r"sum\(lists, \[\]\)|(itertools\.)?chain(\(\*lists|\.from_iterable\(lists)\)"
 _JOINS_LISTS = re.compile(
     rf"((list|tuple|set|sorted)\()*({_ALL_ENTRIES}|[\[{{(](\w+) for (\w+) in lists for \6 in \7[\]}})])\)*"
 )
-#: Pattern of the text between the last entry of a list and the closing bracket: a comma, comments and white space.
+#: Pattern of the text between the last entry of a list and its closing bracket: a comma, comments and white space.
 _LIST_END = re.compile(r"(?P<comma>[ \t]*,|)(?P<comment>[ \t]*#[^\r\n]*|)(?:\s|#[^\r\n]*(?![^\r\n]))*")
 
 
@@ -126,7 +127,7 @@ class _Literal:
     """A list or tuple of strings in a script, with positions in its text.
 
     Attributes:
-        is_main: whether the list is ``install_requires`` and not an extra.
+        is_main: True for ``install_requires``, False for an extra.
         entries: the strings in the list.
         spans: start and end position of each entry.
         start: position of the opening bracket.
@@ -180,8 +181,8 @@ def _is_setup(function: ast.expr, tree: ast.Module) -> bool:
 def _only_value(node: ast.expr, tree: ast.Module) -> ast.expr:
     """Return the value of the variable ``node`` if the variable has one assignment and no other use.
 
-    If the value is a dictionary, other code may also add keys and read all values. In all other cases, ``node`` itself
-    is returned.
+    If the value is a dictionary, the script may also add keys and read all values. If the variable has several
+    assignments or another use, the result is ``node`` itself.
     """
     if not isinstance(node, ast.Name):
         return node
@@ -240,7 +241,10 @@ def _extend(text: str, chosen: Sequence[int], entry: str, longest: int) -> str:
 
 
 def _extended(text: str, given: _Literal, entry: str, longest: int) -> str:
-    """Return a script in which a list has a new last entry, on a new line if the entry before is on its own line."""
+    """Return a script in which a list has a new last entry.
+
+    If the previous entry is on its own line, the new entry also gets its own line.
+    """
     start, last = given.spans[-1]
     ended = _LIST_END.fullmatch(text, last, given.end)
     if ended is None:

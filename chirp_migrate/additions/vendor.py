@@ -18,9 +18,10 @@ PACKAGE = "chirpid_patch"
 
 
 def vendor_files(root: Path) -> list[FilePlan]:
-    """Return the files that differ between ``root/chirpid_patch`` and the installed runtime, with the runtime's bytes.
+    """Return the files of the runtime that ``root/chirpid_patch`` lacks or has with other bytes.
 
-    The function also updates an older copy. The function imports no module of the runtime and writes no files.
+    The bytes are those of the installed runtime. So the result updates an older copy, too. The function imports no
+    module of the runtime, and writes no files.
 
     Raises:
         WriteRefused: ``root/chirpid_patch`` exists, and is not a copy of the runtime.
@@ -50,8 +51,8 @@ def _modules(package: Path) -> Iterator[Path]:
 def _runtime_folder() -> Path:
     """Return the folder of the installed runtime. A copy in the working directory does not count.
 
-    In a checkout and in most environments, the folder ``chirpid_patch`` is next to the folder ``chirp_migrate``.
-    Otherwise, the metadata of the installed distribution contains the folder.
+    In a checkout and in most environments, the folder ``chirpid_patch`` is next to the folder ``chirp_migrate``. In all
+    other environments, the function reads the folder from the metadata of the installed distribution.
 
     Raises:
         WriteRefused: the runtime is not installed.

@@ -1,6 +1,6 @@
-"""Parse the arguments of a command, print results, and exit with a documented exit code.
+"""Parse the arguments of each command, print its results, and exit with a documented exit code.
 
-The other packages of ``chirp_migrate`` do the work.
+The commands call the other packages of ``chirp_migrate`` for all other work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEBUG = "--debug"
 #: Error numbers of a failed write to standard output, for example because the disk is full.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-#: Dictionary: name of a command → its one-line description. The module of a command has the same name as the command.
+#: One-line description of each command, by name. The module of a command has the same name as the command.
 _COMMANDS = {
     "plan": "Show what would change; save it as a plan with -o.",
     "review": "Accept or refuse changes hunk by hunk.",
@@ -78,7 +78,7 @@ class _LazyGroup(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # The program that reads our output has ended. Discard the remaining output, so that Python can exit.
+            # The program that reads standard output has ended. Discard the remaining output, so that Python can exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(ExitCode.PIPE_CLOSED)
         return result
@@ -88,8 +88,8 @@ class _LazyGroup(click.Group):
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=(
-        "Start with: chirp-migrate review PROJECT (or apply --diff), then apply, then verify; rollback undoes it to "
-        "the byte. Exit codes mean the same for all commands, see docs/exit-codes.md."
+        "Start with: chirp-migrate review PROJECT (or apply --diff), then apply, then verify. rollback undoes apply to "
+        "the byte. Exit codes have the same meaning for all commands, see docs/exit-codes.md."
     ),
 )
 @click.version_option(__version__, prog_name="chirp-migrate")
@@ -111,7 +111,11 @@ def _usage_message(error: click.ClickException) -> str:
 
 
 def entry_point(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit. Each error is printed as one sentence to standard error."""
+    """Run the command line, and exit with the exit code of the command. Print an error as one line to standard error.
+
+    Args:
+        arguments: the arguments without the name of the program; None for the arguments of this process.
+    """
     given = sys.argv[1:] if arguments is None else arguments
     # --debug may be before or after the name of the command.
     debug = _DEBUG in given[: given.index("--") if "--" in given else None]
@@ -145,7 +149,7 @@ def entry_point(arguments: list[str] | None = None) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             why = error.strerror or str(error)
             click.echo(
-                f"chirp-migrate: cannot write to standard output: {why}; the rest of the output is lost.", err=True
+                f"chirp-migrate: cannot write to standard output: {why}; the remaining output is lost.", err=True
             )
             sys.exit(ExitCode.UNDONE)
         message = f"chirp-migrate: internal error: {type(error).__name__}: {error} (please report it)"

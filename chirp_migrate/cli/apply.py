@@ -7,7 +7,13 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.applying import accepted_part_of_plan, apply_plan, explain_interruption, pin_problem, show_result
+from chirp_migrate.cli.applying import (
+    accepted_part_of_plan,
+    apply_plan,
+    explain_interruption,
+    show_result,
+    version_pin_problem,
+)
 from chirp_migrate.cli.check_command import check_with_command
 from chirp_migrate.cli.options import (
     CommandWithOptionGroups,
@@ -35,11 +41,11 @@ from chirp_migrate.transaction.recovery import recover
     epilog=help_epilog(
         {
             ExitCode.OK: "done, or nothing to do",
-            ExitCode.WORK_REMAINS: "done, but some files could not be handled (listed)",
+            ExitCode.WORK_REMAINS: "done, but some files could not be handled (see the output)",
             ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
-            ExitCode.REFUSED: "refused, nothing changed (uncommitted changes, pins that contradict the runtime, a file "
-            "changed meanwhile, another run)",
-            ExitCode.UNDONE: "failed midway and undone",
+            ExitCode.REFUSED: "refused, nothing changed: uncommitted changes, pins that contradict the runtime, a "
+            "file that changed since planning, or another run that is active",
+            ExitCode.UNDONE: "failed midway, and all changes were undone",
             ExitCode.CHECK_FAILED: "the command of --check-with failed, and everything was rolled back",
         },
         "chirp-migrate apply --diff project/ | less",
@@ -70,9 +76,9 @@ def apply(
 ) -> None:
     """Rewrite the project at PATH to worker-safe datasets and the loader factory.
 
-    Reads and rewrites source; the project's code is never imported or run (only --check-with runs a command).
-    `chirp-migrate rollback PATH` restores every byte. Options override the settings [tool.chirp-migrate] in the
-    project's pyproject.toml. A comment `# chirp: ignore[CODE]` protects a line.
+    The command reads and rewrites source code, and never imports or runs the project's code. Only --check-with runs a
+    command. `chirp-migrate rollback PATH` restores every byte. Options override the settings [tool.chirp-migrate] in
+    the project's pyproject.toml. A comment `# chirp: ignore[CODE]` protects a line.
     """
     if show_diff and output.json_is_printed:
         raise UsageProblem("`--diff` and `--json -` both print to standard output: use `--json FILE`.")
@@ -95,7 +101,7 @@ def _preview(request: PlanRequest, plan_file: Path | None, output: Output, *, ig
     """Print a diff of the changes, and write nothing.
 
     Raises:
-        WriteRefused: a run was interrupted. Only commands that write can recover from it.
+        WriteRefused: an earlier run was interrupted. Only commands that write files can recover from an interruption.
     """
     if has_unfinished_run(request.journal):
         raise WriteRefused(
@@ -103,8 +109,8 @@ def _preview(request: PlanRequest, plan_file: Path | None, output: Output, *, ig
         )
     plan, _ = _planned(request, plan_file, output)
     _show_diff(plan.seen_from(request.journal), output)
-    if not ignore_pins and (problem := pin_problem(plan, request.journal)):
-        output.print_line(f"apply will refuse this: {problem}")
+    if not ignore_pins and (problem := version_pin_problem(plan, request.journal)):
+        output.print_line(f"`apply` will refuse this plan: {problem}")
     return ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK
 
 
@@ -116,7 +122,10 @@ def _recover_from_interruption(request: PlanRequest, output: Output) -> None:
 
 
 def _planned(request: PlanRequest, plan_file: Path | None, output: Output) -> tuple[Plan, frozenset[str]]:
-    """Return a new plan, or the accepted part of the plan file, and the paths of the files with edited hunks."""
+    """Return the plan to apply, and the paths of the files with edited hunks.
+
+    The plan is the accepted part of the plan file. Without a plan file, the function makes a new plan.
+    """
     if plan_file is None:
         return make_plan(request, output), frozenset()
     return accepted_part_of_plan(read_plan_file(plan_file, request), request, plan_file)
@@ -124,7 +133,7 @@ def _planned(request: PlanRequest, plan_file: Path | None, output: Output) -> tu
 
 def _show_diff(plan: Plan, output: Output) -> None:
     output.write(run_document(plan, ()))
-    # Print the remarks after the diff as comments, because `patch` and `git apply` ignore comments.
+    # Print remarks as comment lines after the diff, because `patch` and `git apply` ignore comment lines.
     screen = output.screen(prose=False)
     remarks = render_to_text(
         lambda shown: applied.show_unrewritten_findings(plan, (), shown), width=screen.width - 2, verbose=output.verbose

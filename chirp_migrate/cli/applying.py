@@ -35,8 +35,9 @@ def accepted_part_of_plan(reviewed: PlanFile, request: PlanRequest, plan_file: P
     open_ones = [one for one in decidable_hunk_ids(reviewed.plan) if one not in reviewed.choices]
     if reviewed.reviewed and open_ones:
         raise WriteRefused(
-            f"{len(open_ones)} hunks of {plan_file} are not decided yet, the first in {open_ones[0][0]}: continue with "
-            f"`chirp-migrate review {request.quoted_path} --plan {quote(str(plan_file))}`; nothing was changed."
+            f"{len(open_ones)} hunks of {plan_file} are not decided yet, the first in {open_ones[0][0]}. Nothing was "
+            "changed. To decide on these hunks: "
+            f"`chirp-migrate review {request.quoted_path} --plan {quote(str(plan_file))}`."
         )
     edited = frozenset(name for (name, _), choice in reviewed.choices.items() if choice.edits is not None)
     return apply_choices(reviewed.plan, reviewed.choices), edited
@@ -49,21 +50,21 @@ def apply_plan(
 
     Args:
         request: the project, and the options of the command line.
-        plan: the accepted part of the plan.
+        plan: the plan, without refused hunks.
         output: the output of the command.
         edited: paths of the files with hunks that the user edited.
         allow_dirty: whether files with uncommitted changes may be written.
-        ignore_pins: whether the project may pin versions that contradict the runtime.
+        ignore_pins: whether to apply the plan even if the project pins versions that the runtime does not support.
 
     Returns:
         The result, with paths relative to the folder of the journal.
 
     Raises:
-        WriteRefused: the project pins versions that the runtime does not support, there are uncommitted changes, or a
+        WriteRefused: the project pins versions that the runtime does not support, a file has uncommitted changes, or a
             rule would rewrite the new files again.
         CommitFailed: a file cannot be written.
     """
-    if not ignore_pins and (problem := pin_problem(plan, request.journal)):
+    if not ignore_pins and (problem := version_pin_problem(plan, request.journal)):
         raise WriteRefused(
             f"{problem} Nothing was changed. Change the pins, or apply the migration with --ignore-pins."
         )
@@ -81,19 +82,23 @@ def apply_plan(
         return commit_plan(recorded, on_step=progress, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))})
 
 
-def pin_problem(plan: Plan, journal: Path) -> str:
+def version_pin_problem(plan: Plan, journal: Path) -> str:
     """Return a message with the version pins that contradict the runtime; "" without such pins.
 
-    A plan that needs no runtime has no such pins.
+    The result is also "" if no file of the plan imports the runtime.
     """
     pins = version_conflicts(plan.root, journal) if any_file_needs_runtime(plan.files) else []
-    what = "the project could not be installed together with the runtime of the migrated files."
+    what = "the project and the runtime of the migrated files cannot be installed together."
     return f"{'; '.join(pins)}: {what}" if pins else ""
 
 
 @contextmanager
 def explain_interruption(request: PlanRequest) -> Iterator[None]:
-    """After Ctrl-C in a ``with`` block, raise an error that describes the state of the project."""
+    """Convert Ctrl-C in a ``with`` block to an error that describes the state of the project.
+
+    Raises:
+        InterruptedByUser: the user pressed Ctrl-C. The message reports whether a run is applied.
+    """
     root, place = request.journal, request.quoted_path
     before = _applied_runs(root)
     try:
@@ -101,12 +106,12 @@ def explain_interruption(request: PlanRequest) -> Iterator[None]:
     except KeyboardInterrupt:
         runs = sorted(_applied_runs(root) - before)
         if runs:
-            said = f"run {', '.join(runs)} is applied; `chirp-migrate rollback {place}` undoes it."
+            outcome = f"run {', '.join(runs)} is applied; `chirp-migrate rollback {place}` undoes it."
         elif has_unfinished_run(root):
-            said = f"the run was not undone; `chirp-migrate rollback {place}` undoes it."
+            outcome = f"the run was not undone; `chirp-migrate rollback {place}` undoes it."
         else:
-            said = "nothing was written, or all changes were undone: all files are as before."
-        raise InterruptedByUser(f"interrupted: {said}") from None
+            outcome = "nothing was written, or all changes were undone: all files are as before."
+        raise InterruptedByUser(f"interrupted: {outcome}") from None
 
 
 def _applied_runs(root: Path) -> frozenset[str]:
@@ -134,12 +139,16 @@ def _next_commands(request: PlanRequest) -> list[str]:
         shown = "git diff" if place == "." else f"git -C {place} diff"
     verify = f"chirp-migrate verify {place}"
     try:
-        said = read_command_table(folder, "verify")[1]
-        if "workload" not in said and not (folder / DEFAULT_WORKLOAD).is_file():
-            find_entry_points(folder.resolve(), said.get("model"))
+        table = read_command_table(folder, "verify")[1]
+        if "workload" not in table and not (folder / DEFAULT_WORKLOAD).is_file():
+            find_entry_points(folder.resolve(), table.get("model"))
     except NoTrainingFound:
         start = f"chirp-migrate init-workload {place}"
-        return [f"Next: read it ({shown}), then: {start}", f"Then fill in chirp_verify.py, and run: {verify}"]
+        return [
+            f"To review the changes: {shown}",
+            f"Then run: {start}",
+            f"Then fill in chirp_verify.py, and run: {verify}",
+        ]
     except ChirpMigrateError:
         pass  # ``verify`` reports errors in its own settings
-    return [f"Next: read it ({shown}), then: {verify}"]
+    return [f"To review the changes: {shown}", f"Then run: {verify}"]

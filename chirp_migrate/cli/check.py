@@ -21,14 +21,14 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import Finding, FindingStatus
 from chirp_migrate.report.formats.github import workflow_commands
-from chirp_migrate.report.formats.sarif import sarif
+from chirp_migrate.report.formats.sarif import check_sarif
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import plan_document, run_document
 from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import APPLIED_PLAN, has_unfinished_run
 
-#: Dictionary: status of a finding that ``apply`` would not rewrite → text after the finding in the output.
-_MARKS = {
+#: Text after a finding in the output, by status of the finding. Findings that ``apply`` would rewrite have no text.
+_STATUS_TEXTS = {
     FindingStatus.OPT_IN: "suggestion, --unsafe applies it",
     FindingStatus.REPORT: "listed only",
     FindingStatus.SUPPRESSED: "suppressed",
@@ -55,18 +55,19 @@ _MARKS = {
 @looking_options
 @option(
     "--format", "form", type=click.Choice(["text", "json", "sarif", "github"]), default="text", show_default=True,
-    help="A line for each finding, the JSON of `apply --json`, SARIF 2.1.0 with fixes, or annotations for GitHub.",
+    help="Print a line for each finding, the JSON of `apply --json`, SARIF 2.1.0 with fixes, or GitHub annotations.",
 )  # fmt: skip
 @option(
     "--add-ignore", is_flag=True,
-    help="First write `# chirp: ignore[CODE]` above every finding, so that only new findings count.",
+    help="First write `# chirp: ignore[CODE]` above every finding, so that later checks count only new findings.",
 )  # fmt: skip
 @option("--strict", is_flag=True, help="Also count remarks, advice and suggestions.")
-@output_options("the findings, for every --format,")
+@output_options("the findings (independent of --format)")
 def check(request: PlanRequest, form: str, add_ignore: bool, strict: bool, output: Output) -> None:
     """Exit with 1 if `apply` would change anything at PATH; run none of the project's code.
 
-    Only --add-ignore writes to PATH; `rollback` removes the comments again.
+    The command changes no file of PATH, except with --add-ignore, which writes comments. `rollback` removes these
+    comments.
 
     A finding counts if `apply` with the same options and settings would rewrite it. A file that could not be read also
     counts. Remarks, advice and suggestions count only with --strict. Findings that a comment `# chirp: ignore[CODE]` or
@@ -74,12 +75,12 @@ def check(request: PlanRequest, form: str, add_ignore: bool, strict: bool, outpu
     """
     is_text = form == "text"
     if output.json_is_printed and not is_text:
-        raise UsageProblem("--json and the output name the same file: choose another file for --json.")
+        raise UsageProblem("--json and --format name the same file, standard output: choose another file for --json.")
     project = request.journal
-    if has_unfinished_run(project):  # perhaps only some files are rewritten, so a result would be meaningless
+    if has_unfinished_run(project):  # a check of files that are only partly rewritten has no meaning
         raise UsageProblem(
-            "a run of apply or rollback was interrupted here, or is still running: wait for it, or finish it "
-            f"with `chirp-migrate rollback {request.quoted_path}`."
+            "a run of apply or rollback was interrupted here, or is still running: wait for the end of the run, or "
+            f"finish the run with `chirp-migrate rollback {request.quoted_path}`."
         )
     found = _run_check(request, output, strict=strict)
     if add_ignore and found.work:
@@ -96,10 +97,10 @@ def check(request: PlanRequest, form: str, add_ignore: bool, strict: bool, outpu
     elif form == "github":
         lines = list(workflow_commands(found, verbose=output.verbose))
     else:
-        lines = to_json_bytes(result if form == "json" else sarif(found)).decode("ascii").splitlines()
+        lines = to_json_bytes(result if form == "json" else check_sarif(found)).decode("ascii").splitlines()
     write_bytes(STANDARD_OUTPUT, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
-        # If a program reads standard output, print only the document there.
+        # Another program may read the document from standard output, so print the summary to standard error.
         click.echo(_summary(found, request.quoted_path), err=not is_text or output.json_is_printed)
     sys.exit(found.exit_code)
 
@@ -112,7 +113,10 @@ def _run_check(request: PlanRequest, output: Output, *, strict: bool) -> CheckRe
 
 
 def _add_ignores(found: CheckReport, project: Path, output: Output) -> str:
-    """Write comments that suppress findings, as a run in the journal of ``project``; return a sentence for users."""
+    """Write comments that suppress all findings that count, and return a sentence with their number.
+
+    The journal of ``project`` records the comments as a run, so that ``rollback`` can remove the comments.
+    """
     recorded = plan_ignore_comments(found.plan, found.work).seen_from(project)
     with output.progress("writing comments") as step:
         result = commit_plan(recorded, on_step=step, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))})
@@ -125,8 +129,8 @@ def _lines_of_findings(found: CheckReport, base: Path, screen: Screen) -> Iterat
     """Yield a line for each finding to show, and for each file that could not be processed."""
     shown = {
         *found.work,
-        *found.stopping,
-        *((*found.others, *found.suppressed, *found.unchanged) if screen.verbose else ()),
+        *found.fork_only,
+        *((*found.remarks, *found.suppressed, *found.unchanged) if screen.verbose else ()),
     }
     for finding in found.plan.findings:
         if finding in shown:
@@ -143,7 +147,7 @@ def _lines_of_findings(found: CheckReport, base: Path, screen: Screen) -> Iterat
 
 def _line_of_finding(finding: Finding, base: Path, screen: Screen) -> str:
     place = f"{finding.line}:{finding.column}" if finding.cell is None else finding.place
-    mark = f" [{_MARKS[finding.status]}]" if finding.status in _MARKS else ""
+    mark = f" [{_STATUS_TEXTS[finding.status]}]" if finding.status in _STATUS_TEXTS else ""
     name = screen.styled(escape_invisible(str(base / finding.path)), "bold")
     return f"{name}:{place}: {screen.styled(finding.rule, 'cyan')} {to_one_line(finding.message)}{mark}"
 
@@ -154,14 +158,14 @@ def _summary(found: CheckReport, quoted_path: str) -> str:
     files = len({finding.path for finding in found.work})
     parts = [f"{pluralize(len(found.work), 'finding')} in {pluralize(files, 'file')}"] if found.work else []
     parts += [f"{pluralize(len(plan.skipped), 'file')} not handled"] if plan.skipped else []
-    stopping = f"{pluralize(len(found.stopping), 'finding')} listed above may keep worker processes from starting."
-    clean = f"Nothing to rewrite. {stopping}" if found.stopping else "Clean: nothing to rewrite."
+    fork_warning = f"{pluralize(len(found.fork_only), 'finding')} listed above may keep worker processes from starting."
+    clean = f"Nothing to rewrite. {fork_warning}" if found.fork_only else "Clean: nothing to rewrite."
     verdict = f"Work remains: {', '.join(parts)}." if parts else clean
     if plan.files:
         verdict += f" To rewrite: chirp-migrate apply {quoted_path}"
-    uncounted = [f"{len(found.others)} remarks or suggestions (--strict counts them)"] if found.others else []
+    uncounted = [f"{len(found.remarks)} remarks or suggestions (--strict counts them)"] if found.remarks else []
     uncounted += [f"{len(found.suppressed)} suppressed"] if found.suppressed else []
-    uncounted += [f"{len(found.unchanged)} unchanged (nothing to gain)"] if found.unchanged else []
+    uncounted += [f"{len(found.unchanged)} unchanged (a rewrite has no gain)"] if found.unchanged else []
     in_tests = applied.loaders_in_tests_line(plan)
     verdict += f"\n{in_tests}" if in_tests else ""
     return f"{verdict}\nNot counted: {', '.join(uncounted)}; --verbose shows them." if uncounted else verdict

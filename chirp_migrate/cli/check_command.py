@@ -19,10 +19,17 @@ _TAIL_BYTES = 16_384
 
 
 def check_with_command(command: str, folder: Path, journal: Path, run: str, output: Output) -> None:
-    """Run the user's command in ``folder``. If the command fails, undo the run ``run`` of ``apply``.
+    """Run the user's command, and undo a run of ``apply`` if the command fails.
+
+    Args:
+        command: the command line, for the shell.
+        folder: folder in which to run the command.
+        journal: folder with the journal of the run.
+        run: number of the run of ``apply``, such as ``0001``.
+        output: the output of ``apply``.
 
     Raises:
-        CheckFailed: the command failed. The message reports whether the run is undone.
+        CheckFailed: the command failed. The message reports whether the run of ``apply`` is undone.
     """
     try:
         with output.progress(f"running: {command}"):
@@ -45,18 +52,18 @@ def check_with_command(command: str, folder: Path, journal: Path, run: str, outp
 def _run_command(command: str, folder: Path) -> tuple[int, str]:
     """Run ``command`` with the shell in ``folder``, and return its exit status and the last lines that it printed.
 
-    A negative status is the number of the signal that ended the command. If the wait is interrupted, the processes of
-    the command are killed.
+    If signal number N ended the command, the exit status is -N. If the wait is interrupted, for example with Ctrl-C,
+    the function kills all processes of the command.
     """
     from chirp_migrate.training.process.descendants import MARKER, kill_processes  # most runs need no psutil
 
-    mark = secrets.token_hex()
+    process_mark = secrets.token_hex()
     with tempfile.TemporaryFile() as printed:
         child = subprocess.Popen(
             command,
             shell=True,
             cwd=folder,
-            env={**os.environ, MARKER: mark},
+            env={**os.environ, MARKER: process_mark},
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=subprocess.STDOUT,
@@ -65,7 +72,7 @@ def _run_command(command: str, folder: Path) -> tuple[int, str]:
         try:
             status = child.wait()
         except BaseException:
-            kill_processes(mark, child.pid, include_living=True)
+            kill_processes(process_mark, child.pid, include_living=True)
             child.wait()
             raise
         printed.seek(max(0, printed.seek(0, os.SEEK_END) - _TAIL_BYTES))

@@ -14,7 +14,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from chirp_migrate.cli.options import SETTING_PLACES, ParsedValue, text_that
+from chirp_migrate.cli.options import SETTING_PLACES, ParsedValue, text_parser
 from chirp_migrate.console.text import suggest_name
 from chirp_migrate.engine.settings import describe_setting_place, read_command_table
 from chirp_migrate.errors import UsageProblem
@@ -26,11 +26,14 @@ _SHAPE = re.compile(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}")
 
 
 def make_settings_callback(command: str) -> Callable[[click.Context, click.Parameter, Path], Path]:
-    """Return a click callback for the argument PATH. The callback sets the project's settings as defaults of options.
+    """Return a click callback for the argument PATH, which uses the settings of the project as defaults of the options.
+
+    Args:
+        command: name of the command, such as ``verify``.
 
     Raises:
-        UsageProblem: the callback raises this error for a key that is not a setting of the command, and for invalid
-            settings (see :func:`~chirp_migrate.engine.settings.read_settings`).
+        UsageProblem: the table of the command has an unknown key, or a setting is invalid (see
+            :func:`~chirp_migrate.engine.settings.read_settings`). The callback raises this error, not the function.
     """
 
     def read(ctx: click.Context, parameter: click.Parameter, path: Path) -> Path:
@@ -42,7 +45,10 @@ def make_settings_callback(command: str) -> Callable[[click.Context, click.Param
 
 
 def parameters_by_setting(command: click.Command) -> dict[str, str | None]:
-    """Return a dictionary: key of a setting (name of an option without ``--``) → name of click's parameter."""
+    """Return a dictionary that maps the key of each setting of a command to the name of click's parameter.
+
+    The key of a setting is the name of the option without ``--``.
+    """
     return {
         option.removeprefix("--"): one.name
         for one in command.params
@@ -52,8 +58,11 @@ def parameters_by_setting(command: click.Command) -> dict[str, str | None]:
     }
 
 
-def none_given_on_command_line(*names: str) -> bool:
-    """Return whether the command line sets none of these parameters. Their values are then settings or defaults."""
+def are_unset_on_command_line(*names: str) -> bool:
+    """Return whether the command line sets none of the parameters ``names``.
+
+    If so, the values of these parameters come from settings or are defaults.
+    """
     ctx = click.get_current_context()
     return all(ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE for name in names)
 
@@ -70,23 +79,25 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
             raise UsageProblem(f"{place} is unknown; {suggest_name(key, names, 'the keys are')}")
         is_number = isinstance(kinds[name], click.IntRange | click.FloatRange)
         if isinstance(value, str) and is_number:
-            raise UsageProblem(f"{place}: {value!r} is a text, not a {kinds[name].name}: write it without quotes.")
+            raise UsageProblem(
+                f"{place}: {value!r} is a text, not a {kinds[name].name}: write the number without quotes."
+            )
         ctx.meta.setdefault(SETTING_PLACES, {})[name] = place
-        beside = file.parent / value if isinstance(value, str) and value else None
-        if beside is not None and (isinstance(kinds[name], click.Path) or kinds[name] is DATA):
-            defaults[name] = beside
-        elif beside is not None and key == "baseline" and beside.is_dir():
-            defaults[name] = str(beside)
+        relative_path = file.parent / value if isinstance(value, str) and value else None
+        if relative_path is not None and (isinstance(kinds[name], click.Path) or kinds[name] is DATA):
+            defaults[name] = relative_path
+        elif relative_path is not None and key == "baseline" and relative_path.is_dir():
+            defaults[name] = str(relative_path)
         else:
-            # As a text, `true` is no number, and `1.0` is no whole number.
+            # Convert numbers to text, so that click rejects `true` as a number and `1.0` as a whole number.
             defaults[name] = str(value) if is_number or not isinstance(value, str | bool | list) else value
     ctx.default_map = defaults
 
 
 def values_from_options_and_settings(ctx: click.Context) -> dict[str, Any]:
-    """Return a dictionary: name of a parameter → value from an option or a setting. Options override settings.
+    """Return the values that options and settings define, by name of click's parameter. Options override settings.
 
-    A script replaces the setting for the workload.
+    Defaults are omitted. If the command line has a script (after ``--``), the setting ``workload`` is omitted, too.
     """
     names = {one.name for one in ctx.command.params if getattr(one, "is_setting", False)}
     sources = {name: ctx.get_parameter_source(name) for name in ctx.params.keys() & names}
@@ -122,12 +133,12 @@ def _parse_shape(value: Any) -> tuple[int, int, int]:
 
 _FORMS = '"package.module:{0}" or "folder/file.py:{0}"'
 WORKLOAD = ParsedValue(
-    "workload", text_that(is_function_reference, f"must name a function as {_FORMS.format('function')}")
+    "workload", text_parser(is_function_reference, f"must name a function as {_FORMS.format('function')}")
 )
 REFERENCE = ParsedValue(
-    "reference", text_that(is_function_reference, f"must name a function or class as {_FORMS.format('name')}")
+    "reference", text_parser(is_function_reference, f"must name a function or class as {_FORMS.format('name')}")
 )
-MODEL = ParsedValue("model", text_that(_CLASS.fullmatch, 'must name a class as "package.module:ClassName"'))
+MODEL = ParsedValue("model", text_parser(_CLASS.fullmatch, 'must name a class as "package.module:ClassName"'))
 EXPRESSION = ParsedValue("expression", _parse_selection)
 SCRIPT_ARGUMENT = click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="[-- python FILE.py …]")
 DATA = ParsedValue("path", _parse_data_path)

@@ -43,11 +43,11 @@ from chirp_migrate.training.errors import WorkloadFailed
 )  # fmt: skip
 @option(
     "-k", "--select", type=EXPRESSION, metavar="EXPRESSION", group="What is run",
-    help='Only entry points whose names match, such as "k_fold and not backup".  [default: all]',
+    help='Run only entry points whose names match, such as "k_fold and not backup".  [default: all]',
 )  # fmt: skip
 @option(
     "--time-budget", "budget_s", type=Number(1, 86_400), default=120, show_default=True, metavar="SECONDS",
-    group="What is run", help="Seconds for the whole command; long epochs are cut short.",
+    group="What is run", help="Seconds for the whole command. The command ends long epochs early.",
 )  # fmt: skip
 @option(
     "--sarif", "sarif_file", type=FilePath(allow_dash=True), metavar="FILE", group="Output",
@@ -56,7 +56,7 @@ from chirp_migrate.training.errors import WorkloadFailed
 @output_options(
     "the problems, their evidence and what was run",
     "Print only the problems.",
-    "Also show which runs and loaders were watched.",
+    "Also print which training calls and loaders were watched.",
 )
 def doctor(
     path: Path,
@@ -67,7 +67,7 @@ def doctor(
     sarif_file: Path | None,
     output: Output,
 ) -> None:
-    """Run the training of the project at PATH for two short epochs, and report the loading problems that it shows.
+    """Run the training of the project at PATH for two short epochs, and report its loading problems.
 
     The training runs in a temporary copy, in a separate process. The command changes no file of PATH except the
     journal, which stores the result for `chirp-migrate report`. The command watches loaders, batches, worker processes,
@@ -75,7 +75,8 @@ def doctor(
     fix (docs/doctor.md).
 
     The command runs the entry points that `verify` finds, the calls of --workload or chirp_verify.py, or a script, as
-    in `doctor PATH -- python train.py`. It works before and after a migration.
+    in `doctor PATH -- python train.py`. You can run the command before and after
+    a migration.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: pass the root folder of your project.")
@@ -92,7 +93,7 @@ def doctor(
             report = run_doctor(path.resolve(), options, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:
-            click.echo(f"The last lines of its output:\n{failed.shown_tail}", err=True)
+            click.echo(f"The last lines that the project's code printed:\n{failed.shown_tail}", err=True)
         raise
     output.write(report)
     not_kept = store_doctor_report(path.resolve(), report)

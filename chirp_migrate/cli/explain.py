@@ -12,7 +12,7 @@ import click
 
 from chirp_migrate import __version__
 from chirp_migrate.cli.options import CommandWithOptionGroups, complete_rule_codes, output_options
-from chirp_migrate.cli.rules import rule_entry
+from chirp_migrate.cli.rules import rule_as_json
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.engine.rewrite_file import rewrite_text
@@ -33,9 +33,11 @@ from chirp_migrate.syntax.project import Project
     ),
 )
 @click.argument("code", shell_complete=complete_rule_codes)
-@output_options("the same", "Print no example.", "Print every message of the examples, not one of each kind.")
+@output_options(
+    "the explanation", "Print no example.", "Print all messages of the examples, not just one for each reason."
+)
 def explain(code: str, output: Output) -> None:
-    """Explain the rule CODE (or its name): its reason, how safe it is, what it rewrites and what it only reports."""
+    """Explain the rule with the code or name CODE: its reason, its safety, its rewrites, and what it only reports."""
     rule = _find_rule(code)
     examples = _example_files(rule.code)
     reports = list(_findings_in_examples(rule, examples, each=output.verbose))
@@ -44,7 +46,7 @@ def explain(code: str, output: Output) -> None:
     content = {
         "schema": SCHEMA,
         "tool": f"chirp-migrate {__version__}",
-        **rule_entry(rule),
+        **rule_as_json(rule),
         "requires": rule.requires,
         "before": before,
         "after": after,
@@ -78,12 +80,12 @@ def _show_rule(rule: Rule, reports: Sequence[tuple[Finding, str]], screen: Scree
     screen.line()
     screen.text(f"Safety: {rule.safety.value}: {SAFETIES[rule.safety]}.", hang=2)
     if reports:
-        screen.heading(f"What it reports{'' if rule.safety is Safety.ADVICE else ' and does not rewrite'}")
+        screen.heading("Reported code" if rule.safety is Safety.ADVICE else "Reported code that is not rewritten")
     for finding, source in reports:
         screen.text(source, 2, "dim")
         screen.text(finding.message, 6)
     screen.line()
-    screen.text(f"To skip one place: # chirp: ignore[{rule.code}]")
+    screen.text(f"To suppress a finding, add a comment: # chirp: ignore[{rule.code}]")
 
 
 def _find_rule(selector: str) -> Rule:
@@ -96,7 +98,7 @@ def _find_rule(selector: str) -> Rule:
 
 
 def _example_files(code: str) -> dict[str, str]:
-    """Return the example files of a rule, from the package or the repository, as a dictionary: file name → text."""
+    """Return the text of each example file of a rule, by file name. The files are in the package or the repository."""
     repository = Path(__file__).resolve().parents[2] / "fixtures" / "rules"
     for folder in (files("chirp_migrate").joinpath("examples"), repository):
         if folder.joinpath(code).is_dir():
@@ -108,17 +110,19 @@ def _example_files(code: str) -> dict[str, str]:
 def _findings_in_examples(rule: Rule, examples: dict[str, str], *, each: bool) -> Iterator[tuple[Finding, str]]:
     """Yield (finding, line of code) for the findings that the rule reports in its examples and does not rewrite.
 
-    If ``each`` is True, the function yields all these findings. If ``each`` is False, the function yields one finding
-    for each reason.
+    Args:
+        rule: the rule.
+        examples: the text of each example file, by name.
+        each: True to yield all these findings; False to yield only one finding for each reason.
     """
     texts = {f"example/{name}": text for name, text in examples.items()}
-    kinds = set()
+    known_reasons = set()
     for path, text in texts.items():
         if path == "example/after.py":
             continue
         _, findings = rewrite_text(path, text, Project(texts), unsafe=True, rules=[rule])
         for finding in findings:
-            kind = finding.why or finding.message
-            if finding.status is FindingStatus.REPORT and (each or kind not in kinds):
-                kinds.add(kind)
+            reason = finding.why or finding.message
+            if finding.status is FindingStatus.REPORT and (each or reason not in known_reasons):
+                known_reasons.add(reason)
                 yield finding, text.splitlines()[finding.line - 1].strip()

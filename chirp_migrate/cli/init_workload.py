@@ -24,19 +24,19 @@ from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, has_e
     epilog=help_epilog(
         {
             ExitCode.OK: "written",
-            ExitCode.USAGE: f"PATH has no code, or already has a {DEFAULT_WORKLOAD} or settings that replace it",
+            ExitCode.USAGE: f"PATH has no code, or already defines a training in {DEFAULT_WORKLOAD} or in settings",
             ExitCode.UNDONE: "the file cannot be written",
         },
         "chirp-migrate init-workload trainer/",
     ),
 )
 @path_argument
-@output_options("what was written", "Print only errors.", "Print nothing further.")
+@output_options("the name of the written file", "Print only errors.", "Accepted, but without effect.")
 def init_workload(path: Path, output: Output) -> None:
     """Create a starter file that defines what `verify` trains in the project at PATH.
 
-    Writes chirp_verify.py, in which the lines to fill in are marked. Nothing is overwritten. ChirpID-shaped backends do
-    not need the file: `verify` finds their training automatically.
+    The command writes chirp_verify.py, in which the lines to fill in are marked. An existing file is not overwritten.
+    ChirpID-shaped backends do not need the file, because `verify` finds their training automatically.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: pass the folder of your project.")

@@ -16,8 +16,8 @@ from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import all_rules
 
-#: Key in ``click.Context.meta``. The value is a dictionary: name of an option that a setting defines → file and key of
-#: the setting.
+#: Key in ``click.Context.meta`` under which a command stores the places of its settings. The stored dictionary maps the
+#: name of each option that a setting defines to the file and key of the setting.
 SETTING_PLACES = "chirp_migrate.setting_places"
 
 _LAST_GROUP = "Output"
@@ -33,22 +33,22 @@ class _Option(click.Option):
 #: ``click.option`` with two more arguments: ``group``, a heading in ``--help``; and ``is_setting``, whether
 #: ``pyproject.toml`` may set the option.
 option = partial(click.option, cls=_Option)
-_printed = partial(option, group=_LAST_GROUP)
+_output_option = partial(option, group=_LAST_GROUP)
 
 
 class WholeNumber(click.IntRange):
-    """A whole number in a range."""
+    """A parameter type for a whole number in a range."""
 
     name = "whole number"
 
 
 class Number(click.FloatRange):
-    """A finite number in a range."""
+    """A parameter type for a finite number in a range."""
 
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
+        """Convert a value from the command line or from a settings file (see :class:`click.ParamType`)."""
         number = super().convert(value, param, ctx)
         return number if math.isfinite(number) else self.fail(f"{value!r} is not a finite number.", param, ctx)
 
@@ -56,7 +56,7 @@ class Number(click.FloatRange):
 class WholeNumbers(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
     """A parameter type for several whole numbers in a range, written as ``2,4,8`` or as a list in a settings file.
 
-    The value is a tuple of the numbers in ascending order, without repetitions. For an empty text, the tuple is empty.
+    The result is a tuple of the numbers in ascending order, without repetitions. For an empty text, the tuple is empty.
 
     Args:
         least: the smallest permitted number.
@@ -69,7 +69,7 @@ class WholeNumbers(click.ParamType):  # type: ignore[type-arg]  # generic in new
         self._least, self._most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
+        """Convert a value from the command line or from a settings file (see :class:`click.ParamType`)."""
         text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
         words = [word.strip() for word in text.split(",")] if text.strip() else []
         numbers = [int(word) for word in words if word.isdecimal()]
@@ -83,40 +83,54 @@ class WholeNumbers(click.ParamType):  # type: ignore[type-arg]  # generic in new
 class ParsedValue(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
     """A parameter type that calls a function to parse a value.
 
-    For an invalid value, the function must raise ``ValueError`` with a message about the required form.
+    Args:
+        name: name of the type in help texts and messages.
+        parse: function that gets a value and returns the parsed value. For an invalid value, the function must raise
+            ``ValueError``. The message of this error must continue a sentence that begins with "the value", such as
+            "must name a function".
     """
 
-    def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
-        self.name, self._read = name, read
+    def __init__(self, name: str, parse: Callable[[Any], Any]) -> None:
+        self.name, self._parse = name, parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
+        """Convert a value from the command line or from a settings file (see :class:`click.ParamType`)."""
         try:
-            return self._read(value)
+            return self._parse(value)
         except ValueError as error:
-            self.fail(f"it {error}.", param, ctx)
+            self.fail(f"the value {error}.", param, ctx)
 
 
-def text_that(fits: Callable[[str], Any], must: str) -> Callable[[Any], str]:
-    """Return a function for :class:`ParsedValue` that accepts the texts for which ``fits`` is true."""
+def text_parser(is_valid: Callable[[str], Any], problem: str) -> Callable[[Any], str]:
+    """Return a function for :class:`ParsedValue` that accepts only valid texts, and returns these texts unchanged.
 
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or not fits(value):
-            raise ValueError(must)
+    Args:
+        is_valid: function that gets a text, and returns a true value if the text is valid.
+        problem: message of the ``ValueError`` for invalid texts and for other values, such as "must name a function".
+    """
+
+    def parse(value: Any) -> str:
+        if not isinstance(value, str) or not is_valid(value):
+            raise ValueError(problem)
         return value
 
-    return read
+    return parse
 
 
 def non_empty_text(what: str) -> ParsedValue:
-    """Return a type for texts that are not empty. An empty text mostly comes from an unset shell variable."""
-    return ParsedValue("text", text_that(str.strip, f"is empty: pass {what}"))
+    """Return a parameter type for texts that are not empty. An empty text mostly comes from an unset shell variable.
+
+    Args:
+        what: description of the required text for the error message, such as "a command".
+    """
+    return ParsedValue("text", text_parser(str.strip, f"is empty: pass {what}"))
 
 
 class FilePath(click.Path):
-    """The path of an existing or new file. An empty path is an error, and does not stand for the current folder.
+    """A parameter type for the path of an existing or new file.
 
-    The keyword arguments are the arguments of ``click.Path``.
+    An empty path is an error, and does not stand for the current folder. The keyword arguments are the arguments of
+    ``click.Path``.
     """
 
     what = "a file"
@@ -125,9 +139,9 @@ class FilePath(click.Path):
         super().__init__(path_type=Path, **kwargs)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
+        """Convert a value from the command line or from a settings file (see :class:`click.ParamType`)."""
         if value == "":  # mostly from an unset shell variable
-            self.fail(f"it is empty: pass {self.what}.", param, ctx)
+            self.fail(f"the path is empty: pass {self.what}.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -149,7 +163,7 @@ class CommandWithOptionGroups(click.Command):
             raise UsageProblem(f"{ctx.meta[SETTING_PLACES][name]}: {error.message}") from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options to the help, each group under the name of the group."""
+        """Write the options to the help text. The name of each group is the heading above its options."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
@@ -166,19 +180,19 @@ def split_at_commas(ctx: click.Context, parameter: click.Parameter, value: Seque
 
 
 def split_selectors(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
-    """Return the result of :func:`split_at_commas`.
+    """Split the values of a repeatable option at commas, like :func:`split_at_commas`, and reject empty values.
 
     Raises:
-        click.BadParameter: the option has an empty value, mostly because of an unset shell variable.
+        click.BadParameter: all values of the option are empty, mostly because of an unset shell variable.
     """
     parts = split_at_commas(ctx, parameter, value)
     if value and not parts:
-        raise click.BadParameter("it is empty: pass codes or names of rules (see `chirp-migrate rules`).")
+        raise click.BadParameter("the value is empty: pass codes or names of rules (see `chirp-migrate rules`).")
     return parts
 
 
 def complete_rule_codes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the codes and names of rules with which the shell completes the text after the last comma."""
+    """Return the completions for a list of rules: the codes and names that begin with the text after the last comma."""
     begun, comma, last = incomplete.rpartition(",")
     return [
         CompletionItem(f"{begun}{comma}{word}", help=rule.name)
@@ -191,7 +205,7 @@ def complete_rule_codes(ctx: click.Context, parameter: click.Parameter, incomple
 def collect_options(
     name: str, make: Callable[..., Any], *options: Callable[[Any], Any]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that passes the values of several options to a command as one argument.
+    """Return a decorator that adds several options to a command. The command gets all their values as one argument.
 
     Args:
         name: name of the argument.
@@ -199,36 +213,36 @@ def collect_options(
         options: the decorators that add the options.
     """
 
-    def optioned() -> None:
-        """Collect the parameters of the options."""
+    def parameter_holder() -> None:
+        """Do nothing: click stores the parameters of the options as an attribute of this function."""
 
     for one in options:
-        one(optioned)
-    names = {parameter.name for parameter in optioned.__click_params__}  # type: ignore[attr-defined]
+        one(parameter_holder)
+    names = {parameter.name for parameter in parameter_holder.__click_params__}  # type: ignore[attr-defined]
 
-    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
-        def gathering(**given: Any) -> Any:
-            own = {option: given.pop(option) for option in names & given.keys()}
-            return command(**given, **{name: make(**own)})
+        def command_with_options(**given: Any) -> Any:
+            collected = {option: given.pop(option) for option in names & given.keys()}
+            return command(**given, **{name: make(**collected)})
 
         for one in reversed(options):
-            gathering = one(gathering)
-        return gathering
+            command_with_options = one(command_with_options)
+        return command_with_options
 
-    return decorated
+    return decorate
 
 
-class _Project(FilePath):
+class _ProjectPath(FilePath):
     what = "the folder of your project"
 
 
 #: Adds the argument ``path``: the project, by default the current folder. Accepts the keywords of ``click.argument``.
-argument = partial(click.argument, "path", type=_Project(), default=".")
+argument = partial(click.argument, "path", type=_ProjectPath(), default=".")
 path_argument = argument()
 
-#: Adds the option ``ignore_pins``: whether to apply even if the project pins versions that the runtime does not
-#: support.
+#: Adds the option ``ignore_pins``. If True, a plan is applied even if the project pins versions that the runtime does
+#: not support.
 ignore_pins_option = option(
     "--ignore-pins", is_flag=True, group="Safety",
     help="Ignore pinned versions that chirpid_patch does not support.",
@@ -236,7 +250,12 @@ ignore_pins_option = option(
 
 
 def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Decorated], _Decorated]:
-    """Return a decorator that adds the option ``plan_file``, the path of a plan file, with the help text ``what``."""
+    """Return a decorator that adds the option ``plan_file``, which is the path of a plan file.
+
+    Args:
+        what: help text of the option.
+        default: path of the plan file if the user passes none; None for no default.
+    """
     return option(
         "--plan", "plan_file", type=FilePath(dir_okay=False), default=default,
         show_default=default is not None, metavar="FILE", help=what,
@@ -250,7 +269,9 @@ def output_options(
     *,
     names: Sequence[str] = ("--json",),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options for output. The command gets the argument ``output``: :class:`.Output`.
+    """Return a decorator that adds the options for output.
+
+    The command gets the values of these options as the argument ``output``, an :class:`.Output`.
 
     Args:
         json: what the JSON document contains, for the help text.
@@ -261,13 +282,13 @@ def output_options(
     return collect_options(
         "output",
         Output,
-        _printed(
+        _output_option(
             *names, "json_file", type=FilePath(allow_dash=True), metavar="FILE",
             help=f"Write {json} as JSON ('-': standard output).",
         ),
-        _printed("-q", "--quiet", is_flag=True, help=quiet),
-        _printed("-v", "--verbose", is_flag=True, help=verbose),
-        _printed(
+        _output_option("-q", "--quiet", is_flag=True, help=quiet),
+        _output_option("-v", "--verbose", is_flag=True, help=verbose),
+        _output_option(
             "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
             help="Colour output.",
         ),

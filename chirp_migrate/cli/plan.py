@@ -19,7 +19,7 @@ from chirp_migrate.review.plan_file import plan_document
     epilog=help_epilog(
         {
             ExitCode.OK: "planned, or nothing to do",
-            ExitCode.WORK_REMAINS: "planned, but some files could not be handled (listed)",
+            ExitCode.WORK_REMAINS: "planned, but some files could not be handled (see the output)",
             ExitCode.USAGE: "PATH cannot be migrated, or an option or setting is wrong",
         },
         "chirp-migrate plan project/ -o plan.json",
@@ -30,10 +30,11 @@ from chirp_migrate.review.plan_file import plan_document
 @planning_options
 @output_options("the plan", names=("-o", "--output", "--json"))
 def plan(request: PlanRequest, output: Output) -> None:
-    """Show what `apply` would change in the project at PATH; write nothing to it.
+    """Show what `apply` would change in the project at PATH; write nothing to PATH.
 
     The plan lists the hunks of every file with their rules and reasons, and the hash of each source file. `review`
-    shows the hunks of a saved plan one by one, to accept or refuse them; `apply --plan` applies exactly the saved plan.
+    shows the hunks of a saved plan one by one, so that you can accept or refuse each hunk. `apply --plan` applies
+    exactly the saved plan.
     """
     made = make_plan(request, output)
     output.write(plan_document(made))

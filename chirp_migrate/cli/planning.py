@@ -31,18 +31,18 @@ from chirp_migrate.review.plan_file import PlanFile, load_plan
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """The project of a command that plans, and the options of its command line. Each value is computed once.
+    """The project for which a command makes a plan, and the options of the command line.
 
     Attributes:
         path: PATH of the command line.
         jobs: number of processes that run the rules; None chooses the number by the amount of code.
-        asked: the options in place of settings (see :meth:`.Settings.overridden`). An option that is not set is None or
-            empty.
+        overrides: the options that override settings (see :meth:`.Settings.overridden`). The value of an option that is
+            not set is None or empty.
     """
 
     path: Path
     jobs: int | None
-    asked: Mapping[str, Any]
+    overrides: Mapping[str, Any]
 
     @cached_property
     def root(self) -> Path:
@@ -65,12 +65,12 @@ class PlanRequest:
 
     @cached_property
     def settings(self) -> Settings:
-        """Return the settings of the project, with the options of the command line in place of settings.
+        """Return the settings of the project. Options of the command line override the settings in the file.
 
         Raises:
             UsageProblem: a setting or an option is invalid.
         """
-        return read_settings(self.path).overridden(**self.asked)
+        return read_settings(self.path).overridden(**self.overrides)
 
     @cached_property
     def journal(self) -> Path:
@@ -84,24 +84,24 @@ class PlanRequest:
     @property
     def is_bare(self) -> bool:
         """Return whether the command line has no option that affects the plan."""
-        return all(value in (None, ()) for value in self.asked.values())
+        return all(value in (None, ()) for value in self.overrides.values())
 
     def with_options(self, options: PlanOptions) -> PlanRequest:
-        """Return a request for a plan at the same path, with the ``options`` of an earlier plan."""
-        asked = structs.asdict(options)
-        select = asked.pop("rules") or ()
-        return PlanRequest(self.path, self.jobs, {**asked, "select": select})
+        """Return a request for the same path, whose options are the ``options`` of an earlier plan."""
+        overrides = structs.asdict(options)
+        select = overrides.pop("rules") or ()
+        return PlanRequest(self.path, self.jobs, {**overrides, "select": select})
 
 
-def _request(path: Path, jobs: int | None, **asked: Any) -> PlanRequest:
-    return PlanRequest(path, jobs, asked)
+def _request(path: Path, jobs: int | None, **overrides: Any) -> PlanRequest:
+    return PlanRequest(path, jobs, overrides)
 
 
 _rules = partial(option, group="Files and rules")
 _codes = partial(_rules, multiple=True, metavar="CODES", shell_complete=complete_rule_codes)
 _added = partial(option, group="Added files")
 
-_looked_at = (
+_file_and_rule_options = (
     _codes(
         "--select", callback=split_selectors,
         help="Run only these rules: codes, code prefixes or names, separated by commas (see `rules`).",
@@ -110,7 +110,7 @@ _looked_at = (
     _rules("--unsafe/--no-unsafe", default=None, help="Also apply rules that change what training learns."),
     _rules(
         "--all-loaders/--no-all-loaders", default=None,
-        help="Also rewrite loaders that gain nothing.  [default: no]",
+        help="Also rewrite loaders that gain nothing from a rewrite.  [default: no]",
     ),
     _rules("--notebooks/--no-notebooks", default=None,
         help="Include all notebooks, or none.  [default: notebooks without stored outputs]",
@@ -128,11 +128,11 @@ _looked_at = (
         help="Number of planning processes.  [default: by the size of the project]",
     ),
 )  # fmt: skip
-_what_is_added = (
+_added_file_options = (
     _added(
         "--scaffold/--no-scaffold", default=None,
-        help="Add factory and monitor modules, a notebook and tests to utils/ and next to it.  "
-        "[default: where utils/ has training modules]",
+        help="Add a loader factory, a performance monitor, a notebook and tests.  "
+        "[default: only if utils/ has training modules]",
     ),
     _added(
         "--vendor/--no-vendor", default=None,
@@ -140,10 +140,11 @@ _what_is_added = (
     ),
 )  # fmt: skip
 
-#: Decorators that add PATH and the options for planning. The command gets all values as one argument: ``request``, a
-#: :class:`PlanRequest`. The second decorator is for commands that only read, and omits the options for added files.
-planning_options = collect_options("request", _request, path_argument, *_looked_at, *_what_is_added)
-looking_options = collect_options("request", _request, path_argument, *_looked_at)
+#: Decorators that add PATH and the options for planning. A decorated command gets all values as one argument
+#: ``request``, a :class:`PlanRequest`. The second decorator has no options for added files, because it is for commands
+#: that only read.
+planning_options = collect_options("request", _request, path_argument, *_file_and_rule_options, *_added_file_options)
+looking_options = collect_options("request", _request, path_argument, *_file_and_rule_options)
 
 
 def make_plan(request: PlanRequest, output: Output) -> Plan:
@@ -157,9 +158,12 @@ def read_plan_file(file: Path, request: PlanRequest) -> PlanFile:
     """Return the plan in ``file`` for the project of the request.
 
     Raises:
-        UsageProblem: the file cannot be read or is not a plan, or the command line also has options for a new plan.
+        UsageProblem: the file cannot be read or is not a plan. The same error occurs if the command line also has
+            options for a new plan.
         WriteRefused: files of the project have changed since the plan was made.
     """
     if not request.is_bare:
-        raise UsageProblem("--plan already fixes rules and files: omit the options that choose them.")
+        raise UsageProblem(
+            "--plan already determines the rules and files: omit all options that choose rules or files."
+        )
     return load_plan(file, request.root)

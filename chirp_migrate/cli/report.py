@@ -29,7 +29,7 @@ from chirp_migrate.review.plan_file import run_document
         {
             ExitCode.OK: "reported",
             ExitCode.USAGE: "nothing was applied at PATH, or an option is wrong",
-            ExitCode.REFUSED: "an interrupted run, or a damaged journal",
+            ExitCode.REFUSED: "a run was interrupted, or the journal is damaged",
         },
         "chirp-migrate report project/ | less -R",
         "chirp-migrate report project/ -o report.html",
@@ -46,35 +46,35 @@ from chirp_migrate.review.plan_file import run_document
 def report(path: Path, page_file: Path | None, output: Output) -> None:
     """Report the last verdict of the project at PATH, its loading problems, and the changes of every run of `apply`.
 
-    Reads the journal that `apply`, `verify` and `doctor` write; the project's code is never imported or run. Prints to
-    the terminal unless -o names a file.
+    The command reads the journal that `apply`, `verify` and `doctor` write. It never imports or runs the project's
+    code. Without -o, it prints the report to the terminal.
     """
     check_writable(page_file)
     if page_file is not None and page_file == output.json_file:
         raise UsageProblem("--json and --output name the same file: choose another file for one of them.")
     with output.progress("reading the run and its findings"):
-        story = read_report_contents(path)
+        contents = read_report_contents(path)
     if output.json_file is not None:
         output.write(
             {
                 "schema": SCHEMA,
                 "tool": f"chirp-migrate {__version__}",
-                "name": story.name,
-                "runs": [*map(_run_as_json, story.runs)],
-                "verdict": story.verdict,
-                "doctor": story.doctor,
-                "notices": story.notices,
+                "name": contents.name,
+                "runs": [*map(_run_as_json, contents.runs)],
+                "verdict": contents.verdict,
+                "doctor": contents.doctor,
+                "notices": contents.notices,
             }
         )
     if page_file is None:
-        show_report(story, output.screen(prose=False))
+        show_report(contents, output.screen(prose=False))
         return
     with output.progress("writing the page"):
-        contents = PageContents.of(story)
-        page = render_page(contents).encode("utf-8")
+        page_contents = PageContents.of(contents)
+        page = render_page(page_contents).encode("utf-8")
     write_bytes(page_file, page)
     if page_file != STANDARD_OUTPUT and not output.quiet:
-        output.screen().line(_describe_page(page_file, contents))
+        output.screen().line(_describe_page(page_file, page_contents))
 
 
 def _describe_page(output: Path, contents: PageContents) -> str:
@@ -82,11 +82,11 @@ def _describe_page(output: Path, contents: PageContents) -> str:
     found = contents.report.verdict
     verdict = "not verified yet" if found is None else f"verdict: {found.verdict}"
     what = f"{changes} in {pluralize(len(contents.files), 'file')}, {verdict}"
-    return f"Wrote {output}: {what}. Open it in a browser; it needs no network."
+    return f"Wrote {output}: {what}. Open the file in a browser; no network is needed."
 
 
 def _run_as_json(run: RunDetails) -> dict[str, Any]:
-    """Return the document of ``apply --json`` for a run of the journal, with number and time of the run."""
+    """Return the JSON document that ``apply --json`` writes for a run, with the number and the time of the run."""
     document = {**to_json_values(run_document(run.plan, run.unwritten)), "tool": run.tool}
     if not run.has_plan:
         document["ledger"] = None

@@ -55,11 +55,11 @@ _SHOWN_LINES = 40
     cls=CommandWithOptionGroups,
     epilog=help_epilog(
         {
-            ExitCode.OK: "everything is decided (and applied, if you chose to)",
-            ExitCode.WORK_REMAINS: "quit before everything was decided; the decisions are kept",
+            ExitCode.OK: "all hunks are decided, and applied if you chose so",
+            ExitCode.WORK_REMAINS: "quit before everything was decided; the plan file keeps the decisions",
             ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
-            ExitCode.REFUSED: "refused, nothing changed (as for apply)",
-            ExitCode.UNDONE: "applying failed midway and was undone",
+            ExitCode.REFUSED: "refused, nothing changed (for the same reasons as apply)",
+            ExitCode.UNDONE: "applying failed midway, and all changes were undone",
         },
         "chirp-migrate review project/",
         "chirp-migrate review project/ --plan plan.json",
@@ -67,7 +67,9 @@ _SHOWN_LINES = 40
     ),
 )
 @planning_options
-@plan_file_option("The plan file to review, which also stores the decisions; created if missing.", default=DEFAULT_FILE)
+@plan_file_option(
+    "Plan file to review, which also stores the decisions. A missing file is created.", default=DEFAULT_FILE
+)
 @option("--allow-dirty", is_flag=True, help="Allow uncommitted changes in the work tree.")
 @ignore_pins_option
 @output_options(
@@ -91,7 +93,7 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
         sys.exit(ExitCode.OK)
     begun = len(session.choices)
     total = pluralize(len(session.items), "hunk")
-    screen.line(f"{total} to decide on" + (f", {begun} of them decided before." if begun else ".") + " ? explains.")
+    screen.line(f"{total} to decide" + (f", {begun} of them decided earlier." if begun else ".") + " Type ? for help.")
     if not plan_file.exists():  # before the first question, so that an error loses no decisions
         _save_decisions(plan_file, found.plan, session)
     interrupted = False
@@ -108,7 +110,7 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
     screen.line(f"{accepted} accepted, {refused} refused, {left} not decided.")
     if left:
         screen.line(
-            f"Saved in {plan_file}. Continue with: chirp-migrate review {request.quoted_path} --plan "
+            f"Saved in {plan_file}. To continue: chirp-migrate review {request.quoted_path} --plan "
             f"{quote(str(plan_file))}"
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.WORK_REMAINS)
@@ -123,13 +125,13 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
         click.echo("\nchirp-migrate: interrupted", err=True)
     if answer.lower() not in ("y", "yes"):
         screen.line(
-            f"Saved in {plan_file}. Apply it with: chirp-migrate apply {request.quoted_path} --plan "
+            f"Saved in {plan_file}. To apply the plan: chirp-migrate apply {request.quoted_path} --plan "
             f"{quote(str(plan_file))}"
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
     with explain_interruption(request):
         result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, ignore_pins=ignore_pins)
-    # -q and -v apply to the output of the review, and not to the output of the apply.
+    # -q and -v affect only the output of the review, and not the output about the applied changes.
     show_result(request, selected, result, replace(output, quiet=False, verbose=False).screen())
     if refused:
         screen.line(f"To suppress the refused hunks in `check`: chirp-migrate check --add-ignore {request.quoted_path}")
@@ -137,7 +139,7 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
 
 
 def _read_answer(screen: Screen, question: str) -> str | None:
-    """Print a question and return the user's answer without surrounding white space; None at the end of the input."""
+    """Print a question, and return the user's answer without surrounding white space; None at the end of the input."""
     screen.line(question, "bold", end="")
     line = sys.stdin.readline()
     if not line or not sys.stdin.isatty():
@@ -148,10 +150,12 @@ def _read_answer(screen: Screen, question: str) -> str | None:
 def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFile:
     """Return the plan in ``plan_file`` if the sources are unchanged; make a new plan if the sources have changed.
 
-    A new plan keeps the decisions of the old plan on equal hunks.
+    If a hunk of the new plan is equal to a hunk of the old plan, the new plan keeps the decision on the hunk.
     """
     if request.path.suffix == ".json":
-        raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {request.quoted_path}")
+        raise UsageProblem(
+            f"{request.path} is a plan, not a project: run `chirp-migrate review PROJECT --plan {request.quoted_path}`."
+        )
     old: PlanDocument | None = None
     if plan_file.exists():
         try:
@@ -163,8 +167,8 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
         rewritten = [file.path for file in old.files if file.sha256_before is not None] if old is not None else []
         if rewritten and not any((request.root / path).exists() for path in rewritten):
             raise WriteRefused(
-                f"{plan_file} is the plan of another project: none of its files is in {request.root}: "
-                "choose another --plan; nothing was changed."
+                f"{plan_file} is the plan of another project, because none of its files is in {request.root}. "
+                "Nothing was changed. Choose another --plan."
             )
         if request.is_bare:
             try:
@@ -209,7 +213,8 @@ def _review_items(session: Review, screen: Screen, save: Callable[[], None]) -> 
         save()
 
 
-#: Answers that decide on several hunks. Dictionary: answer → the method that decides, and whether to accept the hunks.
+#: Answers that decide on several hunks at once. Each answer maps to the method that decides, and to whether the method
+#: accepts the hunks.
 _RESTS: dict[str, tuple[Callable[[Review, bool], int], bool]] = {
     "a": (Review.decide_rest_of_file, True),
     "d": (Review.decide_rest_of_file, False),
@@ -234,7 +239,7 @@ def _show_item(session: Review, item: ReviewItem, screen: Screen) -> None:
     for line in lines[:shown]:
         screen.diff_line(line)
     if len(lines) > shown:
-        screen.line(f"… {len(lines) - shown} more lines (x shows all)")
+        screen.line(f"… {len(lines) - shown} more lines (type x to show all lines)")
     others = [one for one in session.decided_with(item) if one is not item]
     if others:
         places = ", ".join(

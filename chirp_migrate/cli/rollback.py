@@ -26,7 +26,7 @@ from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import RollbackResult, later_runs_on_same_files, nothing_applied_error
 from chirp_migrate.transaction.rollback import rollback as roll_back
 
-#: Largest number of files for each run in the output of ``--list``. The JSON document contains all files.
+#: Largest number of files that ``--list`` prints for each run. The JSON document contains all files.
 _FILES_SHOWN = 4
 
 _UNFINISHED = {
@@ -42,8 +42,8 @@ _UNFINISHED = {
             ExitCode.OK: "everything is as before the run",
             ExitCode.USAGE: "nothing was applied at PATH, or no such run",
             ExitCode.REFUSED: "refused, nothing changed: files were edited since the run (with --merge: in the same "
-            "lines), a later run changed them, or another run is active",
-            ExitCode.UNDONE: "failed midway and undone",
+            "lines), a later run changed the same files, or another run is active",
+            ExitCode.UNDONE: "failed midway, and all changes were undone",
         },
         "chirp-migrate rollback project/",
         "chirp-migrate rollback --list project/",
@@ -54,12 +54,14 @@ _UNFINISHED = {
 @path_argument
 @option("--list", "show_list", is_flag=True, help="List the applied runs and change nothing.")
 @option("--run", "number", type=WholeNumber(1), metavar="N", help="Undo run N.  [default: the last run]")
-@option("--merge", is_flag=True, help="Keep edits made since the run, such as a formatter's (git's three-way merge).")
-@option("--force", is_flag=True, help="Restore files edited since the run; these edits are lost.")
+@option(
+    "--merge", is_flag=True, help="Keep edits made since the run, such as a formatter's, with git's three-way merge."
+)
+@option("--force", is_flag=True, help="Also restore files that were edited since the run. The edits are lost.")
 @output_options(
     "the restored and removed files, or the list of runs,",
-    "Print the conclusion alone.",
-    "Name all files of each run that is listed.",
+    "Print only the last line, which names the undone run.",
+    "With --list, print all files of each run.",
 )
 def rollback(
     path: Path,
@@ -69,9 +71,9 @@ def rollback(
     force: bool,
     output: Output,
 ) -> None:
-    """Undo the last `apply` at PATH, or an earlier one: restore every byte and mode bit, and remove added files.
+    """Undo the last `apply` at PATH, or run N: restore every byte and mode bit, and remove added files.
 
-    After an interrupted run, only that run is finished or undone, unless --run names another run.
+    If a run was interrupted, the command only finishes or undoes the interrupted run, unless --run names another run.
     """
     if show_list and number is not None:
         raise UsageProblem("--list undoes no run: pass only one of --list and --run.")
@@ -115,8 +117,10 @@ def _describe_result(path: Path, root: Path, result: RollbackResult, *, named: b
     if not named:
         kept = ", except for the later edits" if result.merged else ""
         return f"{path} is as it was before run {result.run}{kept}."
-    standing = ", ".join(run.name for run in applied_runs(root))
-    return f"Undone: run {result.run}. " + (f"Still applied: {standing}." if standing else "No run is applied now.")
+    still_applied = ", ".join(run.name for run in applied_runs(root))
+    return f"Undone: run {result.run}. " + (
+        f"Still applied: {still_applied}." if still_applied else "No run is applied now."
+    )
 
 
 def _run_as_json(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, object]:

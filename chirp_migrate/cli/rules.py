@@ -24,7 +24,7 @@ def rules(output: Output) -> None:
 
     `chirp-migrate explain CODE` shows one rule in full.
     """
-    content = [rule_entry(rule) for rule in all_rules()]
+    content = [rule_as_json(rule) for rule in all_rules()]
     output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", "rules": content})
     if output.json_is_printed:
         return
@@ -37,7 +37,7 @@ def rules(output: Output) -> None:
             screen.text(rule.reason, 8, "dim")
 
 
-def rule_entry(rule: Rule) -> dict[str, str]:
+def rule_as_json(rule: Rule) -> dict[str, str]:
     """Return the code, name, safety, summary and reason of a rule, for JSON documents."""
     fields = {"code": rule.code, "name": rule.name, "safety": rule.safety.value}
     return {**fields, "summary": rule.summary, "reason": rule.reason}

@@ -12,8 +12,8 @@ from chirp_migrate.cli.command_settings import (
     REFERENCE,
     SCRIPT_ARGUMENT,
     WORKLOAD,
+    are_unset_on_command_line,
     make_settings_callback,
-    none_given_on_command_line,
 )
 from chirp_migrate.cli.options import (
     CommandWithOptionGroups,
@@ -52,7 +52,7 @@ _kept = partial(option, group="Saved results")
         {
             ExitCode.OK: "measured",
             ExitCode.USAGE: "PATH, an option, the dataset or the configuration is invalid",
-            ExitCode.WORKLOAD_FAILED: "the user's own code failed; the end of its output is shown",
+            ExitCode.WORKLOAD_FAILED: "the project's code failed; the end of its output is shown",
             ExitCode.INTERRUPTED: "interrupted; no process is left running",
         },
         "chirp-migrate tune project/",
@@ -75,10 +75,15 @@ _kept = partial(option, group="Saved results")
     "--dataset", type=REFERENCE, metavar="MODULE:CALLABLE",
     help="Measure the dataset or loader that this callable returns.",
 )  # fmt: skip
-@_data("--unaugmented", type=REFERENCE, metavar="MODULE:CALLABLE", help="The same dataset without augmentation.")
+@_data(
+    "--unaugmented",
+    type=REFERENCE,
+    metavar="MODULE:CALLABLE",
+    help="Callable that returns the dataset of --dataset without augmentation.",
+)
 @_data(
     "--config", "config_file", type=FilePath(), metavar="FILE",
-    help="The training's configuration (YAML, TOML, JSON): data.* and training.batch_size.",
+    help="Configuration file of the training (YAML, TOML, JSON), with data.* and training.batch_size.",
 )  # fmt: skip
 @collect_options(
     "grid",
@@ -89,7 +94,7 @@ _kept = partial(option, group="Saved results")
     ),
     _tried(
         "--prefetch", default="2,4", show_default=True, metavar="N,N,…",
-        type=WholeNumbers(1), help="Batches that each worker prefetches, to try.",
+        type=WholeNumbers(1), help="Numbers of batches that each worker prefetches, to try.",
     ),
     _tried(
         "--batch-sizes", default="", metavar="N,N,…",
@@ -102,11 +107,11 @@ _kept = partial(option, group="Saved results")
     _tried(
         "--loader", "migrated", type=click.Choice(list(_LOADERS)), default="auto", show_default=True,
         callback=lambda _context, _parameter, name: _LOADERS[name],
-        help="Measure PyTorch's loader or the loader of migrated code; auto: the loader of the training.",
+        help="Loader to measure: torch (PyTorch), factory (migrated code), or auto (the loader of the training).",
     ),
     _tried(
         "--thread-safe/--no-thread-safe", default=False,
-        help="Also try threads; the dataset must be thread-safe.",
+        help="Also try to load with threads; the dataset must be thread-safe.",
     ),
 )  # fmt: skip
 @_tried(
@@ -115,7 +120,8 @@ _kept = partial(option, group="Saved results")
 )  # fmt: skip
 @_kept(
     "--plot", type=FilePath(dir_okay=False), metavar="FILE",
-    help="Draw throughput over workers (.svg, .png, .pdf); with --config by default into system.output_dir.",
+    help="Plot the throughput for each number of workers (.svg, .png, .pdf).  "
+    "[default with --config: in system.output_dir]",
 )  # fmt: skip
 @_kept(
     "--save/--no-save",
@@ -144,18 +150,20 @@ def tune(
 ) -> None:
     """Find the fastest loader settings of the project at PATH.
 
-    Runs the project's own code in a separate process. `tune` runs a training in a temporary copy, to see which loaders
-    it builds and how long it waits for them. With --dataset or --config, it only reads the dataset that they name. The
-    training of a ChirpID-shaped backend is found automatically; for other projects pass -- python train.py, --workload
-    or chirp_verify.py. `tune` measures worker counts, prefetching and batch sizes in turn, and chooses the smallest
-    setting within 5 % of the best (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
+    `tune` runs the project's code in a separate process. It runs a training in a temporary copy, and records which
+    loaders the training builds and how long the training waits for batches. With --dataset or --config, `tune` runs no
+    training, and only reads the named dataset. `tune` finds the training of a ChirpID-shaped backend automatically. For
+    other projects, pass -- python train.py or --workload, or add chirp_verify.py.
+
+    `tune` measures worker counts, prefetching and batch sizes in turn, and chooses the smallest setting within 5 % of
+    the best (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: pass the root folder of your project.")
     root = path.resolve()
     if not grid.prefetch:
         raise UsageProblem("--prefetch is empty: pass numbers of batches, such as 2,4.")
-    if (workload is not None or script) and none_given_on_command_line("dataset", "unaugmented", "config_file"):
+    if (workload is not None or script) and are_unset_on_command_line("dataset", "unaugmented", "config_file"):
         dataset = unaugmented = config_file = None
     if unaugmented is not None and dataset is None:
         raise UsageProblem("--unaugmented needs --dataset: pass both.")
@@ -163,7 +171,8 @@ def tune(
     if (workload is not None or script) and not watches:
         given = "--workload" if workload is not None else "a command after --"
         raise UsageProblem(
-            f"with {given}, `tune` finds the data in the training: omit --dataset and --config, or pass only these."
+            f"{given} contradicts --dataset and --config, because `tune` then finds the data in the training: pass "
+            "only one of them."
         )
     if profile is not None and not save:
         raise UsageProblem("--profile and --no-save contradict each other: pass only one of them.")
@@ -189,7 +198,7 @@ def tune(
             report = tune_tree(request, training, timeout_s, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:
-            click.echo(f"The last lines of its output:\n{failed.shown_tail}", err=True)
+            click.echo(f"The last lines that the project's code printed:\n{failed.shown_tail}", err=True)
         raise
     output.write(report)
     if target is not None:
@@ -200,14 +209,14 @@ def tune(
 
 
 def _config_path(root: Path, given: Path) -> Path:
-    """Return the path ``given``, or ``root / given`` if only the latter path exists."""
+    """Return the path of the configuration file: ``given``, or ``root / given`` if only ``root / given`` exists."""
     return given if given.exists() or not (root / given).exists() else root / given
 
 
 def _plot_path(root: Path, config: TuneConfig, output: Output) -> Path | None:
     """Return the path of the plot, in the folder ``system.output_dir`` of the configuration.
 
-    If the configuration has no such folder, or if matplotlib is not installed, the result is None.
+    If the configuration names no such folder, or if matplotlib is not installed, the result is None.
     """
     folder = config.system.get("output_dir")
     if not isinstance(folder, str) or not folder:
@@ -221,7 +230,7 @@ def _plot_path(root: Path, config: TuneConfig, output: Output) -> Path | None:
             f"{target.parent} (system.output_dir) cannot be created ({error.strerror}): pass a file to --plot."
         ) from None
     except UsageProblem as problem:
-        output.print_line(f"no plot is drawn: {problem}")
+        output.print_line(f"`tune` draws no plot: {problem}")
         return None
     return target
 

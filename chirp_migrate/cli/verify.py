@@ -101,7 +101,8 @@ Examples:
     type=WholeNumber(1),
     default=_SIZES.samples,
     metavar="N",
-    help="Number of samples to train on (at most the data has); at least 48 for entry points found automatically.",
+    help="Number of samples to train on, at most all samples of --data. Entry points found automatically need at least "
+    "48 samples.",
 )
 @_trained("--shape", type=SHAPE, default="1x224x313", metavar="CxFxT", help="Shape of a synthetic sample.")
 @_trained(
@@ -124,7 +125,7 @@ Examples:
 @_trained("--seed", type=WholeNumber(0), default=_SIZES.seed, metavar="N", help="Random seed of data and training.")
 @_trained(
     "-k", "--select", type=EXPRESSION, metavar="EXPRESSION",
-    help='Only entry points whose names match, such as "k_fold and not backup".  [default: all]',
+    help='Run only entry points whose names match, such as "k_fold and not backup".  [default: all]',
 )  # fmt: skip
 @option(
     "--list", "list_", is_flag=True, group=_TRAINED,
@@ -140,11 +141,11 @@ Examples:
 )  # fmt: skip
 @_decided(
     "--time-budget", "budget_s", type=Number(0), default=_DEFAULTS.budget_s, metavar="SECONDS",
-    help="Seconds for the whole command; every entry point is compared even if time runs out.",
+    help="Seconds for the whole command. `verify` compares every entry point, even if the time is over.",
 )  # fmt: skip
 @_decided(
     "--min-saving", "threshold_percent", type=Number(0, 100, max_open=True), default=_DEFAULTS.threshold_percent,
-    metavar="PERCENT", help="Training time that must be saved, in percent.",
+    metavar="PERCENT", help="Smallest saving of training time for the verdict 'faster', in percent.",
 )  # fmt: skip
 @_decided(
     "--margin", "margin_percent", type=Number(0, 100, max_open=True), default=_DEFAULTS.margin_percent,
@@ -177,9 +178,9 @@ def verify(
 ) -> None:
     """Measure whether the migrated project at PATH trains faster and unchanged.
 
-    Runs the training with the code before and after the migration, in separate processes that take turns. Both versions
-    are copies in a temporary folder. The command changes no file of PATH except the journal, which stores the result
-    for `chirp-migrate report`.
+    The command runs the training with the code before and after the migration, in separate processes that take turns.
+    Both versions are copies in a temporary folder. The command changes no file of PATH except the journal, which stores
+    the result for `chirp-migrate report`.
 
     The entry points of a ChirpID-shaped backend are found automatically. They train on synthetic spectrograms or on
     --data. For other projects, pass the command that trains: `verify PATH -- python train.py`. `verify` watches the
@@ -235,7 +236,7 @@ def _run_verification(root: Path, path: Path, baseline: str | None, options: Ver
     more = [_save_document(root, report, output)]
     if not output.verbose:
         page = f"chirp-migrate report {quote(str(path))} -o report.html"
-        more.append(f"Everything measured: -v, --json FILE, or {page}.")
+        more.append(f"To see all measurements, use -v or --json FILE, or run: {page}")
     if report.problems:
         more.append(_hint_at_doctor(path, report))
     _show_report(report, output, *filter(None, more))
@@ -243,7 +244,7 @@ def _run_verification(root: Path, path: Path, baseline: str | None, options: Ver
 
 
 def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
-    """Return a sentence with the number of recorded loading problems, and with the command that shows the problems."""
+    """Return the number of recorded loading problems, and the command that shows these problems, as text for users."""
     checks = ", ".join(dict.fromkeys(one.check for one in report.problems))
     context = click.get_current_context()
     words = [f"--workload={context.params['workload']}"] if context.params["workload"] else []
@@ -254,7 +255,7 @@ def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
 
 
 def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
-    """Print the report, and the sentences ``more`` after it."""
+    """Print the report. Without ``--quiet``, print the sentences ``more`` below the report."""
     screen = output.screen()
     show_verify_report(report, screen)
     for one in () if output.quiet else more:
@@ -264,7 +265,8 @@ def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
 def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
     """Write the report to the file of ``--json`` and to the journal.
 
-    The result is the reason why the journal cannot be written; None if it was written.
+    Returns:
+        A sentence on why the report could not be stored in the journal; None if the report was stored.
     """
     output.write(report)
     return store_verdict(root, report)
@@ -279,7 +281,7 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
     if not_kept is not None:
         output.print_line(not_kept)
     if report.output_tail and not output.quiet:
-        click.echo(f"The last lines of its output:\n{report.output_tail}", err=True)
+        click.echo(f"The last lines that the project's code printed:\n{report.output_tail}", err=True)
 
 
 def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions, output: Output) -> None:
@@ -322,5 +324,7 @@ def _resolve_request(path: Path, asked: Mapping[str, Any]) -> tuple[Path, Verify
         click.echo(f"chirp-migrate: {interrupted}", err=True)
     options = resolve_options(root, asked)
     if options.source is TrainingSource.FOUND and not (root / "utils").is_dir() and (project / "utils").is_dir():
-        raise NoTrainingFound(f"{root} is a folder of {project}: run `chirp-migrate verify {quote(str(project))}`.")
+        raise NoTrainingFound(
+            f"{root} is only a part of the project {project}: run `chirp-migrate verify {quote(str(project))}`."
+        )
     return root, options

@@ -1,4 +1,5 @@
-"""Edits of source text that change call arguments, imports and layout, move definitions, and remove dead code.
+"""Edit source text: change call arguments, imports and layout, move definitions, and remove dead code.
 
-The package may import ``analysis`` and the packages below it. Every function returns edits; no function writes files.
+The package may import ``analysis`` and the packages that ``analysis`` may import. The functions return edits, and never
+write files.
 """

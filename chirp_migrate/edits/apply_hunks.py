@@ -1,4 +1,8 @@
-"""Build the new text of a file from its accepted hunks: apply their edits, add imports, and remove newly dead code."""
+"""Build the new text of a file from its accepted hunks.
+
+The module applies the edits of the hunks, adds the imports that the hunks need, and removes code that is dead
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ def text_with_hunks(module: Module, hunks: Iterable[Hunk], public_names: Collect
 
     Raises:
         UnparsableModule: the file cannot be parsed.
-        SyntaxError: the result cannot be parsed. Only a hunk that the user edited can cause this error.
+        SyntaxError: the new text cannot be parsed. Only a hunk that the user edited can cause this error.
     """
     accepted = tuple(hunks)
     # Two rewrites may contain the same edit, such as an edit that adds an import next to a statement.
@@ -35,7 +39,7 @@ def text_with_hunks(module: Module, hunks: Iterable[Hunk], public_names: Collect
     if not edits:
         return module.text
     words = set(_WORD.findall(apply_edits(module.text, edits)))
-    # The user may have edited a hunk, so that it no longer uses an import.
+    # If the user has edited a hunk, the hunk may no longer use an import.
     needed = {one for hunk in accepted for one in hunk.imports if name_bound_by_import(one[1]) in words}
     first_use = min(edit.start for edit in edits)
     text = apply_edits(module.text, [*import_edits(module, needed, style, first_use), *edits])

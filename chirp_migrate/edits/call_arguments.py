@@ -1,4 +1,4 @@
-"""Write the source of new calls, and change an existing call without changing other code on its lines."""
+"""Write the source of new calls, and change an existing call but no other code on its lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def call_text(
 ) -> str:
     """Return the source of ``callee(arguments)``.
 
-    A call that is too long for the project's line length is broken into lines as black would break the call.
+    If the call is too long for the project's line length, the result has several lines, in the layout of black.
 
     Args:
         module: the module that will contain the call.
@@ -28,7 +28,7 @@ def call_text(
         callee: source of the called expression.
         arguments: source of each argument.
         indent: indentation of the line in which the call begins.
-        columns_taken: number of columns that other code takes in that line.
+        columns_taken: number of columns that other code needs in the first line of the call.
     """
     longest, newline, inner = style.longest_line(module.text), module.newline, indent + module.tree.default_indent
     line = ", ".join(arguments)
@@ -42,7 +42,7 @@ def call_text(
 
 
 class CallEdit:
-    """Collects the changes of one call. :meth:`edits` keeps commas, comments, alignment and line lengths correct.
+    """Collects the changes of one call, and converts the changes to edits (see :meth:`edits`).
 
     Args:
         module: the module of the call.
@@ -52,7 +52,7 @@ class CallEdit:
 
     def __init__(self, module: Module, call: cst.Call, style: CodeStyle | None = None) -> None:
         self._module, self._call = module, call
-        # Before Python 3.12, an expression in an f-string must be on one line, so do not break it.
+        # Before Python 3.12, an expression in an f-string must be on one line, so do not split the call into lines.
         self._style = None if is_in_fstring(module, call) else style
         self._spans = [module.span(argument) for argument in call.args]
         self._callee = ""
@@ -60,11 +60,11 @@ class CallEdit:
         self._added: list[str] = []
 
     def rename(self, callee: str) -> None:
-        """Replace the called name by ``callee``."""
+        """Replace the called expression by ``callee``."""
         self._callee = callee
 
     def name(self, position: int, keyword: str) -> None:
-        """Pass the argument at ``position`` by keyword."""
+        """Pass the positional argument at index ``position`` as the keyword argument ``keyword``."""
         argument, start = self._call.args[position], self._spans[position][0]
         said = argument.keyword
         self._named.append(Edit(*self._module.span(said), keyword) if said else Edit(start, start, f"{keyword}="))
@@ -74,10 +74,11 @@ class CallEdit:
         self._added += arguments
 
     def edits(self) -> tuple[Edit, ...]:
-        """Return all edits of the call.
+        """Return all edits of the call. The edits keep commas, comments, alignment and line lengths correct.
 
-        The call keeps its line breaks. There are two exceptions. Lines that are aligned with the opening bracket move
-        below a new name. A call whose lines would get too long is written in black's layout.
+        The call keeps its line breaks, with two exceptions. If lines are aligned with the opening bracket and the
+        called name changes, the lines move below the new name. If lines would get too long, the whole call gets black's
+        layout.
         """
         renamed = [Edit(*self._module.span(self._call.func), self._callee)] if self._callee else []
         in_place = [*renamed, *self._named, *self._lines_moved_below(), *self._insertion_edits()]
@@ -87,9 +88,10 @@ class CallEdit:
     def _moved_lines(self) -> dict[int, Edit]:
         """Return the edits that move lines to the left if the first argument moves below a new name.
 
-        The key is the start of a line. Lines that begin at or to the right of the first argument move, each by the same
-        number of columns. Lines inside strings are omitted, because the value of the string would change if such a line
-        moved. The result is empty if the first argument opens a line.
+        Each key is the start offset of a line, and the value is the edit of this line. A line moves if it begins at or
+        to the right of the first argument. All lines move by the same number of columns. Lines that begin inside a
+        string are omitted, because a move would change the value of the string. The result is empty if the first
+        argument is at the start of a line.
         """
         module = self._module
         if self._style is None or not self._callee or not self._spans or self._opens_line(0):
@@ -133,7 +135,10 @@ class CallEdit:
             yield Edit(line_of_close, close, module.indentation(module.span(self._call)[0]))
 
     def _insertion_edits(self) -> Iterator[Edit]:
-        """Yield edits that insert new arguments after the last argument, or before a last argument with a comment."""
+        """Yield edits that insert the new arguments after the last argument.
+
+        If the last argument has a comment, the new arguments come before the last argument.
+        """
         if not self._added:
             return
         if not self._spans:
@@ -162,8 +167,8 @@ class CallEdit:
     def _black_layout(self, in_place: Sequence[Edit]) -> tuple[Edit, ...]:
         """Return the edit that writes the whole call in black's layout if ``in_place`` would make lines too long.
 
-        The result is empty if black formats the statement later. The result is also empty if the call contains
-        comments, or an argument of several lines, which would lose their place.
+        The result is empty if black formats the statement later. The result is also empty if the call contains comments
+        or an argument of several lines, because the new layout would move them to other lines.
         """
         module, style = self._module, self._style
         if style is None or is_formatted(module, style, self._call):

@@ -1,7 +1,7 @@
 """Remove imports and variables that a rewrite has made unused.
 
-Imports and variables that were unused before the rewrite stay. The module reads the tree of the standard library's
-``ast``, and compares names by their spelling. In doubt, the module keeps code.
+Imports and variables that were unused before the rewrite stay. The module parses code with the standard library's
+``ast``, and compares names only by their spelling. If the module cannot decide whether code is used, the code stays.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from chirp_migrate.source.text import SOURCE_LINE, apply_edits, apply_edits_in_s
 from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.outline import Outline
 
-#: Names of called functions without side effects. Only the spelling counts, because this module cannot look names up in
-#: the project.
+#: Names of functions whose calls have no side effects. Only the spelling counts, because this module cannot look up
+#: names in the project.
 _PURE_CALLS = re.compile(r"min|max|int|bool|len|str|[\w.]+\.get")
 _WORD = re.compile(r"\w+")
-#: The rest of a line after the last name of an import, if the closing bracket is on a later line.
+#: Pattern of the rest of a line after the last name of an import, if the closing bracket is on a later line.
 _REST_OF_CLAUSE = re.compile(r"[ \t]*(?:,[ \t]*)?(#[^\r\n]*)?(?=\r?\n)")
 #: Modules that ``import torch`` already imports. The next constant lists the names that ``import *`` from these modules
 #: binds.
@@ -94,9 +94,9 @@ def remove_newly_unused_names(
 def _without_idle_submodules(
     before: str, dead: dict[_Binding, list[_DeadStatement]]
 ) -> dict[_Binding, list[_DeadStatement]]:
-    """Return ``dead`` without each statement ``import a.b`` whose module ``a.b`` the old text did not read.
+    """Return ``dead`` without each statement ``import a.b`` if the old text did not use the module ``a.b``.
 
-    The result also omits an ``import a`` next to such an ``import a.b``, because both statements bind the name ``a``.
+    If the result omits an ``import a.b``, it also omits ``import a``, because both statements bind the name ``a``.
     """
     read, found = _module_names(before).paths, dict(dead)
     for binding, places in dead.items():
@@ -130,7 +130,7 @@ def _needless_imports(
 
 
 def top_level_names(text: str) -> set[str]:
-    """Return the names of a module whose top-level imports :func:`remove_newly_unused_names` may remove."""
+    """Return the names in a module that top-level imports bind if :func:`remove_newly_unused_names` may remove them."""
     names = _module_names(text)
     return {binding.name for binding in names.bindings if not binding.scope} | (
         _GIVEN_BY_STAR if names.stars else set()
@@ -174,7 +174,7 @@ class _ModuleNames:
         return {one: places for one, places in pure.items() if places}
 
     def unused(self, names: Collection[str]) -> dict[_Binding, list[_DeadStatement]]:
-        """Return the statements that bind the unused ones of ``names``: the names that no code reads."""
+        """Return the statements that bind those of ``names`` that no code reads."""
         bound = self.bound(names).items()
         return {
             one: places
@@ -187,7 +187,7 @@ class _ModuleNames:
 
     @cached_property
     def submodules(self) -> dict[str, list[_DeadStatement]]:
-        """Return each top-level ``import a.b`` of a file that also has ``import a``. The key is the module ``a.b``."""
+        """Return each top-level statement ``import a.b`` by module ``a.b``, if the file also has ``import a``."""
         body = self._outline.tree.body
         plain = [(one, alias) for one in body if isinstance(one, ast.Import) for alias in one.names if not alias.asname]
         packages = {alias.name for _, alias in plain}
@@ -206,7 +206,7 @@ class _ModuleNames:
 
     @cached_property
     def paths(self) -> frozenset[str]:
-        """Return the dotted paths that code reads, such as ``a.b.c``, and their prefixes, such as ``a.b``."""
+        """Return the dotted paths that code reads, such as ``a.b.c``, and all their prefixes, such as ``a.b``."""
         found = set[str]()
         for attribute in self._outline.find(ast.Attribute):
             parts: list[str] = []
@@ -227,19 +227,19 @@ class _ModuleNames:
         return frozenset(self._names_read_in("") - bound)
 
     def names_in_strings(self, path: str) -> bool:
-        """Return whether code in a string contains the dotted ``path``, and reads the first name of ``path``."""
+        """Return whether a string contains the dotted ``path``, and is code that reads the first name of ``path``."""
         return any(path in text and path.partition(".")[0] in _read_in_string(text) for text in self._strings)
 
     def _may_be_read_by_string(self, binding: _Binding) -> bool:
-        """Return whether code may read a top-level name by a string.
+        """Return whether code in a string may read a top-level name.
 
-        Such a string is a quoted type, a doctest, code for ``eval``, or a computed string.
+        Such a string is a quoted type, a doctest, code for ``eval``, or a string that the program computes.
         """
         return self.names_in_strings(binding.name) or self.reads_computed_names
 
     @cached_property
     def reads_computed_names(self) -> bool:
-        """Return whether code may read the top-level names of the module by strings that it computes.
+        """Return whether the module may read its top-level names with strings that the program computes.
 
         Such code calls ``globals``, or calls ``eval`` or ``exec`` with an argument that is not a constant. At module or
         class level, code may also call ``locals``, ``vars`` or ``dir`` without an argument.
@@ -266,7 +266,7 @@ class _ModuleNames:
         return frozenset(found | {one.name for one in self.bindings})
 
     def _is_in_function(self, node: ast.AST) -> bool:
-        """Return whether code is in the body of a function or lambda. Defaults and decorators are not in the body."""
+        """Return whether a node is in the body of a function or lambda. Defaults and decorators are not in the body."""
         inner = node
         for around in self._outline.ancestors(node):
             match around:
@@ -315,7 +315,7 @@ def _module_names(text: str) -> _ModuleNames:
 
 
 def _names_loaded(nodes: Sequence[ast.AST]) -> set[str]:
-    """Return the names that syntax nodes read, and all words in annotations that are strings."""
+    """Return the names that syntax nodes read, and all words in string annotations."""
     found: set[str] = set()
     annotations: list[ast.expr | None] = []
     for one in nodes:
@@ -427,7 +427,7 @@ def _is_followed_by_blank(lines: list[str], statement: ast.stmt) -> bool:
 
 
 def _shorten_import(statement: str, after: str, style: ImportStyle) -> str | None:
-    """Return an import of several lines, from which names have been removed, in the project's layout.
+    """Return the source of a multi-line import in the project's layout, after names were removed from the import.
 
     The result is None if the import keeps its layout.
     """

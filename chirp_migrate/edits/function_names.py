@@ -1,4 +1,4 @@
-"""Find names for functions that replace lambdas, from the expression of the lambda or from its purpose.
+"""Find names for functions that replace lambdas. A name describes the expression of the lambda, or its purpose.
 
 A name is a verb, mostly with an object (``_add_noise``), or the role of the function (``_collate_fn``).
 """
@@ -14,8 +14,8 @@ from chirp_migrate.syntax.module import Module, walk_code
 from chirp_migrate.syntax.queries import function_parameters, is_integer, is_name
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-#: Verbs for functions that are passed to a vaguely named argument or variable. A verb describes the usual purpose of
-#: such a function.
+#: Verbs for lambdas that are passed to an argument or variable with a vague name. The verb describes the usual purpose
+#: of such an argument or variable.
 _VAGUE_VERBS: dict[re.Pattern[str], str] = {
     re.compile(rf"(?P<of>\w+_)?({names})(_?(fns?|funcs?|list))?"): verb
     for names, verb in (
@@ -28,7 +28,7 @@ _VAGUE_VERBS: dict[re.Pattern[str], str] = {
         r"\w{1,2}|fn|func|function|callable|default|lambda|apply|call|forward|run|get|map|train|test|val|valid"
     ): "process"
 }
-#: Maps the name of a function that converts its argument to the name for a lambda that only calls this function.
+#: Names for lambdas that only call one conversion function, by name of the conversion function.
 _MADE = {
     **dict.fromkeys(("Tensor", "tensor", "as_tensor", "from_numpy", "FloatTensor", "LongTensor"), "to_tensor"),
     **dict.fromkeys(("array", "asarray", "numpy"), "to_array"),

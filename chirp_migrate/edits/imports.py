@@ -1,7 +1,8 @@
-"""Add the imports that rewritten code needs, at places where readers expect imports and where imports are harmless.
+"""Add the imports that rewritten code needs, at places where readers expect imports and where imports cause no errors.
 
 The runtime, ``chirpid_patch``, imports torch. Some modules import torch in a ``try``, an ``if`` or a function, so that
-they work without torch or load quickly. In such a module, the rewrite imports the runtime at the same place as torch.
+the modules work without torch or load quickly. Such a module gets the import of the runtime next to its import of
+torch.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from chirp_migrate.syntax.queries import dotted_source, is_docstring, is_name
 from chirp_migrate.syntax.scopes import BindingKind
 
 _RUNTIME = "chirpid_patch"
-#: Packages that import torch. Below an import of such a package, torch is already loaded, and importing the runtime is
-#: cheap.
+#: Packages that import torch. Below an import of such a package, torch is already loaded, so importing the runtime
+#: takes little time.
 _NEEDS_TORCH = re.compile(r"(torch\w*|pytorch_lightning|lightning|chirpid_patch|timm|accelerate)(\.|$)")
 
 _TORCH = re.compile(r"torch(\.|$)")
@@ -44,7 +45,7 @@ def name_bound_by_import(clause: str) -> str:
 def conflicting_names(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
     """Return the names of ``needed`` that the top level of the module already binds to another object.
 
-    The top level also binds the names of an ``import *`` from a module of the project.
+    Names that an ``import *`` from a module of the project binds count, too.
     """
     return {
         name_bound_by_import(clause)
@@ -110,9 +111,9 @@ def import_edits(
 def local_import_edits(module: Module, name: cst.Name, needed: Import, style: ImportStyle) -> list[Edit] | None:
     """Return edits that import ``needed`` next to the imports of ``name``, in a function or a ``__main__`` block.
 
-    The result is ``None`` if the import belongs at the top level of the module. Such an import is needed in two cases.
-    In the first case, the module imports ``name`` at the top level, outside of a ``__main__`` block. In the second
-    case, a function imports ``name``, and the module imports torch at the top level.
+    The result is ``None`` if the import must be at the top level of the module. This is so in two cases. In the first
+    case, the module imports ``name`` at the top level, outside of a ``__main__`` block. In the second case, a function
+    imports ``name``, and the module imports torch at the top level.
     """
     variable = module.scopes.lookup(name.value, name)
     if variable is None:
@@ -150,9 +151,9 @@ def _qualified_name(source: str, clause: str) -> str:
 
 
 def _current_meanings(module: Module, project: Project, clause: str) -> set[str]:
-    """Return the qualified names of the objects to which the top level binds the name of ``clause``.
+    """Return the qualified names of the objects to which the top level binds the name of an import clause.
 
-    An empty string stands for an object that the module itself defines.
+    For an object that the module itself defines, the result contains an empty string.
     """
     bindings = module.scopes.module.bindings.get(name_bound_by_import(clause), ())
     own = {module.absolute(binding.qualified) if binding.kind is BindingKind.IMPORT else "" for binding in bindings}
@@ -160,7 +161,7 @@ def _current_meanings(module: Module, project: Project, clause: str) -> set[str]
 
 
 def _is_bound(module: Module, clause: str) -> bool:
-    """Return whether the top level always binds the name that ``clause`` would bind."""
+    """Return whether the top level already binds the name of an import clause, whenever the module is imported."""
     bindings = module.scopes.module.bindings.get(name_bound_by_import(clause), ())
     return any(
         binding.kind is not BindingKind.IMPORT or import_always_runs(module, binding.node) for binding in bindings
@@ -171,7 +172,8 @@ def import_always_runs(module: Module, statement: cst.CSTNode) -> bool:
     """Return whether an import always runs when its module or function runs.
 
     An import in an ``if`` may not run, such as an import for type checkers or for one operating system. For an import
-    of the runtime in an ``if`` or ``try``, the result is True: the code that needs the runtime has the same condition.
+    of the runtime in an ``if`` or ``try``, the result is still True, because the code that needs the runtime has the
+    same condition.
     """
     if any(source == _RUNTIME for source in _imported_modules(module, statement)):
         return not _is_for_type_checkers(module, statement)
@@ -207,7 +209,7 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
         following = list(takewhile(lambda clause: clause not in names, rest))
         line, newline, _ = module.text[end:next_start].partition(module.newline)
         if following and newline and "#" in line:
-            # The comment of this name stays on its line, so each new name gets its own line below.
+            # The comment of the last name stays on its line, so each new name gets its own line below.
             if "," not in line.partition("#")[0]:
                 yield Edit(end, end, ",")
             yield Edit(end + len(line), end + len(line), "".join(f"{own_line}{clause}," for clause in following))
@@ -218,7 +220,7 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
 def _with_project_layout(
     module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle
 ) -> list[Edit]:
-    """Return edits of an import statement that also give the statement the layout of the project's own tools."""
+    """Return edits that change an import statement, and give the statement the layout of the project's own tools."""
     edits, (start, end) = list(edits), module.span(statement)
     after = apply_edits_in_span(module.text, (start, end), edits)
     before, new = (text.replace(module.newline, "\n") for text in (module.text[start:end], after))
@@ -261,11 +263,11 @@ def _new_import_line(
 def _loader_import(
     module: Module, imports: Mapping[int, list[str]], run: Sequence[int], first_use: int | None
 ) -> cst.CSTNode | None:
-    """Return the import below which the import of the runtime is inserted, among the imports at the positions ``run``.
+    """Return the import below which the import of the runtime is inserted. The positions ``run`` are the candidates.
 
-    The first choice is the import of ``DataLoader`` from torch or a package that needs torch, then another import from
-    ``torch.utils``, then the first import of torch, then a ``DataLoader`` from elsewhere. If further imports of torch
-    follow directly, the result is the last of these imports.
+    The first choice is an import of ``DataLoader`` from torch or from a package that needs torch. The next choices are
+    another import from ``torch.utils``, the first import of torch, and an import of ``DataLoader`` from elsewhere. If
+    further imports of torch follow directly, the result is the last of these imports.
     """
     body = module.tree.body
     places = [n for n in run if n in imports and (first_use is None or module.span(body[n])[1] <= first_use)]
@@ -392,10 +394,10 @@ def _has_same_import(module: Module, statement: cst.CSTNode, line: str) -> bool:
 def _import_positions(module: Module, source: str) -> Sequence[int]:
     """Return the positions of the consecutive imports among which an import from ``source`` is inserted.
 
-    The result is the first group of consecutive imports, or empty if the module has no imports. For the runtime, the
-    result is the group with the first import of torch, because a module may have to run code before it imports torch.
-    If the module changes ``sys.path`` below this group, the change may be necessary to find the runtime. In this case,
-    the result is the group directly below the change, or the position of the change itself.
+    The result is the first group of consecutive imports, or empty if the module has no imports. If ``source`` is the
+    runtime, the result is the group with the first import of torch, because a module may have to run code before it
+    imports torch. If the module changes ``sys.path`` below this group, Python may need the change to find the runtime.
+    The result is then the group directly below the change, or the position of the change itself.
     """
     imports = _imports_in(module, module.tree.body)
     start = next(iter(imports), -1)

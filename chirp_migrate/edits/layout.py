@@ -20,7 +20,7 @@ _TOKEN = re.compile(r"\s+|\w+|[^\w\s]")
 
 
 def is_formatted(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
-    """Return whether the statement around ``node`` is formatted as the project's formatter would format it."""
+    """Return whether the statement around ``node`` has the layout that the project's formatter would produce."""
     for one in (node, *module.ancestors(node)):
         found = _line_range(module, one)
         if found is not None:
@@ -31,7 +31,7 @@ def is_formatted(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
 def formatting_edits(
     module: Module, edits: Mapping[Edit, Owners], other_edits: Iterable[Edit], style: CodeStyle
 ) -> list[tuple[Edit, Owners]]:
-    """Return further edits that format each changed statement, if the statement was formatted before.
+    """Return further edits that format each changed statement, if the statement was formatted before the change.
 
     Args:
         module: the module before the edits.

@@ -1,4 +1,4 @@
-"""Check whether a dataset class inside a function can move to module level, with the values that the class captures."""
+"""Check whether a dataset class in a function can move to module level, and get its captured values as arguments."""
 
 from __future__ import annotations
 
@@ -95,18 +95,18 @@ class LocalClass:
         """
         node, module = self.node, self.module
         if not isinstance(self.scope.node, cst.FunctionDef):
-            raise NotMovable("it is defined in the body of another class")
+            raise NotMovable("the class is defined in the body of another class")
         if not can_delete_lines_of(module, node):
-            raise NotMovable("it is the only statement of its block")
+            raise NotMovable("the class is the only statement of its block")
         if node.decorators or node.keywords:
-            raise NotMovable("it is decorated or takes class keywords")
+            raise NotMovable("the class has a decorator or class keywords")
         check_body_is_movable(module, node)
         self._check_class_state()
         for name in captured_names(module, *(base.value for base in node.bases)):
-            raise NotMovable(f"its base class is the local name `{name}`")
+            raise NotMovable(f"the base class is the local name `{name}`")
         for one in (*self.values, *self.imports):
             if re.fullmatch(r"__\w*[^\W_]", one.name):
-                raise NotMovable(f"Python would mangle `{one.name}` in a class")
+                raise NotMovable(f"Python would mangle the name `{one.name}` inside a class")
             self._check_reads(one)
         check_captured_values(module, self.project, node, (*self.values, *self.imports))
         check_class_is_movable(module, self.project, node, insertion_offset(module, node))
@@ -116,13 +116,17 @@ class LocalClass:
             _is_plain(self.project, base, may_construct=not self.values)
             for base in qualified_base_names(module, self.project, node)
         ):
-            raise NotMovable("its base class may store state on subclasses, or inspect attributes of the objects")
+            raise NotMovable("the base class may store state on subclasses, or inspect attributes of the objects")
         if self.values:
             self._check_constructor()
             if may_list_attributes(module):
-                raise NotMovable("its objects would have more attributes, and the module lists attributes or names")
+                raise NotMovable(
+                    "objects of the class would have more attributes, and the module lists attributes or names"
+                )
             if may_list_attributes_of_any_object(self.project):
-                raise NotMovable("its objects would have more attributes, and the project lists attributes of objects")
+                raise NotMovable(
+                    "objects of the class would have more attributes, and the project lists attributes of objects"
+                )
             if may_be_deep_copied(module, self.project, node):
                 raise NotMovable(
                     "a deep copy of an object that contains an instance of the class would also copy the captured "
@@ -130,15 +134,15 @@ class LocalClass:
                 )
 
     def _check_class_state(self) -> None:
-        """Check that no code notices that only one class exists after the move.
+        """Check that the project works the same with a single class.
 
-        Before the move, each call of the enclosing function creates a new class.
+        Before the move, each call of the enclosing function creates a new class. After the move, only one class exists.
         """
         for read in variable_reads(self.module, self.title, self.scope):
             parent = self.module.parents[read]
             of_super = isinstance(parent, cst.Arg) and is_super_call(self.module.parents[parent])
             if contains_node(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
-                raise NotMovable("it uses its own name")
+                raise NotMovable("the class uses its own name")
         if self.project.search(r"\b__subclasses__\b", "__subclasses__"):
             raise NotMovable("the project lists the subclasses of a class (`__subclasses__`)")
         if self.project.search(r"\bgetmembers\s*\((?:[^()]|\([^()]*\))*\bisclass\b", "isclass"):
@@ -147,37 +151,37 @@ class LocalClass:
             r"(?:\bcls|\bself\s*\.\s*__class__|\btype\(self\))\s*\.\s*__qualname__\b", "__qualname__"
         ):
             raise NotMovable("the project reads where classes are defined (`__qualname__`)")
-        # Without captured values, the classes from all calls of the function are equal, unless code changes such a
-        # class.
+        # Without captured values, all calls of the enclosing function create equal classes, unless code changes one of
+        # these classes.
         if self.values and (place := find_class_used_as_value(self.project)) is not None:
             raise NotMovable(f"the project distinguishes objects by their class ({place})")
         if not self.values and (place := find_class_mutation(self.project)) is not None:
             raise NotMovable(f"the project may read or set attributes of the class of an object ({place})")
         if (code := find_use_of_class_object(self.module, self.node, may_construct=not self.values)) is not None:
-            raise NotMovable(f"`{code}` in it depends on the class object, and all calls would share one class")
+            raise NotMovable(f"`{code}` in the class depends on the class object, which all calls would share")
         for one in find_nodes(self.node, cst.Attribute):
             if is_name(one.value, self.title) and name_role(self.module, one) in _STORED:
                 source = self.module.source(one)
-                raise NotMovable(f"`{source}` in it depends on the class object, and all calls would share one class")
+                raise NotMovable(f"`{source}` in the class depends on the class object, which all calls would share")
 
     def _check_constructor(self) -> None:
         """Check that the constructor can take the captured values, and that each object keeps these values."""
         if any(_OWN_STATE.fullmatch(method.name.value) for method in self.methods):
-            raise NotMovable("it overrides how its objects are created or pickled")
+            raise NotMovable("the class overrides how its objects are created or pickled")
         if self.init is None:
             if not _has_no_constructor(self.module, self.project, self.node):
-                raise NotMovable("the constructor of its base class would have to be called")
+                raise NotMovable("the constructor of the base class would have to be called")
         elif not isinstance(self.init.body, cst.IndentedBlock):
-            raise NotMovable("its constructor is written in one line")
+            raise NotMovable("the constructor is written in one line")
         elif self.module.scopes.names_bound(self.init, nested=True) & {value.name for value in self.values}:
-            raise NotMovable("its constructor assigns a name that another method captures")
+            raise NotMovable("the constructor assigns a name that another method captures")
 
     def _check_reads(self, captured: CapturedName) -> None:
         """Check that the class reads captured names only in methods with ``self``."""
         for read in captured.reads:
             method = self.method_of(read)
             if method is None:
-                raise NotMovable(f"its class body uses the local name `{read.value}`")
+                raise NotMovable(f"the class body uses the local name `{read.value}`")
             if captured.is_import or method is self.init:
                 continue
             own = self.module.scopes.lookup("self", read)
@@ -187,10 +191,10 @@ class LocalClass:
 
 
 def find_use_of_class_object(module: Module, node: cst.ClassDef, *, may_construct: bool) -> str | None:
-    """Return code in a class that would notice if another class with equal code replaced the class.
+    """Return code in a class that may have another effect if an equal class at module level replaces the class.
 
     Such code may compare the class with another class, or store state on the class. The result is None if the class has
-    no such code. Reading attributes of ``type(self)``, and of the first parameter of a class method, is permitted.
+    no such code. Code may read attributes of ``type(self)``, and of the first parameter of a class method.
 
     Args:
         module: the module of the class.
@@ -239,7 +243,7 @@ def _is_first_parameter(module: Module, node: cst.BaseExpression, *, of_class: b
 
 
 def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, depth: int = 0) -> bool:
-    """Return whether the bases of a class provably have no constructor."""
+    """Return whether all base classes of a class provably have no constructor."""
     for base in node.bases:
         names = project.resolved_names(module, base.value)
         if not names or not all(_BARE.fullmatch(name) or _is_without(project, name, depth) for name in names):
@@ -282,9 +286,9 @@ def _is_plain(project: Project, qualified: str, *, may_construct: bool, depth: i
 def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> bool:
     """Return whether no class attribute may be a descriptor.
 
-    A descriptor gets the class from which code reads the attribute, and so may notice a move of the class. Only an
-    object of a class of the project counts as a possible descriptor. Literals, objects that a library creates, and
-    functions and classes of the project do not count.
+    If code reads a descriptor, Python passes the class to the descriptor, so the descriptor may depend on the place of
+    the class. Only an object of a class of the project counts as a possible descriptor. Literals, objects that a
+    library creates, and functions and classes of the project do not count.
     """
     for statement in (
         *find_nodes_in_scope(node, cst.Assign),
@@ -303,7 +307,7 @@ def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> 
 def _gives_own_object(module: Module, project: Project, node: cst.BaseExpression, *, is_called: bool) -> bool:
     """Return whether an expression may be an object of a class of the project.
 
-    With ``is_called``, the function judges the result of calling the expression.
+    If ``is_called`` is True, the function checks the result of calling the expression instead.
     """
     names = project.resolved_names(module, node)
     if is_called:

@@ -34,7 +34,7 @@ from chirp_migrate.syntax.queries import (
 )
 from chirp_migrate.syntax.scopes import Binding, BindingKind, Scope, Variable
 
-#: Names whose result depends on the function (or on the class) around them.
+#: Names whose value, or whose result if called, depends on the enclosing function or on the enclosing class.
 _OF_FUNCTION = frozenset({"dir", "eval", "exec", "locals", "vars"})
 _OF_CLASS = frozenset({"super", "__class__"})
 #: Files in which pytest looks for tests.
@@ -50,13 +50,13 @@ _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.Conca
 def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> None:
     """Check that a function or class does not depend on its place in the code, except by the names that it reads.
 
-    The code of the enclosing function and of the module must not depend on the place of the definition either.
+    The enclosing function and the module must not depend on the place of the definition either.
 
     Raises:
-        NotMovable: some code depends on the place.
+        NotMovable: some code depends on the place of the definition.
     """
     if (respelled := module.once(_normalized_name)) is not None:
-        raise NotMovable(f"Python normalises `{respelled}` to `{unicodedata.normalize('NFKC', respelled)}`")
+        raise NotMovable(f"Python normalises the name `{respelled}` to `{unicodedata.normalize('NFKC', respelled)}`")
     if "__getattr__" in module.scopes.module.bindings:
         raise NotMovable("the module's `__getattr__` provides names that the module does not define")
     outer = module.enclosing_function(node)
@@ -67,16 +67,16 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
             for item in one.names:
                 owner = module.scopes.lookup(item.name.value, one)
                 if owner is None or node not in (owner.scope.node, *module.ancestors(owner.scope.node)):
-                    raise NotMovable(f"it rebinds `{item.name.value}` of the enclosing function")
+                    raise NotMovable(f"the definition rebinds `{item.name.value}` of the enclosing function")
         elif isinstance(one, cst.Name) and one.value in (_OF_FUNCTION | _OF_CLASS):
             is_moved = one.value in _OF_CLASS and _class_that_moves(module, one, node) is not None
             called = isinstance(module.parents[one], cst.Call) or one.value == "__class__"
             if called and not is_moved and module.scopes.lookup(one.value, one) is None:
-                raise NotMovable(f"`{one.value}` would give another result at the new place")
+                raise NotMovable(f"`{one.value}` would have another result after the move")
         elif isinstance(one, cst.Name) and re.fullmatch(r"__\w*(?<!__)", one.value):
             around = module.enclosing_class(one)
             if around is not None and around is not _class_that_moves(module, one, node):
-                raise NotMovable(f"`{one.value}` in it is private to the enclosing class")
+                raise NotMovable(f"`{one.value}` in the definition is private to the enclosing class")
 
 
 def _normalized_name(module: Module) -> str | None:
@@ -99,7 +99,7 @@ def _class_that_moves(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> c
 def check_captured_values(
     module: Module, project: Project, node: cst.CSTNode, captured: Iterable[CapturedName]
 ) -> None:
-    """Check that captured values no longer change after ``node`` is defined, and can be sent to another process.
+    """Check that captured values do not change after the definition of ``node``, and can be sent to another process.
 
     Raises:
         NotMovable: a value may change later, or cannot be sent to another process.
@@ -108,7 +108,7 @@ def check_captured_values(
     for one in captured:
         for kind in (_local_kind(module, binding) for binding in one.bindings):
             if kind is not None:
-                raise NotMovable(f"it uses the {kind} `{one.name}`, which would have to move first")
+                raise NotMovable(f"the definition uses the {kind} `{one.name}`, which would have to move first")
         sources = [binding.qualified for binding in one.bindings if binding.kind is BindingKind.IMPORT]
         if not all(import_always_binds_same_object(module, project, source) for source in sources):
             raise NotMovable(f"the imported name `{one.name}` may get another value later")
@@ -143,8 +143,8 @@ def has_same_value_at(module: Module, project: Project, default: cst.BaseExpress
     if owner is None:
         return not dot and module.scopes.is_builtin(first)
     scope, places = owner
-    # An attribute may still have another value during import. Only attributes of modules of other packages are
-    # complete.
+    # During the import, an attribute may have a different value. Only modules of other packages have all their
+    # attributes.
     fixed = not dot or (
         places[0].kind is BindingKind.IMPORT and not _belongs_to_project(module, project, places[0].qualified)
     )
@@ -171,7 +171,7 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
     annotations = [node.returns, *(one.annotation for one in function_parameters(node).values())]
     written = [annotation for annotation in annotations if annotation is not None]
     if any(find_nodes(one, cst.Call) for one in written):
-        raise NotMovable("its annotations call a function")
+        raise NotMovable("the annotations call a function")
     for name, owner in _names_read(module, *written):
         if owner is None:
             known = module.scopes.is_builtin(name) or bool(module.scopes.stars)
@@ -179,7 +179,7 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
             places = [module.span(binding.node)[0] for binding in owner.bindings]
             known = isinstance(owner.scope.node, cst.Module) and min(places) < offset
         if not known:
-            raise NotMovable(f"its annotations use `{name}`, which the module does not define above it")
+            raise NotMovable(f"the annotations use `{name}`, which the module does not define above the new place")
 
 
 def _postpones_annotations(statement: cst.ImportFrom) -> bool:
@@ -197,16 +197,16 @@ def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str
 def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef, offset: int) -> None:
     """Check that a class can be created at ``offset`` of the module, during import.
 
-    Its body may only define methods and constants. The bases of the class, and the decorators, defaults and annotations
-    of its methods, must already have their values at ``offset``. An attribute of a module of the backend may not have a
-    value yet: if modules import each other, one of the modules is only partly imported.
+    The class body may only define methods and constants. The bases of the class, and the decorators, defaults and
+    annotations of its methods, must already have their values at ``offset``. An attribute of a module of the backend
+    may not have a value yet, because one of two modules that import each other is only partly imported.
 
     Raises:
-        NotMovable: a value may be missing at that time, or may be different.
+        NotMovable: during the import, a value may be missing or different.
     """
     for base in node.bases:
         if not isinstance(base.value, cst.Name | cst.Attribute | cst.Subscript):
-            raise NotMovable("its base class is an expression that would run when the module is imported")
+            raise NotMovable("the base class is an expression that would run when the module is imported")
         _check_names_are_defined(module, project, base.value, offset)
     for statement in node.body.body:
         if isinstance(statement, cst.FunctionDef):
@@ -218,20 +218,20 @@ def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef,
                 if not has_same_value_at(module, project, parameter.default, offset):
                     raise NotMovable(f"the default of `{name}` would be evaluated at import")
         elif not _is_constant(module, project, statement, offset):
-            raise NotMovable("its body does more than define methods, and this code would run at import")
+            raise NotMovable("the class body does more than define methods, and the other code would run at import")
 
 
 def _check_decorator(module: Module, project: Project, node: cst.BaseExpression, offset: int) -> None:
-    """Check that a decorator only changes the method.
+    """Check that a decorator of a method has no effect except on the method.
 
-    After the move, another effect of the decorator would occur once, and not in each call of the enclosing function.
+    After the move, any other effect would occur only once, and not in each call of the enclosing function.
     """
     given = node.args if isinstance(node, cst.Call) else ()
     called = node.func if isinstance(node, cst.Call) else node
     known = all(_DECORATORS.fullmatch(name) for name in project.resolved_names(module, called))
     if not known or not all(has_same_value_at(module, project, one.value, offset) for one in given):
         raise NotMovable(
-            "a decorator in it may store state, and all calls would share the state of a class at module level"
+            "a decorator in the class may store state, which all calls would share if the class moved to module level"
         )
 
 
@@ -244,7 +244,7 @@ def decorators_store_no_state(module: Module, project: Project, node: cst.ClassD
 
 
 def _is_constant(module: Module, project: Project, statement: cst.CSTNode, offset: int) -> bool:
-    """Return whether a statement of a class has no effect, or assigns a value that is the same at ``offset``."""
+    """Return whether a statement in a class has no effect, or assigns a value that would be the same at ``offset``."""
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     for small in statement.body:
@@ -266,7 +266,8 @@ def _check_names_are_defined(module: Module, project: Project, expression: cst.B
         if not isinstance(owner.scope.node, cst.Module):
             continue  # a local name of the function, which another check reports
         imported = {binding.qualified for binding in owner.bindings}
-        # If all bindings are the same import, the first binding counts. If not, a later binding may change the value.
+        # If all bindings are the same import, the name has its value from the first binding on. In all other cases, a
+        # later binding may change the value.
         decisive = min if len(imported) == 1 and imported != {""} else max
         if decisive(module.span(binding.node)[0] for binding in owner.bindings) >= offset:
             raise NotMovable(f"`{name}` is defined further down in the module")

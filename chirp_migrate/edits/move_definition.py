@@ -31,8 +31,8 @@ class NotMovable(Exception):
 def first_unused_name(module: Module, candidates: Sequence[str], taken: Collection[str] = ()) -> str:
     """Return the first name in ``candidates`` that the module does not contain as a word.
 
-    If the module contains all names, the result is the first name with a number at its end. Names longer than 40
-    characters are skipped. If all names are too long, the last name is used without some of its inner words.
+    If the module contains all names, the result is the first name with a number at its end. Names with more than 40
+    characters are skipped. If all names are too long, the result is the last name without some of its inner words.
     """
     candidates = [wish for wish in candidates if len(wish) <= _LONGEST_NAME] or [_shorten_name(candidates[-1])]
     words = {*re.findall(r"\w+", module.text), *taken}
@@ -52,7 +52,10 @@ def _shorten_name(name: str) -> str:
 
 
 def insertion_offset(module: Module, node: cst.CSTNode) -> int:
-    """Return the start of the top-level statement around ``node``, with its decorators and the comments above it."""
+    """Return the start offset of the top-level statement around ``node``.
+
+    The decorators of the statement, and the comments directly above, belong to the statement.
+    """
     return _start_with_comments(module, module.top_level_statement(node))
 
 
@@ -90,8 +93,8 @@ def _start_with_comments(module: Module, statement: cst.CSTNode) -> int:
 def insert_definition(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
     """Return edits that insert ``definition`` between top-level statements, with two blank lines around it.
 
-    ``offset`` is the start of a line. A separate edit adds the blank lines above, because several definitions at the
-    same place share this edit.
+    ``offset`` must be the start of a line. A separate edit adds the blank lines above the definition, because several
+    definitions at the same offset share this edit.
     """
     above = module.text[:offset].replace("\r\n", "\n").replace("\r", "\n")
     missing = 3 - (len(above) - len(above.rstrip("\n"))) if above.strip() else 0
@@ -137,8 +140,8 @@ def reindent_source(
     """Return the lines in ``span`` with the indentation ``indent``, and with ``edits`` applied.
 
     The offsets of ``edits`` refer to the module. Lines that begin inside a string keep their indentation. Docstrings
-    are indented like the code, because ``inspect.cleandoc`` and Python 3.13 remove this indentation. Older versions of
-    Python do not remove the indentation. So docstrings keep their indentation if the project reads ``__doc__``.
+    are indented like the code, because ``inspect.cleandoc`` and Python 3.13 remove this indentation. Before Python
+    3.13, ``__doc__`` contains the indentation. So if the project reads ``__doc__``, docstrings keep their indentation.
 
     Raises:
         NotMovable: the lines cannot be moved as a block.
@@ -146,7 +149,7 @@ def reindent_source(
     start, end = span
     edits = list(edits)
     if any(is_printed_code(module, one.start, one.end) for one in edits):
-        raise NotMovable("an f-string with `=` in it prints code that the rewrite would change")
+        raise NotMovable("an f-string with `=` prints code that the rewrite would change")
     old = module.indentation(start)
     width = len(old.expandtabs())
     moving = set() if project.search(r"\b__doc__\b", "__doc__") else _docstring_lines(module, span, old)
@@ -163,7 +166,7 @@ def reindent_source(
     try:
         ast.parse("if True:\n" + text if indent else text)
     except SyntaxError:
-        raise NotMovable("its lines cannot be moved as a block") from None
+        raise NotMovable("the lines of the definition cannot be moved as a block") from None
     return text
 
 
@@ -191,7 +194,7 @@ def return_expression_source(module: Module, node: cst.BaseExpression, indent: s
 
 
 def _indentation_of_width(indent: str, width: int) -> str:
-    """Return an indentation of ``width`` columns that begins with ``indent``; spaces alone if ``indent`` is wider."""
+    """Return an indentation of ``width`` columns that begins with ``indent``; only spaces if ``indent`` is wider."""
     rest = width - len(indent.expandtabs())
     return indent + " " * rest if rest >= 0 else " " * width
 
@@ -221,7 +224,7 @@ def replace_expression(module: Module, node: cst.BaseExpression, text: str) -> E
 
 
 def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[int]:
-    """Return the starts of all docstring lines in ``span`` except first lines, if the lines begin with ``indent``."""
+    """Return the start offsets of docstring lines in ``span`` that begin with ``indent``, without the first lines."""
     found: set[int] = set()
     for node in module.find(cst.FunctionDef, cst.ClassDef):
         match next(iter(node.body.body), None):
@@ -274,8 +277,8 @@ def import_lines(module: Module, captured: Iterable[CapturedName]) -> list[str]:
 def remove_repeated_imports(module: Module, span: tuple[int, int], captured: Iterable[CapturedName]) -> Iterator[Edit]:
     """Yield edits that remove imports from enclosing functions if only the lines in ``span`` use the imported names.
 
-    The lines in ``span`` move together with a copy of each import that they use. Imports of modules that may have side
-    effects stay.
+    The lines in ``span`` are the definition that moves. The moved definition contains a copy of each import that it
+    uses. If importing a module may have side effects, the import of the module stays.
     """
     for one in captured:
         statement = one.bindings[0].node

@@ -56,7 +56,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import function_parameters, is_name
 from chirp_migrate.syntax.scopes import Variable
 
-#: The name of a function of the module, and the edits that define it.
+#: A pair: the name of a new function of the module, and the edits that define the function.
 Defined = tuple[str, tuple[Edit, ...]]
 
 #: Code that distinguishes ``partial`` objects from functions, such as ``isinstance(x, partial)``. The first argument of
@@ -66,7 +66,8 @@ _TELLS_PARTIALS = (
     r"|(?:\btype\([^()]*\)|__class__)\s*(?:[!=]=|\b(?:is|is\s+not|in|not\s+in)\b)[^\n]{0,200}\bpartial\b"
     r"|\bcase\s+(?:\w+\.)*partial\("
 )
-#: Arguments of a loader that PyTorch calls with one argument. Other code may read them as attributes of the loader.
+#: Arguments of a loader that are functions, and that PyTorch calls with one argument. Other code may read these
+#: arguments as attributes of the loader.
 _CALLED_BY_LOADERS = ("collate_fn", "worker_init_fn")
 _ASKED_OF_LOADERS = r"""\.\s*({0})\b(?!\s*=[^=])|["']({0})["'](?!\s*:|\s*\]\s*=[^=])""".format(
     "|".join(_CALLED_BY_LOADERS)
@@ -74,7 +75,7 @@ _ASKED_OF_LOADERS = r"""\.\s*({0})\b(?!\s*=[^=])|["']({0})["'](?!\s*:|\s*\]\s*=[
 _LOADER_CALL = join_name_patterns(TORCH_LOADER, FACTORY_METHOD)
 #: Base classes without private methods.
 _PLAIN_BASE = join_name_patterns(DATASET, r"builtins\.object|abc\.ABC|typing\.(Generic|Protocol)")
-#: Number of levels of base classes to check.
+#: Maximum number of levels of base classes that are checked.
 _BASES_LIMIT = 8
 
 
@@ -85,13 +86,13 @@ class MovedFunction:
         place: offset in the module at which the new function is inserted.
         captured_groups: the variables of enclosing functions that the function uses.
         imports: the captured variables that are imported names.
-        import_lines: import statements for the names in ``imports``, for the new function; ``check`` sets this
-            attribute.
+        import_lines: import statements for the names in ``imports``, which the new function contains. The method
+            ``check`` sets this attribute.
         is_recursive: whether the function calls itself.
         method: the method whose ``self`` the function uses, so that the function also becomes a method. None if the
             function uses no ``self``.
         captives: names of captured variables whose values a ``partial`` binds to the new function.
-        bound: parameters whose default values the ``partial`` also binds; ``check`` sets this attribute.
+        bound: parameters whose default values the ``partial`` also binds. The method ``check`` sets this attribute.
         indent: indentation of the new definition.
     """
 
@@ -112,7 +113,7 @@ class MovedFunction:
 
     @property
     def is_changed(self) -> bool:
-        """Return whether a ``partial`` or a method replaces the function, and not just another plain function."""
+        """Return whether the replacement is a ``partial`` or a method, and not a plain function."""
         return bool(self.captives or self.bound or self.method)
 
     def check(self) -> None:
@@ -131,7 +132,8 @@ class MovedFunction:
         if self.method is not None and self._may_get_other_objects(self.method):
             name = self.method.name.value
             raise NotMovable(
-                f"the rewrite would make it a method, and `{name}` may be called with an object of another class"
+                f"the rewrite would make the function a method, and `{name}` may be called with an object of another "
+                "class"
             )
         self.bound = self._bound_defaults()
 
@@ -140,7 +142,7 @@ class MovedFunction:
         return owner is None or may_call_method_with_foreign_self(self.module, self.project, owner, method.name.value)
 
     def _may_add_method(self) -> bool:
-        """Return whether no code inspects the methods of the enclosing class. Such code could notice a new method."""
+        """Return whether no code inspects the methods of the enclosing class, so that a new method has no effect."""
         owner = self.module.enclosing_class(self.method or self.node)
         if self.project.search(r"\bdef\s+__getattribute__\b", "__getattribute__"):
             return False
@@ -150,7 +152,7 @@ class MovedFunction:
         """Return the parameters whose defaults must be evaluated at the old place of the function.
 
         In the new function, these parameters have no default, so they must come before all parameters with a default.
-        So the result also includes each parameter with a default that comes before such a parameter.
+        So the result also includes every earlier parameter that has a default.
         """
         given = self.node.params
         defaulted = [parameter for parameter in (*given.posonly_params, *given.params) if parameter.default is not None]
@@ -158,7 +160,7 @@ class MovedFunction:
         taken = defaulted[: moving[-1] + 1] if moving else []
         if any(one in given.posonly_params for one in taken):
             raise NotMovable(
-                "it has a positional-only parameter with a default, and the default would be evaluated at another place"
+                "the function has a positional-only parameter with a default, which would be evaluated at another place"
             )
         return taken + [parameter for parameter in given.kwonly_params if not self._default_stays(parameter)]
 
@@ -219,18 +221,18 @@ class MovedFunction:
         uses = list(uses)
         holds = replaced or by_partial or self.is_changed
         if any(isinstance(next_use_of_value(self.module, use), AttributeRead) for use in uses):
-            raise NotMovable("the code uses attributes of it")
+            raise NotMovable("the code uses attributes of the function")
         if any(self._is_inspected(use) for use in uses):
-            raise NotMovable("the project reads it with `inspect`")
+            raise NotMovable("the project reads the function with `inspect`")
         if (place := find_read_of_function_attribute(self.project, CODE)) is not None:
             raise NotMovable(f"the project reads names or code of functions ({place})")
         if holds and (place := find_read_of_function_attribute(self.project, DETAILS)) is not None:
             raise NotMovable(f"the project reads function attributes that the replacement does not have ({place})")
         found_uses = find_function_uses(self.module, self.project, self.node)
         if (place := found_uses.get(FunctionUseKind.LOST)) is not None:
-            raise NotMovable(f"the project uses it in a way that cannot be traced ({place})")
+            raise NotMovable(f"the project uses the function in a way that cannot be traced ({place})")
         if (place := found_uses.get(FunctionUseKind.ATTRIBUTE)) is not None:
-            raise NotMovable(f"the project may set attributes on it ({place})")
+            raise NotMovable(f"the project may set attributes on the function ({place})")
         if (
             (by_partial or self.captives or self.bound)
             and not replaced
@@ -242,17 +244,19 @@ class MovedFunction:
             raise NotMovable("the project checks for `partial` objects, and the rewrite would create one")
         if holds and any(self._may_be_method(use) for use in uses):
             raise NotMovable(
-                "it is an attribute of a class, where a function becomes a method; its replacement would not become one"
+                "the function is an attribute of a class and becomes a method; the replacement cannot become a method"
             )
         if holds and (place := found_uses.get(FunctionUseKind.METHOD)) is not None:
-            raise NotMovable(f"the project may turn it into a method, and its replacement cannot be a method ({place})")
+            raise NotMovable(
+                f"the project may turn the function into a method, but the replacement cannot become a method ({place})"
+            )
         if holds and (place := found_uses.get(FunctionUseKind.CLASS)) is not None:
-            raise NotMovable(f"the project checks its class ({place})")
+            raise NotMovable(f"the project checks the class of the function ({place})")
         is_new_object = (by_partial or self.captives or self.bound) and not replaced and self.method is None
         if not is_new_object and (place := found_uses.get(FunctionUseKind.KEY)) is not None:
-            raise NotMovable(f"the project may use it as a key, or read its identity ({place})")
+            raise NotMovable(f"the project may use the function as a key, or read its identity ({place})")
         if holds and may_be_deep_copied(self.module, self.project, self.node):
-            raise NotMovable("a deep copy of an object that contains it would also copy the captured values")
+            raise NotMovable("a deep copy of an object that contains the function would also copy the captured values")
 
     def _is_inspected(self, use: cst.CSTNode) -> bool:
         match next_use_of_value(self.module, use):
@@ -261,9 +265,9 @@ class MovedFunction:
         return False
 
     def _may_be_method(self, use: cst.CSTNode) -> bool:
-        """Return whether a use may store the function in a class.
+        """Return whether a use of the function may store the function in a class.
 
-        If so, calls would pass ``self`` as first argument.
+        Python would then pass ``self`` as first argument.
         """
         module, step = self.module, next_use_of_value(self.module, use)
         match step:
@@ -306,8 +310,11 @@ class MovedFunction:
     def free_name(self, wishes: list[str], taken: Collection[str]) -> str:
         """Return a free name for the new function, or for the new method.
 
-        The name of a method must also be free in the bases and subclasses of the class. For a method, only entries of
-        the form ``self.NAME`` in ``taken`` count.
+        The name of a new method must also be free in the bases and subclasses of the class.
+
+        Args:
+            wishes: the preferred names, the best name first.
+            taken: further names that are not free. For a method, only entries of the form ``self.NAME`` count.
 
         Raises:
             NotMovable: code sets attributes with computed names, so no name is provably free.
@@ -318,7 +325,9 @@ class MovedFunction:
             set_elsewhere = {wish for wish in wishes if new_name_may_clash(self.module, project, wish)}
             return move.first_unused_name(self.module, wishes, set_elsewhere.union(taken))
         if may_set_computed_attributes(self.module, project, owner):
-            raise NotMovable("the rewrite would make it a method, which an attribute with a computed name may hide")
+            raise NotMovable(
+                "the rewrite would make the function a method, which an attribute with a computed name may hide"
+            )
         if _may_inherit_private_methods(self.module, project, owner):
             around = f"_{enclosing_function_name(self.module, self.node)}_"
             wishes = [one if one.startswith(around) else around + one.lstrip("_") for one in wishes]
@@ -331,7 +340,7 @@ class MovedFunction:
         return name
 
     def expression_for(self, name: str) -> str:
-        """Return the expression for the new function ``name`` at the old place: ``name`` or ``self.name``."""
+        """Return the expression that refers to the new function at the old place: ``name`` or ``self.name``."""
         return name if self.method is None else f"self.{name}"
 
     def value(self, name: str, around: int) -> tuple[str, frozenset[Import]]:
@@ -339,7 +348,7 @@ class MovedFunction:
 
         Args:
             name: name of the new function or method.
-            around: number of columns that other code takes in the line.
+            around: number of columns that other code needs in the line of the expression.
 
         Raises:
             NotMovable: the expression needs ``partial``, but the name ``partial`` is bound to another object at this
@@ -360,7 +369,7 @@ class MovedFunction:
         Args:
             function: source of the function.
             values: sources of the arguments to bind.
-            around: number of columns that other code takes in the line.
+            around: number of columns that other code needs in the line of the expression.
 
         Raises:
             NotMovable: the name ``partial`` is bound to another object at the place of the call.
@@ -454,7 +463,7 @@ def _may_inherit_private_methods(module: Module, project: Project, owner: cst.Cl
 
 
 def _owning_method(module: Module, captured: Variable | CapturedName) -> cst.FunctionDef | None:
-    """Return the method whose ``self`` is captured; None if the captured ``self`` is another variable."""
+    """Return the method whose ``self`` a function captures; None if the captured variable is not such a ``self``."""
     method = captured.scope.node
     if not isinstance(method, cst.FunctionDef) or method.decorators:
         return None

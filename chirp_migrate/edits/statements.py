@@ -1,4 +1,4 @@
-"""Edits that remove, insert or split whole statements, or decorate a class."""
+"""Remove, insert or split whole statements, and add a decorator to a class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PRAGMA = re.compile(r"#\s*(noqa|type:|fmt:|pylint:|pragma|mypy:|pyright:|ruff:|
 
 
 def delete_lines_of_statement(module: Module, statement: cst.CSTNode) -> Edit:
-    """Return the edit that removes a statement with its lines."""
+    """Return the edit that removes all lines of a statement."""
     start, end = module.span(statement)
     return Edit(module.line_start(start), module.line_end(end - 1), "")
 
@@ -29,7 +29,7 @@ def class_decorator_insertion(
     """Return the edit that puts ``@name(arguments)`` above a class that has no decorator yet."""
     line = call_text(module, style, f"@{name}", arguments)
     place = module.span(node)[0]
-    # Replace `class`, too, so that other insertions above the class land above the decorator, and not below it.
+    # The edit also replaces `class` by itself. So other insertions above the class are placed above the decorator.
     keyword = module.text[place : place + len("class")]
     return Edit(place, place + len(keyword), f"{line}{module.newline}{keyword}")
 
@@ -54,7 +54,7 @@ def delete_definition(module: Module, statement: cst.CSTNode) -> Edit:
 
 
 def delete_line_range(module: Module, start: int, end: int) -> Edit:
-    """Return the edit that removes whole lines, and the blank lines above them.
+    """Return the edit that removes whole lines, and the blank lines above these lines.
 
     At the start of a block, the edit also removes the blank lines below the removed lines.
     """
@@ -111,9 +111,9 @@ def split_tuple_assignment(
 ) -> tuple[Edit, ...] | None:
     """Return the edit that applies ``edits``, and splits ``a, b = a.to(device), b.to(device)`` into two assignments.
 
-    The result is ``None`` if the edited line, with its comment, is not too long. The result is also ``None`` if the
-    comment is for a tool, or if one assignment may change a value that the other assignment reads. The comment stays
-    behind the last assignment.
+    A comment of the line stays behind the last assignment. The result is ``None`` if the edited line is short enough,
+    or if its comment is for a tool. The result is also ``None`` if one assignment may change a value that the other
+    assignment reads.
     """
     line = module.parents[statement]
     match statement:

@@ -28,7 +28,7 @@ class InitAttributeAssignment:
         attribute: name of the attribute.
         value: source of the value.
         statement: the statement that contains the assignment.
-        alone: True if the statement assigns only this attribute.
+        alone: whether the statement assigns only this attribute.
     """
 
     attribute: str
@@ -38,20 +38,20 @@ class InitAttributeAssignment:
 
 
 def find_init_assignments(module: Module, init: cst.FunctionDef) -> list[InitAttributeAssignment]:
-    """Return the assignments of attributes in ``__init__``, up to its first statement with another use of ``self``."""
-    stores: list[InitAttributeAssignment] = []
+    """Return the assignments of attributes in ``__init__``, up to the first statement that uses ``self`` otherwise."""
+    assignments: list[InitAttributeAssignment] = []
     for statement in () if init.decorators else _method_statements(init):
         if is_super_init(statement):
             continue
         read = (
-            _merge_branches(module, statement, stores)
+            _merge_branches(module, statement, assignments)
             if isinstance(statement, cst.If)
             else _stores_in_line(module, statement)
         )
         if not read and "self" in names_in_code(statement):
             break
-        stores += read
-    return stores
+        assignments += read
+    return assignments
 
 
 def _method_statements(init: cst.FunctionDef) -> Sequence[cst.CSTNode]:
@@ -85,9 +85,10 @@ def _stores_in_line(module: Module, line: cst.CSTNode) -> list[InitAttributeAssi
 def _merge_branches(
     module: Module, statement: cst.If, above: list[InitAttributeAssignment]
 ) -> list[InitAttributeAssignment]:
-    """Return ``if c: self.a = x`` with ``else: self.a = y`` as one assignment of ``x if c else y``.
+    """Return an ``if`` statement that assigns attributes as one assignment of ``x if c else y`` for each attribute.
 
-    Without ``else``, ``y`` is the value of the assignment in ``above``, which is removed from ``above``.
+    The statement has the form ``if c: self.a = x`` with ``else: self.a = y``. Without ``else``, ``y`` is the value of
+    the assignment to ``self.a`` in the list ``above``. This assignment is removed from ``above``.
     """
     then, otherwise = _values_in_branch(module, statement.body), {}
     if isinstance(statement.orelse, cst.Else):
@@ -127,9 +128,9 @@ def _reads_self(module: Module, statement: cst.CSTNode) -> bool:
 
 
 def _obsolete_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> list[str]:
-    """Return the names of the methods that the base class replaces.
+    """Return the names of the methods that the new base class replaces.
 
-    The result contains ``__getitem__``, ``__len__``, and the private methods that only these two use.
+    The result contains ``__getitem__``, ``__len__``, and the private methods that only these two methods use.
     """
     gone: list[str] = [key for key in ("__getitem__", "__len__") if key in methods]
     for key in gone:
@@ -144,11 +145,11 @@ def _obsolete_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) ->
 def superclass_edits(
     module: Module,
     node: cst.ClassDef,
-    stores: Sequence[InitAttributeAssignment],
+    assignments: Sequence[InitAttributeAssignment],
     base: str,
     arguments: Sequence[str],
-    consumed: Sequence[InitAttributeAssignment],
-    provided: frozenset[str],
+    passed_assignments: Sequence[InitAttributeAssignment],
+    base_attributes: frozenset[str],
     style: CodeStyle,
 ) -> tuple[Edit, ...] | str:
     """Return edits that turn a class into a subclass of ``base``, or the reason why this is not possible.
@@ -156,31 +157,31 @@ def superclass_edits(
     Args:
         module: the module of the class.
         node: the class, which has an ``__init__`` and one base.
-        stores: the assignments of attributes in ``__init__`` of the class.
-        base: name of the class of the runtime that becomes the base class.
+        assignments: the assignments of attributes in ``__init__`` of the class.
+        base: name of the class of the runtime that becomes the new base class.
         arguments: source of the arguments of ``super().__init__``.
-        consumed: the assignments whose values are among ``arguments``.
-        provided: names of the attributes that the runtime's class sets itself.
+        passed_assignments: the assignments whose values are among ``arguments``.
+        base_attributes: names of the attributes that the new base class sets.
         style: how the project formats its code.
     """
     methods = methods_of(node)
-    late = [s for s in stores if s not in consumed and s.attribute in provided]
-    gone = [s for s in consumed if s.attribute in provided]
-    kept = [s.attribute for s in consumed if s.attribute not in provided]
+    late = [s for s in assignments if s not in passed_assignments and s.attribute in base_attributes]
+    gone = [s for s in passed_assignments if s.attribute in base_attributes]
+    kept = [s.attribute for s in passed_assignments if s.attribute not in base_attributes]
     others = (method for key, method in methods.items() if key != "__init__")
     targets = (one.target for method in others for one in find_nodes(method, cst.AssignTarget))
     if any(not store.alone for store in (*gone, *late)):
-        return "one statement of its `__init__` stores several attributes"
+        return "one statement of `__init__` stores several attributes"
     if kept and any(is_self_attribute(target, *kept) for target in targets):
         return "a method assigns one of the attributes that the samples depend on"
-    if any(re.search(r"\bself\b", store.value) for store in consumed):
-        return "its `__init__` computes attributes from other attributes"
+    if any(re.search(r"\bself\b", store.value) for store in passed_assignments):
+        return "`__init__` computes attributes from other attributes"
     statements = list(_method_statements(methods["__init__"]))
     anchor = max(gone, key=lambda store: statements.index(store.statement)).statement
     replaced = [store.statement for store in (*gone, *late)]
     above = statements[: statements.index(anchor)]
     if any(_reads_self(module, one) for one in above if one not in replaced):
-        return "its `__init__` reads attributes that the runtime's class sets later"
+        return "`__init__` reads attributes that the new base class sets later"
     indent = module.indentation(module.span(anchor)[0])
     lines = [call_text(module, style, "super().__init__", arguments, indent=indent)]
     lines += [f"self.{store.attribute} = {store.value}" for store in late]

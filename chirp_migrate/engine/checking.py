@@ -1,4 +1,4 @@
-"""Decide which findings of a plan count as remaining work for ``check``, and choose its exit code."""
+"""Decide which findings of a plan count as remaining work for ``check``, and choose the exit code of ``check``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CheckReport:
     """The result of ``check``: the findings that count as remaining work, and all other findings.
 
     Attributes:
-        plan: the plan of an ``apply``, from :func:`~chirp_migrate.engine.plan_tree.plan_tree`.
+        plan: the plan of what ``apply`` would rewrite, from :func:`~chirp_migrate.engine.plan_tree.plan_tree`.
         settings: the settings of the plan.
         strict: whether the remaining work includes remarks, advice and suggestions.
     """
@@ -30,20 +30,20 @@ class CheckReport:
 
     @property
     def work(self) -> tuple[Finding, ...]:
-        """Return the findings that count as work."""
+        """Return the findings that count as remaining work, because of which ``check`` exits with 1."""
         return self._with_status({FindingStatus.REWRITE, *_OPEN} if self.strict else {FindingStatus.REWRITE})
 
     @property
-    def others(self) -> tuple[Finding, ...]:
+    def remarks(self) -> tuple[Finding, ...]:
         """Return the remarks, advice and suggestions that do not count as work; none if ``strict`` is set."""
         return () if self.strict else self._with_status(_OPEN)
 
     @property
-    def stopping(self) -> tuple[Finding, ...]:
-        """Return the findings that do not count as work, but limit workers to the start method ``fork``."""
+    def fork_only(self) -> tuple[Finding, ...]:
+        """Return the findings that do not count as work, but because of which workers can only start with ``fork``."""
         codes = {rule.code for rule in all_rules() if rule.stops_workers}
         return tuple(
-            finding for finding in self.others if finding.rule in codes and finding.status is FindingStatus.REPORT
+            finding for finding in self.remarks if finding.rule in codes and finding.status is FindingStatus.REPORT
         )
 
     @property
@@ -62,7 +62,7 @@ class CheckReport:
         return ExitCode.WORK_REMAINS if self.work or self.plan.skipped else ExitCode.OK
 
     def is_suppressed_by_settings(self, finding: Finding) -> bool:
-        """Return whether the setting ``per-file-ignores`` suppresses a finding; comments in the code do not count."""
+        """Return whether the setting ``per-file-ignores`` suppresses a finding. Comments in the code do not count."""
         return finding.rule in self.settings.ignored_in(finding.path)
 
     def _with_status(self, statuses: Collection[FindingStatus]) -> tuple[Finding, ...]:

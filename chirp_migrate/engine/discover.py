@@ -24,8 +24,9 @@ LARGEST_NOTEBOOK_BYTES = 64 * 1024**2
 
 _SIZE_LIMITS = {".py": LARGEST_FILE_BYTES, ".ipynb": LARGEST_NOTEBOOK_BYTES}
 
-#: Suffixes of configuration files, which may name classes, and of Cython sources. The tool ignores such a file as data
-#: if the file is larger than the size limit, or if its folder has more than ``_MOST_SETTINGS`` such files.
+#: Suffixes of configuration files, which may name classes, and of Cython sources. The tool ignores such a file if the
+#: file is larger than the size limit, or if its folder has more than ``_MOST_SETTINGS`` such files. The files are then
+#: probably data.
 _SETTINGS = (".yaml", ".yml", ".toml", ".json", ".jsonl", ".ini", ".cfg", ".gin", ".pyx")
 _LARGEST_SETTINGS_BYTES = 256 * 1024
 _MOST_SETTINGS = 200
@@ -52,11 +53,13 @@ _FOLDERS = {
     "site-packages": "installed packages",
 }
 
-#: Names of folders with vendored code, copied from another project. The next copy would overwrite a rewrite.
+#: Names of folders with vendored code, which is copied from another project. The next copy of the other project would
+#: overwrite any rewrite.
 _VENDORED = frozenset(
     {"3rdparty", "_vendor", "_vendored", "third-party", "third_party", "thirdparty", "vendor", "vendored"}
 )
-#: Names of folders that have vendored code in some projects only. The contents of the folder decide.
+#: Names of folders that contain vendored code only in some projects. Such a folder counts as vendored code only if it
+#: contains a licence or packaging files.
 _PERHAPS_VENDORED = frozenset({"_extern", "_external", "extern", "external", "externals"})
 #: Names of files that show that a folder is a copy of another project: a licence, packaging files, a list of packages.
 _BROUGHT_ALONG = re.compile(
@@ -70,7 +73,7 @@ class DiscoveredFiles:
     """The result of :func:`discover_files`.
 
     Attributes:
-        root: the absolute path of the folder of the run; all other paths are relative to this folder.
+        root: the absolute path of the searched folder; all other paths are relative to this folder.
         files: posix paths of the Python files to check, sorted.
         notebooks: posix paths of the notebooks to check, sorted.
         left_out: excluded folders and files, sorted, each with the reason.
@@ -90,7 +93,7 @@ class DiscoveredFiles:
 
 
 def project_root(path: Path) -> Path:
-    """Return the absolute folder of a run on ``path``: ``path`` itself, or the folder of a single file.
+    """Return the absolute folder for a command on ``path``: ``path`` itself, or the folder of a single file.
 
     Raises:
         UsageProblem: ``path`` does not exist, or is neither a file nor a folder.
@@ -111,11 +114,13 @@ def project_root(path: Path) -> Path:
 def journal_root(path: Path) -> Path:
     """Return the absolute path of the folder whose journal (``.chirp-migrate/``) records runs on ``path``.
 
-    A project has one journal. The top of the project is the top of its git work tree, or without git the nearest folder
-    with a ``pyproject.toml``. The result is the nearest folder from ``path`` up to the top that has a journal, or the
-    top if no folder has one. If ``path`` is in no project, the result is the nearest folder above ``path`` with a
-    journal, or the folder of ``path``. The search skips folders of another user, because a journal of another user
-    could write into this project.
+    A project has one journal. The top folder of a project is the top of its git work tree. Without git, the top folder
+    is the nearest folder with a ``pyproject.toml``. The function searches the folders from ``path`` up to the top
+    folder, and returns the nearest folder that has a journal. If no folder has a journal, the result is the top folder.
+
+    If ``path`` is in no project, the result is the nearest folder above ``path`` with a journal, or else the folder of
+    ``path`` itself. The search skips folders of another user, because a rollback with another user's journal could
+    write arbitrary bytes into this project.
 
     Raises:
         UsageProblem: see :func:`project_root`.
@@ -139,7 +144,7 @@ def discover_files(
     - version control, virtual environments, installed packages, caches and build output,
     - vendored code: folders called ``vendor``, ``third_party`` or similar, and ``extern`` and ``external`` if they
       contain a licence or packaging files,
-    - links to places outside of the folder,
+    - links to places outside of the searched folder,
     - Python files above 4 MiB and notebooks above 64 MiB,
     - files that git ignores.
 
@@ -149,10 +154,12 @@ def discover_files(
         path: folder of the project, or one Python file or notebook.
         notebooks: whether to include notebooks.
         reason_to_exclude: function that gets the posix path of a file, relative to the root, and returns why the user
-            excludes the file, or ``None``. If ``path`` is a file, the function is not called.
+            excludes the file; ``None`` if the user does not exclude the file. If ``path`` is a file,
+            ``reason_to_exclude`` is not called.
 
     Raises:
-        UsageProblem: ``path`` does not exist, contains no Python file or notebook, or is a file that is too large.
+        UsageProblem: ``path`` does not exist, contains neither a Python file nor a notebook, or is a file above the
+            size limit.
     """
     root = project_root(path)
     if not path.is_dir():
@@ -161,8 +168,9 @@ def discover_files(
             raise UsageProblem(f"{path} is neither a Python file nor a notebook: pass the folder of your project.")
         too_large = _size_problem(path.suffix, path.stat().st_size)
         if too_large is not None:
-            raise UsageProblem(f"{path} is {too_large}, so chirp-migrate treats it as data: split it, or exclude it.")
-        # Read the neighbouring files, too: the rewrite must keep the names that they import from this file.
+            raise UsageProblem(f"{path} is {too_large}, so chirp-migrate treats it as data: split or exclude the file.")
+        # Read the neighbouring files, too, because the rewrite must keep all names that these files import from this
+        # file.
         beside = sorted(one.name for one in root.iterdir() if one.suffix in _SIZE_LIMITS and _is_regular_file(one))
         is_notebook = path.suffix == ".ipynb"
         return DiscoveredFiles(
@@ -205,18 +213,18 @@ def _walk_folder(
 ) -> Iterator[tuple[str, bool]]:
     """Yield the path of each file below ``root``, and whether the file is vendored (copied from another project).
 
-    Adds excluded paths to ``left_out``, and configuration files to ``settings``.
+    The function adds excluded paths to ``left_out``, and configuration files to ``settings``.
     """
     folders = [("", False)]  # a stack instead of recursive calls, because folders may be nested deeply
     while folders:
         prefix, vendored = folders.pop()
-        # A vendored folder has one entry in `left_out`, and its contents have none.
-        said: list[SkippedFile] = [] if vendored else left_out
+        # Add only the top folder of vendored code to `left_out`, and not the files and folders inside it.
+        excluded: list[SkippedFile] = [] if vendored else left_out
         try:
             with os.scandir(root / prefix) as listed:
                 entries = list(listed)
         except OSError as error:
-            said.append(SkippedFile(prefix.rstrip("/") or ".", f"cannot be listed: {error.strerror}"))
+            excluded.append(SkippedFile(prefix.rstrip("/") or ".", f"cannot be listed: {error.strerror}"))
             continue
         if not vendored:
             settings += (one for one in _settings_in(entries, prefix) if one not in ignored)
@@ -229,7 +237,9 @@ def _walk_folder(
                 if reason is None:
                     theirs = vendored or _is_vendored(entry)
                     if theirs and not vendored:
-                        said.append(SkippedFile(relative, "vendored code; to migrate it, name it on the command line"))
+                        excluded.append(
+                            SkippedFile(relative, "vendored code; to migrate this code, pass its path to the command")
+                        )
                     folders.append((f"{relative}/", theirs))
             elif entry.name.endswith((".py", ".ipynb")):
                 reason = "ignored by git" if relative in ignored else _why_file_is_excluded(entry, relative)
@@ -240,7 +250,7 @@ def _walk_folder(
             else:
                 continue
             if reason is not None:
-                said.append(SkippedFile(relative, reason))
+                excluded.append(SkippedFile(relative, reason))
 
 
 def _settings_in(entries: Sequence[os.DirEntry[str] | Path], prefix: str) -> tuple[str, ...]:
@@ -323,7 +333,7 @@ def _why_file_is_excluded(entry: os.DirEntry[str], relative: str) -> str | None:
     try:
         found = entry.stat()
     except OSError:  # dangling links and link loops
-        return "a link that leads nowhere"
+        return "a link to a missing target"
     if not stat.S_ISREG(found.st_mode):
         return "not a regular file"
     path = Path(entry.path)

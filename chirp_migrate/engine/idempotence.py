@@ -1,4 +1,7 @@
-"""Check a plan before ``apply`` writes it: the new files are valid Python, and no rule would rewrite them again."""
+"""Check that the new files of a plan are valid Python, and that no rule would rewrite these files again.
+
+``apply`` runs the check before it writes the files.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +37,8 @@ def check_nothing_to_rewrite(
         progress: called for every file.
 
     Raises:
-        WriteRefused: a rewritten file cannot be compiled, or a rule would rewrite the file again. Rules of which the
-            user refused a rewrite do not count.
+        WriteRefused: a rewritten file cannot be compiled, or a rule would rewrite the file again. If the user refused a
+            rewrite of a rule, this rule may still rewrite the file.
     """
     rewritten = {file.path: file.after for file in plan.files if file.hunks}
     if not rewritten:
@@ -50,7 +53,7 @@ def check_nothing_to_rewrite(
             refused[one.path].add(one.rule)
     for one in again.findings:
         if one.status is FindingStatus.REWRITE and one.path not in edited_files and one.rule not in refused[one.path]:
-            raise _refusal(one.path, f"{one.rule} would change it again, in line {one.place} of the result")
+            raise _refusal(one.path, f"{one.rule} would change the file again, in line {one.place} of the result")
     for skipped in again.skipped:
         if skipped.path in rewritten:
             raise _refusal(skipped.path, skipped.reason)
@@ -62,11 +65,11 @@ def _compile(name: str, after: bytes) -> None:
             warnings.simplefilter("ignore")
             compile(after, name, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise _refusal(name, f"it is not Python: {error}") from None
+        raise _refusal(name, f"the result is not Python: {error}") from None
 
 
 def _refusal(name: str, why: str) -> WriteRefused:
     return WriteRefused(
-        f"the rewrite of {name} is not sound ({why}), so nothing was changed. Please report it. To migrate the "
-        "other files, exclude this file in [tool.chirp-migrate], or refuse it in a review."
+        f"the rewrite of {name} is wrong ({why}), so nothing was changed. Please report this bug. To migrate "
+        "the other files, exclude this file in [tool.chirp-migrate], or refuse its hunks in a review."
     )

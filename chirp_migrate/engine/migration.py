@@ -42,9 +42,9 @@ def plan_migration(
 
     Args:
         path: folder of the backend, or one Python file (which gets no scaffold and no dependency).
-        settings: files to check, rules to run and files to add; None means all files and rules (see
-            :func:`~chirp_migrate.engine.settings.read_settings`). If no file imports the runtime, the plan neither
-            copies the runtime nor adds a dependency.
+        settings: files to check, rules to run and files to add (see
+            :func:`~chirp_migrate.engine.settings.read_settings`); None for all files and rules. The plan copies the
+            runtime or adds a dependency only if a file imports the runtime.
         jobs: number of processes that run the rules; ``None`` chooses the number by the amount of code.
         progress: called for every file.
 
@@ -81,7 +81,7 @@ def plan_migration(
 
 
 def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePlan], list[str]]:
-    """Return the files that name the runtime as a dependency, such as ``pyproject.toml``, and notes for the user."""
+    """Return the edits that add the runtime as a dependency, such as in ``pyproject.toml``, and notes for the user."""
     top = journal_root(root)
     project = root if has_dependency_file(root) else top
     importing = [root / file.path for file in files if imports_runtime(file.after)]
@@ -91,7 +91,7 @@ def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePl
         where = " and ".join(f"{one}/" for one in folders)
         return [], [
             f"Only files in {where} import chirpid_patch, so the dependencies of the package stay unchanged. "
-            f'To run these files: pip install "{wanted}"'
+            f'To run these files, install the runtime: pip install "{wanted}"'
         ]
     added, note = dependency_plan(project, __version__, CodeStyle(project).configured_length)
     if added and project != root:

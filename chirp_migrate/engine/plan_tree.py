@@ -33,9 +33,9 @@ from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.project import Project
 
 Source = SourceFile | NotebookSource
-#: If the rules need more seconds for a file, a line on the terminal names the file.
+#: Time limit in seconds for one file. If the rules need more time for a file, the terminal shows the name of the file.
 _LONG_S = 5.0
-_STORED = "stored outputs would no longer match the code; --notebooks rewrites such notebooks"
+_STORED = "the stored outputs would no longer match the code; --notebooks includes such notebooks"
 #: Text of a notebook that mentions a data loader, or PyTorch's module of datasets and loaders.
 _LOADS_DATA = re.compile(r"(?i:data_?loader)|\btorch\.utils\s*(?:\.\s*data|import\s+data)\b")
 
@@ -51,16 +51,16 @@ def plan_tree(
 ) -> Plan:
     """Plan the migration of every Python file and notebook under ``root``.
 
-    Each rule has trigger words, such as ``DataLoader``. The tool does not parse files without any of these words, and
-    does not report syntax errors in such files.
+    Each rule has trigger words, such as ``DataLoader``. The function does not parse files without any trigger word,
+    and reports no syntax errors in such files.
 
     Args:
         root: folder of the backend, or one Python file or notebook.
-        settings: files to check and rules to run; None means all. If the runtime is copied into ``root``, imports of
-            the runtime are sorted like imports of the project.
+        settings: files to check and rules to run; None for all files and rules. If the settings copy the runtime into
+            ``root``, imports of the runtime are sorted like imports of the project.
         jobs: number of processes; ``None`` chooses the number by the amount of code.
         progress: called for every file.
-        overlay: new contents of files, by posix path relative to the root. If given, the plan covers only these files.
+        overlay: new contents of files, by posix path relative to the root. The plan then covers only these files.
             ``None`` plans all files, with the bytes on disk.
 
     Raises:
@@ -135,7 +135,7 @@ def plan_tree(
             one for path, text in held_settings.items() for one in find_loaders_in_config_file(path, text, rules)
         )
     if any(hunk.imports for file in files for hunk in file.hunks) and project.import_style.problem:
-        notes.append(f"{project.import_style.problem}: imports follow isort's defaults.")
+        notes.append(f"{project.import_style.problem}: the rewrite sorts imports by isort's defaults.")
     skipped.sort(key=lambda one: one.path)
     left_out = tuple(
         sorted(
@@ -159,7 +159,7 @@ def plan_tree(
 
 
 def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """Return the files, without the calls in ``together`` of a hunk that no hunk of another file contains."""
+    """Return the files, and keep in ``together`` of each hunk only calls that a hunk of another file also contains."""
     named = Counter(one for file in files for one in frozenset[str]().union(*(hunk.together for hunk in file.hunks)))
     shared = frozenset(one for one, number in named.items() if number > 1)
     return [
@@ -178,7 +178,8 @@ def decode_source(path: str, data: bytes) -> Source:
     """Decode the bytes of a Python file or notebook.
 
     Raises:
-        UnreadableSource: the bytes are not text that can be encoded again, or not a Python notebook.
+        UnreadableSource: the bytes are not text, the text would encode to other bytes, or the file is a notebook of
+            another language than Python.
     """
     return NotebookSource.from_bytes(data) if path.endswith(".ipynb") else SourceFile.from_bytes(data)
 
@@ -191,7 +192,7 @@ def _omit_tests_without_loaders(
     settings: Settings,
     jobs: int | None,
 ) -> tuple[SkippedFile, ...]:
-    """Return the excluded files, with the number of loaders in each test. Tests without loaders are omitted."""
+    """Return ``left_out`` with the number of loaders in each test, and without the tests that have no loader."""
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]
     loaders = {
@@ -203,7 +204,7 @@ def _omit_tests_without_loaders(
 
 
 class _FileReader:
-    """Reads the files of a tree; for a file in ``overlay``, the bytes in ``overlay`` replace the bytes on disk."""
+    """Reads the files of a tree. For a file in ``overlay``, the bytes in ``overlay`` replace the bytes on disk."""
 
     def __init__(self, root: Path, overlay: Mapping[str, bytes]) -> None:
         self._root, self._overlay = root, overlay
@@ -213,7 +214,10 @@ class _FileReader:
         return decode_source(path, (self._root / path).read_bytes() if data is None else data)
 
     def raw_text(self, path: str) -> str:
-        """Return the text of a file for a search for words, without decoding errors; "" if the file cannot be read."""
+        """Return the text of a file for a search for words; "" if the file cannot be read.
+
+        Bytes that cannot be decoded cause no error.
+        """
         try:
             data = self._overlay.get(path)
             return ((self._root / path).read_bytes() if data is None else data).decode("utf-8", errors="replace")
@@ -249,13 +253,18 @@ def _locate_findings(findings: Iterable[Finding], source: Source) -> list[Findin
 
 
 def _unchecked_cells(path: str, source: Source, rules: Sequence[Rule]) -> list[str]:
-    """Return a note for each cell of a notebook that may build a loader but cannot be checked."""
+    """Return a note for each notebook cell that may build a loader, but cannot be checked."""
     if isinstance(source, SourceFile):
         return []
     reasons = dict(source.unreadable)
     counting = [rule for rule in rules if rule.counts_sites]
     cells = sorted({cell for cell, _, text in source.masked if _contains_rule_word(text, counting)})
-    return [f"{path}: cell {cell}: {reasons.get(cell, 'magics are')} not checked." for cell in cells]
+    return [
+        f"{path}: cell {cell} is not valid Python and is not checked: {reasons[cell]}."
+        if cell in reasons
+        else f"{path}: magics and shell commands in cell {cell} are not checked."
+        for cell in cells
+    ]
 
 
 def _reason_of_error(error: Exception) -> str:

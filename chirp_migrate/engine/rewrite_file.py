@@ -38,7 +38,7 @@ _PASS_LIMIT = 12
 #: Highest number of additional passes for nested functions. Each level of nesting may need one pass.
 _MOST_NESTED = 20
 
-#: Number of characters of an error message that are shown.
+#: Length limit for the shown part of an error message, in characters.
 _LONGEST_MESSAGE = 200
 
 #: A top-level definition in new text. If two rewrites define the same name, the second rewrite waits for the next pass,
@@ -48,14 +48,14 @@ _DEFINITION = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class FileResult:
-    """The result of running the rules on one file. Worker processes return such results, which can be pickled.
+    """The result of running the rules on one file. Worker processes pickle such results to return them.
 
     Attributes:
         path: posix path relative to the root.
         text: the new text; the old text if nothing changes.
         findings: the findings in the order of the text.
         hunks: the changes that can be accepted or refused alone (see :class:`~chirp_migrate.plans.plan.Hunk`).
-        public: names that other files import from this file.
+        public: names that other files import from this file, and that must therefore stay.
         notes: sentences about the file that belong to no finding.
         problem: why the file could not be rewritten; None without a problem. With a problem, the result has the old
             text and no findings.
@@ -75,7 +75,8 @@ class FileResult:
 def migrate_file(path: str, text: str, project: Project, settings: Settings) -> FileResult:
     """Rewrite one file as the settings require.
 
-    The function never raises an error: one bad file must not prevent the migration of all other files.
+    The function raises no error, because one bad file must not prevent the migration of all other files. The attribute
+    ``problem`` of the result describes an error.
 
     Args:
         path: posix path relative to the root.
@@ -94,17 +95,19 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
                 unsafe=settings.unsafe,
                 rules=settings.rules,
                 ignored=settings.ignored_in(path),
-                by_gain=not settings.all_loaders,
+                skip_without_gain=not settings.all_loaders,
             )
     except (UnparsableModule, UnreadableComments) as error:
         problem = str(error)
     except RecursionError as error:
         if not is_deeply_nested(text):
-            problem = f"internal error in a rule, please report it: {type(error).__name__}"
+            problem = f"internal error in a rule, please report this bug: {type(error).__name__}"
         else:
-            problem = "expressions nested too deeply to be read"
+            problem = "an expression is nested too deeply to be parsed"
     except Exception as error:  # a bug in a rule
-        problem = f"internal error in a rule, please report it: {type(error).__name__}: {_shorten_message(str(error))}"
+        problem = (
+            f"internal error in a rule, please report this bug: {type(error).__name__}: {_shorten_message(str(error))}"
+        )
     else:
         notes = tuple(f"{path}:{line}: {note}." for line, note in suppressions.notes)
         return replace(result, notes=notes)
@@ -113,7 +116,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
 
 
 def _shorten_message(message: str) -> str:
-    """Return the first line of an error message, shortened: a message of LibCST may contain a whole syntax tree."""
+    """Return the beginning of an error message. A message of LibCST may contain a whole syntax tree."""
     line, _, rest = message.partition("\n")
     return line if not rest and len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"
 
@@ -125,10 +128,10 @@ def rewrite_text(
     *,
     unsafe: bool = False,
     rules: Sequence[Rule] | None = None,
-    by_gain: bool = False,
+    skip_without_gain: bool = False,
 ) -> tuple[str, list[Finding]]:
-    """Return the new text and the findings of :func:`rewrite_in_hunks`."""
-    result = rewrite_in_hunks(path, text, project, unsafe=unsafe, rules=rules, by_gain=by_gain)
+    """Rewrite one module with :func:`rewrite_in_hunks`, and return the new text and the findings."""
+    result = rewrite_in_hunks(path, text, project, unsafe=unsafe, rules=rules, skip_without_gain=skip_without_gain)
     return result.text, list(result.findings)
 
 
@@ -140,7 +143,7 @@ def rewrite_in_hunks(
     unsafe: bool = False,
     rules: Sequence[Rule] | None = None,
     ignored: frozenset[str] = frozenset(),
-    by_gain: bool = False,
+    skip_without_gain: bool = False,
 ) -> FileResult:
     """Apply the rules to one module until no rule returns an edit.
 
@@ -148,10 +151,10 @@ def rewrite_in_hunks(
         path: posix path relative to the root.
         text: source of the module.
         project: the backend of the file. The function stores the new text in the project.
-        unsafe: also apply rules that change behaviour.
-        rules: the rules; ``None`` means all.
+        unsafe: whether to also apply rules that change what training learns.
+        rules: the rules to run; ``None`` for all rules.
         ignored: codes of the rules whose findings are suppressed in this file.
-        by_gain: whether to omit rewrites that gain nothing (see :class:`~chirp_migrate.plans.plan.Gain`).
+        skip_without_gain: whether to omit rewrites that gain nothing (see :class:`~chirp_migrate.plans.plan.Gain`).
 
     Returns:
         The new text, its hunks and the findings. Lines and columns of findings refer to the original text.
@@ -175,8 +178,8 @@ def rewrite_in_hunks(
         suppressions = read_suppressions(text)
         suppressions.everywhere |= ignored
         matches = _find_matches(concerned, module, project)
-        chosen, remaining = _choose_matches(module, project, matches, suppressions, unsafe, by_gain)
-        # Count correct code only in the first pass: later passes would also count the code that earlier passes wrote.
+        chosen, remaining = _choose_matches(module, project, matches, suppressions, unsafe, skip_without_gain)
+        # Count correct code only in the first pass, because later passes also see the code that earlier passes wrote.
         findings += [work.finding(r, p, s) for r, p, s in remaining if s is FindingStatus.FINE and not number]
         if not chosen:
             findings += [work.finding(r, p, s) for r, p, s in remaining if s is not FindingStatus.FINE]
@@ -200,12 +203,12 @@ def _check_passes(path: str, text: str, number: int) -> None:
     if number < _PASS_LIMIT + min(nesting, _MOST_NESTED):
         return
     if nesting > _PASS_LIMIT:
-        raise UnparsableModule("functions nested too deeply to be rewritten")
-    raise AssertionError(f"the rules do not reach a fixpoint on {path}")
+        raise UnparsableModule("the functions are nested too deeply to be rewritten")
+    raise AssertionError(f"the rules undo each other's edits in {path}")
 
 
 class _RewriteState:
-    """The state of a rewrite that takes several passes over one file: the text, and the rewrites so far."""
+    """The state of a rewrite of one file, which takes several passes: the current text, and the rewrites so far."""
 
     def __init__(self, module: Module, project: Project) -> None:
         self._original, self._project = module, project
@@ -264,8 +267,8 @@ class _RewriteState:
         self._pieces.splice([*((edit, FOLLOWS) for edit in added), *owners.items()])
         self._pieces.splice(formatting_edits(module, owners, added, self._project.code_style))
         # A match that appears only in a later pass depends on earlier rewrites. If the match edits text that earlier
-        # rewrites wrote, the match depends on exactly these rewrites. If not, the match may depend on any earlier
-        # rewrite.
+        # rewrites wrote, the match depends on only these rewrites. In all other cases, the match may depend on any
+        # earlier rewrite.
         unexplained -= {later for _, later in self._pieces.joined}
         self._joined |= {(earlier, number) for number in unexplained for earlier in range(first)}
         style = self._project.import_style
@@ -276,18 +279,18 @@ class _RewriteState:
         return self._pieces.text
 
     def _loader_calls_of_match(self, rule: Rule, match: RuleMatch) -> frozenset[tuple[str, int]]:
-        """Return the calls whose rewrites can only be accepted or refused together with a match.
+        """Return the loader calls whose rewrites can only be accepted or refused together with a match.
 
-        Each call builds a loader, and is a pair of original file and line.
+        Each call is a pair: path of the original file, and line of the call.
         """
         if not rule.counts_sites:
             return match.together
         return frozenset({(self._original.path, self._original.position(self._pieces.origin(match.offset))[0])})
 
     def _loader_calls_of_rewrites(self, numbers: Iterable[int]) -> frozenset[str]:
-        """Return the calls whose rewrites can only be accepted or refused together with the given rewrites.
+        """Return the loader calls whose rewrites can only be accepted or refused together with the given rewrites.
 
-        Each call builds a loader, and is a text ``path:line``.
+        Each call is a text ``path:line``.
         """
         return frozenset(f"{path}:{line}" for number in numbers for path, line in self._calls[number])
 
@@ -350,13 +353,15 @@ class _RewriteState:
 def applicable_rules(
     rules: Sequence[Rule], path: str, text: str, project: Project, *, rewritten: bool = False
 ) -> tuple[Rule, ...]:
-    """Return the rules that may find something in a module, judged from its words and then from its ``ast`` tree.
+    """Return the rules that may find something in a module.
+
+    The function first checks the words of the module, and then its ``ast`` tree.
 
     Args:
         rules: the rules to choose from.
         path: path of the module.
-        text: text of the module. If the text is not valid Python, only its words decide. So a later step parses the
-            text and reports the error.
+        text: text of the module. If the text is not valid Python, the function checks only its words. A later step
+            then parses the text and reports the error.
         project: the backend of the module.
         rewritten: whether these rules have already rewritten the module.
     """
@@ -394,7 +399,7 @@ def _choose_matches(
     matches: Sequence[tuple[Rule, RuleMatch]],
     suppressions: Suppressions,
     unsafe: bool,
-    by_gain: bool,
+    skip_without_gain: bool,
 ) -> tuple[list[tuple[Rule, RuleMatch]], list[tuple[Rule, RuleMatch, FindingStatus]]]:
     """Return the matches to apply in this pass, and the matches that are reported and not applied.
 
@@ -405,8 +410,8 @@ def _choose_matches(
     remaining: list[tuple[Rule, RuleMatch, FindingStatus]] = []
     taken: list[Edit] = []
     defined: set[str] = set()
-    # With --unsafe the user requests changes of behaviour. So matches of rules that change behaviour take precedence
-    # over other matches at the same place.
+    # With --unsafe, the user requests changes of behaviour. So if two matches overlap, a match of a rule that changes
+    # behaviour has priority.
     for rule, match in sorted(matches, key=lambda one: not unsafe or one[0].safety is not Safety.BEHAVIOUR):
         new = [edit for edit in match.edits if edit not in taken]  # matches may share the edit that defines a name
         defines = {name for edit in new for name in _DEFINITION.findall(edit.replacement)}
@@ -416,7 +421,7 @@ def _choose_matches(
             remaining.append((rule, match, FindingStatus.SUPPRESSED))
         elif not match.edits:
             remaining.append((rule, match, FindingStatus.REPORT))
-        elif by_gain and match.gain is not None and match.gain.kind is GainKind.NOTHING:
+        elif skip_without_gain and match.gain is not None and match.gain.kind is GainKind.NOTHING:
             message = f"not rewritten: {match.gain.why}; with --all-loaders: {match.message}"
             remaining.append((rule, replace(match, message=message, why="no-gain"), FindingStatus.UNCHANGED))
         elif clash := _import_clash(module, project, match) if match.imports else "":

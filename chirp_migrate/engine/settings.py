@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FILE = "pyproject.toml"
 _TABLE = "chirp-migrate"
-#: Commands whose options have their own table, such as ``[tool.chirp-migrate.verify]``.
+#: Commands that have their own table of settings, such as ``[tool.chirp-migrate.verify]``.
 _COMMANDS = ("verify", "tune")
 KEYS = (
     *("include", "exclude", "select", "ignore", "per-file-ignores", "unsafe", "notebooks", "tests", "scaffold"),
@@ -39,17 +39,17 @@ class Settings:
     """The files to check, the rules to run and the rewrites to apply; by default all files, all rules, safe rewrites.
 
     Attributes:
-        include: patterns of the files to check; empty means all.
+        include: patterns of the files to check; empty for all files.
         exclude: patterns of files that are not rewritten.
-        codes: codes of the rules to run; ``None`` means all.
+        codes: codes of the rules to run; ``None`` for all rules.
         file_ignores: pairs of a file pattern and the codes of the rules whose findings are suppressed in such files.
-        unsafe: also apply rules that change behaviour.
+        unsafe: whether to also apply rules that change what training learns.
         notebooks: whether notebooks are checked; ``None`` checks only notebooks without stored outputs.
-        tests: also check tests.
+        tests: whether tests are checked.
         scaffold: whether to add the scaffold, which consists of modules, a notebook and tests; ``None`` adds the
             scaffold only if ``utils/`` has Python modules for training.
         vendor: whether the runtime is copied into the project.
-        all_loaders: also rewrite loaders whose rewrite gains nothing.
+        all_loaders: whether to also rewrite loaders that gain nothing from a rewrite.
         excluded: globs of further files that are not rewritten, relative to the folder of the run.
         prefix: the folder of the run relative to the folder of ``pyproject.toml``, with ``/`` at its end; an empty
             string if both folders are the same. The patterns are relative to the folder of ``pyproject.toml``.
@@ -76,13 +76,13 @@ class Settings:
     def why_left_out(self, path: str) -> str | None:
         """Return why the settings exclude the file at ``path``; ``None`` if the settings do not exclude the file."""
         name = self.prefix + path
-        if matches(self.exclude, name):
+        if matches_any_glob(self.exclude, name):
             return f"excluded in {_FILE}"
-        if self.include and not matches(self.include, name):
+        if self.include and not matches_any_glob(self.include, name):
             return f"not included in {_FILE}"
-        if matches(self.excluded, path):
+        if matches_any_glob(self.excluded, path):
             return "excluded with --exclude"
-        return "a test; --tests includes it" if self.leaves_as_test(path) else None
+        return "a test file; --tests includes tests" if self.leaves_as_test(path) else None
 
     def leaves_as_test(self, path: str) -> bool:
         """Return whether the file at ``path`` is excluded because its name or folder shows that it is a test."""
@@ -91,7 +91,7 @@ class Settings:
     def ignored_in(self, path: str) -> frozenset[str]:
         """Return the codes of the rules whose findings are suppressed in the file at ``path``."""
         name = self.prefix + path
-        return frozenset().union(*(codes for glob, codes in self.file_ignores if matches((glob,), name)))
+        return frozenset().union(*(codes for glob, codes in self.file_ignores if matches_any_glob((glob,), name)))
 
     def overridden(
         self,
@@ -101,19 +101,21 @@ class Settings:
         exclude: Sequence[str] = (),
         **flags: bool | None,
     ) -> Settings:
-        """Return these settings, changed by the options of the command line. An option that is None changes nothing.
+        """Return a copy of these settings in which options of the command line override the values.
 
-        ``flags`` are values of attributes of the settings, such as ``unsafe``.
-
-        The option ``select`` replaces both ``select`` and ``ignore`` of the settings. Without ``select``, the option
-        ``ignore`` removes further rules. The option ``exclude`` excludes further files.
+        Args:
+            select: codes or names of the rules to run, in place of ``select`` and ``ignore`` of the settings; empty to
+                keep the rules of the settings.
+            ignore: codes or names of rules that do not run, in addition to the settings.
+            exclude: patterns of files that are not rewritten, in addition to the settings.
+            flags: values of attributes of the settings, such as ``unsafe``; None keeps the value of the settings.
 
         Raises:
             UsageProblem: a selector matches no rule, no rule remains, or a pattern is invalid.
         """
         for glob in exclude:
             if glob.startswith("!"):
-                raise UsageProblem(f"--exclude: {glob!r} begins with !, which only settings permit.")
+                raise UsageProblem(f"--exclude: {glob!r} begins with !, which is only permitted in settings.")
             if problem := _check_glob(glob):
                 raise UsageProblem(f"--exclude: {problem}.")
         for option, selectors in (("--select", select), ("--ignore", ignore)):
@@ -126,7 +128,7 @@ class Settings:
         elif ignore:
             codes = frozenset(rule.code for rule in self.rules).difference(*map(codes_matching, ignore))
         if codes is not None and not codes:
-            raise UsageProblem("no rule is left to run: select one that is not ignored.")
+            raise UsageProblem("no rule is left to run: select a rule that is not ignored.")
         given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
         return replace(self, codes=codes, excluded=(*self.excluded, *exclude), **given)
 
@@ -134,8 +136,8 @@ class Settings:
 def read_settings(path: Path) -> Settings:
     """Return the settings for ``path``, from the nearest ``pyproject.toml`` with a table ``[tool.chirp-migrate]``.
 
-    The function searches the folder of the run. In a git work tree, the function also searches each folder above, up to
-    the top of the work tree.
+    The function searches ``path`` (or the folder of a single file). In a git work tree, the function also searches each
+    folder above, up to the top of the work tree.
 
     Raises:
         UsageProblem: ``path`` does not exist, a ``pyproject.toml`` cannot be read, or the table of this program has an
@@ -152,11 +154,15 @@ def read_settings(path: Path) -> Settings:
 def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any]]:
     """Return the path of the settings file, and its table ``[tool.chirp-migrate.COMMAND]``.
 
-    The contents of the table are not checked yet.
+    The caller must check the contents of the table.
+
+    Args:
+        path: the project, as passed to the command.
+        command: name of the command, such as ``verify``.
 
     Returns:
-        The file that :func:`read_settings` reads, and the table. Without such a file, the result is the path of
-        ``pyproject.toml`` in the folder of the run, and an empty table.
+        The file that :func:`read_settings` reads, and the table of the command. Without such a file, the result is the
+        path of ``pyproject.toml`` in ``path``, and an empty table.
 
     Raises:
         UsageProblem: see :func:`read_settings`.
@@ -169,7 +175,13 @@ def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any
 
 
 def describe_setting_place(file: Path, key: str, command: str = "") -> str:
-    """Return the place of a setting as text for a message: the file, the line, the table and the key."""
+    """Return the place of a setting as text for a message: the file, the line, the table and the key.
+
+    Args:
+        file: the settings file.
+        key: key of the setting.
+        command: name of the command that has the setting; "" for a setting of all commands.
+    """
     table = f"tool.{_TABLE}.{command}".rstrip(".")
     line, inside = "", False
     for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
@@ -200,18 +212,20 @@ def _read_table(file: Path) -> Mapping[str, Any] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UsageProblem(f"{file} cannot be read ({error.strerror}): it may contain settings.") from None
+        raise UsageProblem(
+            f"{file} cannot be read ({error.strerror}), but may contain settings: make the file readable."
+        ) from None
     if not any(_TABLE.encode(code) in data for code in ("utf-8", "utf-16-le", "utf-16-be")):
         return None
     try:
         content = parse_toml(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise UsageProblem(
-            f"{file} is not UTF-8, which TOML requires: save it as UTF-8, because it may contain settings."
+            f"{file} is not UTF-8, which TOML requires: save the file as UTF-8, because it may contain settings."
         ) from None
     except ValueError as error:
         raise UsageProblem(
-            f"{file} is not valid TOML ({error}): correct it, because it may contain settings."
+            f"{file} is not valid TOML ({error}): correct the file, because it may contain settings."
         ) from None
     tool = content.get("tool", {})
     table = tool.get(_TABLE) if isinstance(tool, dict) else None
@@ -235,7 +249,7 @@ class _TableReader:
         codes = selected_codes(select or ["ALL"], ignore)
         if not codes:
             raise self._usage_problem(
-                "ignore" if ignore else "select", "leaves no rule to run: select one that is not ignored."
+                "ignore" if ignore else "select", "leaves no rule to run: select a rule that is not ignored."
             )
         return Settings(
             include=self._read_patterns("include"),
@@ -264,7 +278,7 @@ class _TableReader:
         selectors = self._read_strings(key, self.table.get(key, []) if value is None else value)
         for selector in selectors:
             if not codes_matching(selector):
-                raise self._usage_problem(key, f"is wrong: {unknown_rule_message(selector)}.")
+                raise self._usage_problem(key, f"is invalid: {unknown_rule_message(selector)}.")
         return selectors
 
     def _read_patterns(self, key: str) -> tuple[str, ...]:
@@ -272,7 +286,7 @@ class _TableReader:
 
     def _checked(self, key: str, glob: str) -> str:
         if problem := _check_glob(glob):
-            raise self._usage_problem(key, f"is wrong: {problem}.")
+            raise self._usage_problem(key, f"is invalid: {problem}.")
         return glob
 
     def _file_ignores(self) -> tuple[tuple[str, frozenset[str]], ...]:
@@ -282,7 +296,7 @@ class _TableReader:
             raise self._usage_problem(key, 'must be a table such as {"tests/*" = ["CHP007"]}.')
         if negated := next((glob for glob in table if glob.startswith("!")), None):
             raise self._usage_problem(
-                key, f"is wrong: {negated!r} begins with !, which only include and exclude permit."
+                key, f"is invalid: {negated!r} begins with !, which only include and exclude permit."
             )
         return tuple(
             (
@@ -308,10 +322,10 @@ def _check_glob(glob: str) -> str:
     return "" if is_valid else f"{glob!r} is not a valid pattern of .gitignore"
 
 
-def matches(globs: tuple[str, ...], path: str) -> bool:
+def matches_any_glob(globs: tuple[str, ...], path: str) -> bool:
     """Return whether the patterns ``globs`` match a posix path, by the rules of ``.gitignore``.
 
-    A pattern that begins with ``./`` matches only from the folder of the patterns, such as a pattern with ``/``.
+    A pattern that begins with ``./`` is relative to the folder of the patterns, like a pattern that begins with ``/``.
     """
     return bool(globs) and _compile_globs(globs).match_file(path)
 

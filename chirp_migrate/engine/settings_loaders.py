@@ -10,8 +10,8 @@ from chirp_migrate.rules import Rule
 
 _LOADER = re.compile(r"""_target_["']?[ \t]*[:=][ \t]*["']?torch\.utils\.data\.(?:dataloader\.)?DataLoader\b""")
 _MESSAGE = (
-    "not rewritten: a configuration file names `DataLoader`; name "
-    "`chirpid_patch.OptimalDataLoaderFactory.create_loader` there, which takes the same arguments"
+    "not rewritten: a configuration file names `DataLoader`; replace the name by "
+    "`chirpid_patch.OptimalDataLoaderFactory.create_loader`, which takes the same arguments"
 )
 
 

@@ -3,10 +3,11 @@
 The brackets contain codes, prefixes of codes or names of rules. A comment without brackets suppresses every rule. Such
 a comment can be at three places:
 
-* ``# chirp: ignore[CHP001, CHP007]`` after the code on the line of a finding. At the end of a statement with several
-  lines, the comment applies to all lines of the statement;
-* on its own line above a line or statement. Other comments may be in between;
-* ``# chirp: ignore-file[CHP001]`` above the first statement of the file. A docstring does not count as a statement.
+* after the code on the line of a finding, such as ``# chirp: ignore[CHP001, CHP007]``. At the end of a statement with
+  several lines, the comment applies to the whole statement;
+* on its own line above the line or statement of a finding. Other comments may be in between;
+* above the first statement of the file, such as ``# chirp: ignore-file[CHP001]``. The comment then applies to the whole
+  file. A docstring does not count as a statement.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from chirp_migrate.source.text import NEWLINE, SOURCE_LINE
 
 _WORD = "chirp:"
 _COMMENT = re.compile(r"#\s*chirp:\s*ignore(?P<file>-file)?\b\s*(?:\[(?P<rules>[^\]]*)\])?", re.IGNORECASE)
-#: Tokens that are not code.
+#: Kinds of tokens that are not code.
 _LAYOUT = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})
 
 
@@ -36,7 +37,7 @@ class Suppressions:
     """The rules that comments suppress in one file.
 
     Attributes:
-        lines: for each line of code (from 1), the codes of the rules that are suppressed in that line.
+        lines: the codes of the rules that are suppressed in each line, by line number (from 1).
         everywhere: codes that are suppressed in the whole file.
         notes: the line (from 1) of each invalid comment, and the reason why the comment is invalid.
     """
@@ -51,7 +52,7 @@ class Suppressions:
 
 
 def read_suppressions(text: str) -> Suppressions:
-    """Return the rules that the comments of a file suppress. Strings that look like such comments do not count.
+    """Return the rules that the comments of a file suppress. Text in strings does not count as a comment.
 
     Raises:
         UnreadableComments: the file cannot be tokenized, and may contain such a comment.
@@ -63,7 +64,7 @@ def read_suppressions(text: str) -> Suppressions:
         comments = _locate_comments(text)
     except (tokenize.TokenError, SyntaxError) as error:
         raise UnreadableComments(
-            f"its `# {_WORD}` comments cannot be read ({error.args[0]}), so the file is not rewritten"
+            f"the `# {_WORD}` comments of the file cannot be read ({error.args[0]}), so the file is not rewritten"
         ) from error
     for text, line, covered, leads in comments:
         for match in _COMMENT.finditer(text):
@@ -74,7 +75,9 @@ def read_suppressions(text: str) -> Suppressions:
             elif leads:
                 found.everywhere |= codes
             else:
-                found.notes.append((line, "`chirp: ignore-file` counts only above the first statement"))
+                found.notes.append(
+                    (line, "the comment `chirp: ignore-file` has an effect only above the first statement")
+                )
     return found
 
 
@@ -83,7 +86,7 @@ def add_ignore_comments(text: str, codes: Mapping[int, Collection[str]]) -> str:
 
     Args:
         text: source that can be tokenized.
-        codes: for each line (from 1), the codes of the rules to suppress.
+        codes: the codes of the rules to suppress, by line number (from 1).
     """
     begins = {line: first for first, last in _statement_lines(_tokenize(text)) for line in range(first, last + 1)}
     above: dict[int, set[str]] = {}
@@ -108,7 +111,7 @@ def _read_codes(rules: str | None, line: int, found: Suppressions) -> frozenset[
 
 
 def _tokenize(text: str) -> list[tokenize.TokenInfo]:
-    lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # like the rest of this package, count "\r" as a line end
+    lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # "\r" is also a line end, as in all other modules
     return list(tokenize.generate_tokens(lines.readline))
 
 

@@ -23,11 +23,11 @@ from chirp_migrate.engine.rewrite_file import FileResult, migrate_file
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.syntax.project import Project
 
-#: Number of characters of source code for which one more process saves time. The rules need about half a second for so
-#: many characters.
+#: Number of characters of source code for each process. The rules need about half a second for this number of
+#: characters. With fewer characters, a further process would not save time.
 _WORTH_A_PROCESS = 150_000
 
-#: Thresholds of the garbage collector that make collections rare, because parsing creates almost no garbage.
+#: Thresholds of ``gc.set_threshold``. They make garbage collections rare, because parsing creates almost no garbage.
 _RARELY = (200_000, 50, 100)
 
 _project: Project
@@ -35,12 +35,12 @@ _settings: Settings
 
 
 def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jobs: int | None) -> Iterator[FileResult]:
-    """Yield the result of :func:`~chirp_migrate.engine.rewrite_file.migrate_file` for each file, when it is ready.
+    """Yield the result of :func:`~chirp_migrate.engine.rewrite_file.migrate_file` for each file as soon as it is ready.
 
     Args:
-        paths: files of ``project`` in which any rule may find something.
+        paths: the files of ``project`` in which at least one rule may find something.
         project: the backend. After the last result, the project contains its original texts again.
-        settings: which rules to run, and which findings to suppress.
+        settings: the rules to run, and the findings to suppress.
         jobs: number of processes; ``None`` chooses the number by the amount of code.
     """
     sizes = {path: len(project.text(path)) for path in paths}
@@ -78,17 +78,19 @@ def _rewrite_alone(path: str, project: Project, settings: Settings) -> FileResul
         try:
             return pool.submit(_migrate_in_worker, path).result()
         except BrokenProcessPool:
-            return FileResult(path, project.text(path), problem="the process that read it died; please report it")
+            return FileResult(
+                path, project.text(path), problem="the process that rewrote the file died; please report this bug"
+            )
 
 
 def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecutor:
-    # Fork if possible, so that the texts need not be sent to the workers. The only other thread of this process prints
-    # progress, and holds no lock during a fork. The default on macOS is spawn, because libraries there do not permit a
-    # fork.
+    # Fork if possible, so that workers inherit the texts without pickling. The only other thread of this process prints
+    # progress, and holds no lock during a fork. On macOS, the default is spawn, because some libraries on macOS do not
+    # work after a fork.
     methods = multiprocessing.get_all_start_methods()
     forks = "fork" in methods and methods[0] != "spawn"
     if forks:
-        # Load the styles, and find the names that files patch, once and not in every process.
+        # Load the styles, and find the names that files patch, only once and not in every worker process.
         project.code_style.load()
         project.import_style.load()
         project.is_replaced("data", "DataLoader")
@@ -98,7 +100,7 @@ def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecut
 
 @contextmanager
 def collect_garbage_rarely() -> Iterator[None]:
-    """Make garbage collections rare in a ``with`` block: each collection visits all nodes of all syntax trees."""
+    """Make garbage collections rare in a ``with`` block. A collection is slow, because it visits all syntax trees."""
     before = gc.get_threshold()
     gc.set_threshold(*_RARELY)
     try:
@@ -116,7 +118,7 @@ def _start_worker(project: Project, settings: Settings) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this worker when its parent ends.
+    """End this worker process when its parent process ends.
 
     Otherwise, the workers of a killed parent would wait for ever.
     """

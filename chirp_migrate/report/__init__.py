@@ -1,1 +1,1 @@
-"""Report on a migration: collect the data (:mod:`.contents`), and render the data as a web page or for a terminal."""
+"""Report on a migration: collect the data of a report (:mod:`.contents`), and render it as a web page or as text."""

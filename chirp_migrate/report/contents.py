@@ -1,7 +1,7 @@
-"""Classes for the data of a report. The web page, the terminal output and the JSON document render the same data.
+"""Define the classes for the data of a report. The web page, the terminal output and the JSON document show this data.
 
 The data comes from the journal, in which ``apply``, ``verify`` and ``doctor`` store their results. The texts are not
-escaped.
+escaped for HTML or for a terminal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RunDetails:
         plan: the files that the run wrote, and all findings. If the journal lacks the plan of the run, the files have
             no hunks, and there are no findings.
         has_plan: whether the journal contains the plan of the run.
-        unwritten: files that the run could not write, with the reason.
+        unwritten: files that the run could not write, each with the reason.
         edited: paths of the files that the user has edited since the run.
     """
 

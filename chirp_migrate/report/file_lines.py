@@ -49,8 +49,8 @@ class _DiffLine:
     Attributes:
         sign: ``-`` for a removed line, ``+`` for an added line, a blank for an unchanged line.
         before, after: number of the line before and after the change, from 1; None in a version without the line.
-        owners: numbers of the hunks that changed the line, with ``FOLLOWS`` for a change of no hunk; an empty set for
-            an unchanged line.
+        owners: numbers of the hunks that changed the line. ``FOLLOWS`` is the number for a change that belongs to no
+            hunk. The set is empty for an unchanged line.
     """
 
     sign: str
@@ -61,12 +61,12 @@ class _DiffLine:
 
 @dataclass(frozen=True)
 class _ChangedRange:
-    """A range of lines that hunks replace.
+    """A range of lines that one or more hunks replace.
 
     Attributes:
         first, end: first line of the range, and first line after the range, counted from 0 in the original text.
         written: the lines that replace the range.
-        owners: numbers of the hunks.
+        owners: numbers of the hunks that replace the range.
     """
 
     first: int
@@ -116,7 +116,8 @@ class FileLines:
     def with_new_line(self, finding: Finding) -> Finding:
         """Return the finding with its line number in the changed file.
 
-        For a line that was rewritten, the result has the line number of the most similar line that the same hunk added.
+        If a hunk rewrote the line of the finding, the result has the number of the most similar line that this hunk
+        added.
         """
         at = next((n for n, line in enumerate(self._lines) if self._is_at(finding, line)), None)
         if at is None:
@@ -135,7 +136,8 @@ class FileLines:
 
         Args:
             at: position of the removed line.
-            hunk: number of the hunk that added the line; None for the hunks that removed the line.
+            hunk: number of the hunk whose added lines count; None if the added lines of all hunks that removed the line
+                count.
         """
         removed = self._old.lines[(self._lines[at].before or 1) - 1].strip()
         owners = self._lines[at].owners if hunk is None else {hunk}
@@ -149,7 +151,7 @@ class FileLines:
         return self._lines[max(added, key=likeness)].after if added else None
 
     def _next_after(self, at: int) -> int | None:
-        """Return the line number, after the changes, of the first line from ``at`` on that was not removed.
+        """Return the new line number of the first line, from position ``at`` on, that was not removed.
 
         If all these lines were removed, the result is the number of the nearest line above that was not removed.
         """
@@ -183,7 +185,7 @@ class FileLines:
         return place and place[0]
 
     def _enclosing_definition(self, lines: Sequence[_DiffLine]) -> str:
-        """Return the name of the function or class around the last line in ``lines``, without added lines."""
+        """Return the name of the function or class around the last line in ``lines``. Added lines do not count."""
         numbers = [line.before for line in lines if line.before is not None]
         return self._name_at(numbers[-1]) if numbers else ""
 
@@ -209,7 +211,7 @@ class _FileText:
     Attributes:
         text: the whole text. For a notebook, the text is all code cells joined to one module, without IPython magics.
         places: (cell, line number) of each line; None for lines between notebook cells.
-        lines: the lines as in the file, with IPython magics such as ``%matplotlib inline``.
+        lines: the lines of the file or of its code cells, with IPython magics such as ``%matplotlib inline``.
     """
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -262,12 +264,15 @@ def make_definition_finder(text: str) -> Callable[[int], str]:
         visit(parse_cell(text), "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return lambda line: ""
-    # The innermost definition around a line is the definition that begins last.
+    # Of all definitions around a line, the innermost definition begins last.
     return lambda line: max(((start, name) for start, end, name in found if start <= line <= end), default=(0, ""))[1]
 
 
 def _changed_ranges(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
-    """Return the ranges of lines that the hunks replace, in order. An edit of two hunks belongs to both hunks."""
+    """Return the ranges of lines that the hunks replace, in the order of the text.
+
+    If two hunks contain the same edit, its range belongs to both hunks.
+    """
     owners: dict[Edit, frozenset[int]] = {}
     for hunk in hunks:
         for edit in hunk.edits:
@@ -290,7 +295,7 @@ def _changed_ranges(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
 
 
 def _lines(before: str, after: str, runs: Sequence[_ChangedRange]) -> Iterator[_DiffLine]:
-    """Yield the lines of both texts as a diff, in which an unchanged line occurs once."""
+    """Yield the lines of both texts as a diff. A line that is in both texts occurs once in the diff."""
     old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
     middle: list[str] = []  # the original lines with the changes of the hunks, and no other changes
     line = 0
@@ -322,9 +327,9 @@ def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | 
     """Find each line of ``middle`` in ``new``.
 
     Returns:
-        Two values. The first value is a list: for each line of ``middle``, its line number in ``new``, or None. The
-        second value is a dictionary: position of a line in ``middle`` → numbers of the lines that ``new`` inserts after
-        the line.
+        Two values. The first value is a list with the line number in ``new`` of each line of ``middle``, or None for a
+        line that ``new`` lacks. The second value is a dictionary that maps the position of a line in ``middle`` to the
+        numbers of the lines that ``new`` inserts after this line.
     """
     match: list[int | None] = [None] * len(middle)
     inserted: dict[int, list[int]] = {}
@@ -337,7 +342,7 @@ def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | 
 
 
 def _changed_lines(run: _ChangedRange, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_DiffLine]:
-    """Yield the lines of a range as a diff. A line that a hunk replaces by the same line counts as unchanged."""
+    """Yield the lines of a range as a diff. A line that a hunk replaces by an equal line counts as unchanged."""
     for tag, i1, i2, j1, j2 in shortest_diff_opcodes(old[run.first : run.end], [text for _, text in written]):
         removed = range(run.first + i1 + 1, run.first + i2 + 1)
         added = [there for there, _ in written[j1:j2]]

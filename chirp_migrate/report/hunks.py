@@ -1,4 +1,4 @@
-"""Classes and functions for the lines of a change. Each line is unchanged, removed or added."""
+"""Group and pair the lines of a change for reports. Each line is unchanged, removed or added."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile, zip_longest
 
-#: If at least this share of the shorter of two lines is equal, the differing words are highlighted.
+#: If two lines have at least this share of the shorter line in common, reports highlight the words that differ.
 _ALIKE = 0.3
 _WORD = re.compile(r"\w+|\W")
 
@@ -48,13 +48,13 @@ class ChangeSection:
     within: str = ""
 
 
-#: Two lines that are shown next to each other: the line before and the line after the change; None if no such line
-#: exists.
+#: Two lines that are shown next to each other: a line before the change, and the line after the change. If one of the
+#: lines does not exist, its item is None.
 Pair = tuple[ChangeRow | None, ChangeRow | None]
 
 
 def group_changed_rows(rows: Iterable[ChangeRow]) -> Iterator[tuple[bool, list[ChangeRow]]]:
-    """Group neighbouring lines: yield ``(True, rows)`` for changed lines, and ``(False, rows)`` for unchanged lines.
+    """Yield groups of neighbouring lines: ``(True, rows)`` for changed lines, ``(False, rows)`` for unchanged lines.
 
     A removed line after an added line begins a new group.
     """
@@ -68,8 +68,8 @@ def group_changed_rows(rows: Iterable[ChangeRow]) -> Iterator[tuple[bool, list[C
         yield changed, run
 
 
-def side_by_side(rows: Iterable[ChangeRow]) -> Iterator[Pair]:
-    """Yield pairs of lines for two columns. A removed line is next to the added line that replaces the removed line."""
+def pair_rows_for_columns(rows: Iterable[ChangeRow]) -> Iterator[Pair]:
+    """Yield pairs of lines for two columns. An added line is paired with the removed line that it replaces."""
     for changed, run in group_changed_rows(rows):
         if changed:
             yield from zip_longest(*([row for row in run if row.sign == sign] for sign in "-+"))

@@ -22,7 +22,7 @@ from chirp_migrate.verify.verify_report import VerifyReport
 
 _Document = TypeVar("_Document", VerifyReport, DoctorReport)
 
-_NOT_WRITTEN = "it was read-only when this run was applied"
+_NOT_WRITTEN = "the file was read-only when this run was applied"
 
 
 def read_report_contents(path: Path) -> ReportContents:
@@ -37,8 +37,8 @@ def read_report_contents(path: Path) -> ReportContents:
     runs = read_runs(root)
     if any(run.state is not RunState.APPLIED for run in runs):
         raise WriteRefused(
-            f"a run of apply was interrupted in this project: undo it with `chirp-migrate rollback "
-            f"{quote(str(path))}`, then report again."
+            "a run of apply was interrupted in this project: undo the run with `chirp-migrate rollback "
+            f"{quote(str(path))}`, then run the report again."
         )
     if not runs:
         raise UsageProblem(
@@ -72,7 +72,7 @@ def _details_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunDetails:
     except ValueError as error:  # for example, edits overlap
         raise JournalDamaged(
             f"the plan stored with run {run.number} is damaged ({error}): remove {run.folder / APPLIED_PLAN} to report "
-            "that run without its reasons."
+            "the run without rules and reasons."
         ) from None
     written = {file.path for file in plan.files}
     unwritten = tuple(SkippedFile(path, _NOT_WRITTEN) for path in planned if path not in written)
@@ -80,7 +80,7 @@ def _details_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunDetails:
 
 
 def _file_without_hunks(run: JournalRun, file: JournalFile) -> FilePlan:
-    """Return a file of a run whose plan is not in the journal."""
+    """Return the plan of a file without hunks, for a run whose plan is not in the journal."""
     before = None if file.before is None else run.content(file.before.sha256)
     return FilePlan(file.path, before, run.content(file.sha256_after), "scaffold" if before is None else "rewrite")
 
@@ -88,7 +88,7 @@ def _file_without_hunks(run: JournalRun, file: JournalFile) -> FilePlan:
 def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLookup:
     """Return a function that maps a file of the plan to its bytes before and after the run.
 
-    In the journal, links in paths are resolved. So the journal and the plan may have different paths for a file.
+    The paths in the journal have their links resolved. So the journal and the plan may have different paths for a file.
     """
     paths = {file.path for file in run.files}
     linked = {(file.sha256_before, file.sha256_after) for file in run.files if file.path not in planned}
@@ -111,7 +111,16 @@ def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]
 def _last_document(
     runs: Sequence[JournalRun], name: str, document_type: type[_Document]
 ) -> tuple[_Document | None, Sequence[JournalRun]]:
-    """Return the last result of ``verify`` or ``doctor``, and the runs of ``apply`` after it."""
+    """Return the last result of ``verify`` or ``doctor``, and the runs of ``apply`` that followed this result.
+
+    Args:
+        runs: the applied runs, the oldest first.
+        name: name of the document in the journal.
+        document_type: class of the result.
+
+    Returns:
+        The result, or None without a stored result; and the later runs.
+    """
     command = Path(name).stem
     for at, run in reversed([*enumerate(runs, start=1)]):
         data = run.document(name)
@@ -129,7 +138,7 @@ def _last_document(
 
 
 def _notices_on_runs(details: Iterable[RunDetails]) -> Iterator[str]:
-    """Yield sentences on the limits of the report on each run."""
+    """Yield sentences for the user on information that the report lacks for each run."""
     for run in details:
         if not run.has_plan:
             yield (

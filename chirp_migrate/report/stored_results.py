@@ -16,7 +16,7 @@ from chirp_migrate.verify.verify_report import VerifyReport
 
 
 def hashes_of_written_files(root: Path) -> dict[str, str | None]:
-    """Return a dictionary: path of a file that ``apply`` wrote → SHA-256 of the present file; None if unreadable.
+    """Return the SHA-256 of the present bytes of each file that ``apply`` wrote, by path; None for an unreadable file.
 
     Raises:
         JournalDamaged: a journal cannot be read, or is damaged.
@@ -29,14 +29,14 @@ def hashes_of_written_files(root: Path) -> dict[str, str | None]:
 def store_verdict(root: Path, report: VerifyReport) -> str | None:
     """Store the result of ``verify`` in the journal, in place of an earlier result.
 
-    Without an applied run, the project has no journal, and nothing is stored.
+    If no run of ``apply`` is applied, the project has no journal, and nothing is stored.
 
     Args:
         root: the verified project, with links resolved.
         report: the result of ``verify``.
 
     Returns:
-        None, or a sentence on why the result could not be stored.
+        A sentence on why the result could not be stored; None if it was stored, or if the project has no journal.
     """
     return _store(root, VERDICT, to_json_bytes(report, indent=None), "The verdict")
 
@@ -53,7 +53,10 @@ def _store(root: Path, name: str, content: bytes, what: str) -> str | None:
             store_document(runs[-1], name, content)
     except (OSError, JournalDamaged) as error:
         why = getattr(error, "strerror", None) or str(error)
-        return f"{what} could not be stored for `chirp-migrate report` ({why}): --json FILE writes it elsewhere."
+        return (
+            f"{what} could not be stored for `chirp-migrate report` ({why}): use --json FILE to write the result to "
+            "another file."
+        )
     return None
 
 

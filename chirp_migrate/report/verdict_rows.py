@@ -31,11 +31,11 @@ class EntryTimes:
 
     Attributes:
         label: label of the entry point; ``all`` for all entry points together.
-        seconds: dictionary, version (``before``, ``after``, or ``cached`` for zero-cost loading) → seconds in each
-            round. Versions that were not timed are missing.
+        seconds: the seconds in each round, by version (``before``, ``after``, or ``cached`` for zero-cost loading).
+            Versions that were not timed are missing.
         ratio: time after / time before the migration.
         zero_cost_ratio: time with zero-cost loading / time before the migration; None without such a measurement.
-        verdict: verdict on the entry point, which may be empty; for all entry points together, verdict of the
+        verdict: verdict on the entry point, which may be empty. For all entry points together, the verdict of the whole
             verification.
     """
 
@@ -51,7 +51,7 @@ class EntryTimes:
 
 
 def short_label(label: str) -> str:
-    """Return a shorter form of a label, without words that many labels have in common."""
+    """Return a shorter form of the label of an entry point, without words that many labels have in common."""
     module, dot, name = label.partition(".")
     if not dot:
         return label
@@ -62,7 +62,7 @@ def short_label(label: str) -> str:
 
 
 def tone_of_verdict(verdict: str) -> Literal["good", "open", "bad"]:
-    """Return whether a verdict is good, open or bad. The result determines the colour of the verdict."""
+    """Return whether a verdict is good, open (not decided) or bad. The result determines the colour of the verdict."""
     return _TONES.get(verdict, "bad")
 
 
@@ -92,7 +92,7 @@ def measured_metrics(report: VerifyReport) -> list[tuple[Metric, float | None, f
 
 
 def batch_waits_ms(report: VerifyReport) -> dict[str, list[float]]:
-    """Return sorted waits for training batches in ms, by version, without the first batch of each loader pass."""
+    """Return the sorted waits for training batches in ms, by version, without the first batch of each loader pass."""
     found = {}
     for side in ("before", "after"):
         visits = (visit for each in report.rounds.made for visit in each.visits_of(side).values())

@@ -1,4 +1,4 @@
-"""Texts that the terminal output and the web page share."""
+"""Define texts that both the terminal output and the web page show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chirp_migrate.rules import all_rules
 
 _T = TypeVar("_T")
 
-#: Dictionary: reason for writing a file → text for the reason.
+#: Text for each reason for writing a file.
 NOTES = {
     "rewrite": "rewritten",
     "ignore": "comments that suppress findings",
@@ -20,7 +20,7 @@ NOTES = {
     "dependency": "dependency",
     "vendor": "vendored",
 }
-#: Dictionary: kind of a change that is not a hunk → heading of the change.
+#: Heading of each kind of change that is not a hunk.
 HUNK_KINDS = {
     "follows": "Changed imports, and removed code that the changes above make unused",
     "file": "The file as a whole",
@@ -28,10 +28,10 @@ HUNK_KINDS = {
 }
 SAFETIES = {
     Safety.SAFE: "the same samples, order and values, or the same distribution of augmentations; applied by default",
-    Safety.BEHAVIOUR: "what training learns differs; a suggestion, which --unsafe applies",
+    Safety.BEHAVIOUR: "a suggestion that changes what training learns; only --unsafe applies it",
     Safety.ADVICE: "reported, never rewritten",
 }
-#: Dictionary: status of a finding on a loader → text for the status.
+#: Text for each status of a finding on a loader.
 _FATES = {
     FindingStatus.REWRITE: "migrated",
     FindingStatus.FINE: "already migrated",
@@ -42,7 +42,7 @@ _FATES = {
     FindingStatus.REPORT: "not rewritten",
 }
 _SUGGESTED = "Suggestions, not applied: these change training (--unsafe applies them)"
-_REFUSED, _BUGS, _LEFT = "Refused in the review", "Likely bugs, for you to look at", "Not rewritten"
+_REFUSED, _BUGS, _LEFT = "Refused in the review", "Likely bugs, which you should check", "Not rewritten"
 ADVICE, SUPPRESSED = "Advice", "Suppressed by a comment or a setting"
 UNCHANGED = "Unchanged, because nothing would be gained (--all-loaders rewrites them)"
 _TITLES = {
@@ -60,13 +60,18 @@ def finding_count_rows(counts: Mapping[FindingStatus, int]) -> list[tuple[Findin
 
 
 def loader_count_rows(ledger: LoaderLedger, *, planned: bool = False) -> list[tuple[FindingStatus, str, int]]:
-    """Return (status, word for users, number of loaders) for each status; ``planned``: the plan is not applied."""
+    """Return (status, word for users, number of loaders) for each status of the findings on loaders.
+
+    Args:
+        ledger: the counts.
+        planned: whether the plan is not applied, so that the words describe the future.
+    """
     words, sites = {**_FATES, FindingStatus.REWRITE: "to migrate"} if planned else _FATES, ledger.loader_sites
     return [(status, word, sites[status]) for status, word in words.items() if sites.get(status)]
 
 
 def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, listed: str = "") -> Iterator[str]:
-    """Yield sentences with the number of loaders by outcome and reason.
+    """Yield sentences with the number of loaders for each outcome and reason.
 
     Args:
         ledger: the counts.
@@ -90,7 +95,7 @@ def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, listed: str
         yield f"{pluralize(ledger.unread, 'file')} could not be handled and {were} not counted."
 
 
-def group_unchanged_findings(items: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[tuple[str, list[_T]]]:
+def group_unrewritten_findings(items: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[tuple[str, list[_T]]]:
     """Return (title, findings) for the findings that were not rewritten, the most important title first."""
     rules = {rule.code: rule for rule in all_rules()}
 
@@ -114,7 +119,7 @@ def unchanged_loader_sentences(findings: Iterable[Finding], most: int | None = 4
 
     Args:
         findings: the findings of a plan.
-        most: largest number of files that a sentence lists, and also of places in the code; None for all.
+        most: largest number of files, and of places in the code, that a sentence lists; None for no limit.
     """
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     by_reason: dict[str, list[tuple[str, Gain]]] = {}

@@ -7,7 +7,7 @@ from pygments.token import Comment, Keyword, Name, Number, Operator, String, _To
 
 from chirp_migrate.source.text import NEWLINE
 
-#: A token: its class in the style sheet (``""`` for plain text), and its text.
+#: A token: the name of its CSS class (``""`` for plain text), and its text.
 Word = tuple[str, str]
 
 _KINDS: tuple[tuple[_TokenType, str], ...] = (
@@ -24,7 +24,7 @@ _KINDS: tuple[tuple[_TokenType, str], ...] = (
 
 
 def tokens_by_line(text: str) -> list[tuple[Word, ...]]:
-    """Return the tokens of every line. Together, the tokens of a line are its text without the newline."""
+    """Return the tokens of every line. The joined texts of the tokens are the line without its newline."""
     lines: list[list[Word]] = [[]]
     for _, token, value in PythonLexer().get_tokens_unprocessed(NEWLINE.sub("\n", text)):
         kind = next((name for of, name in _KINDS if token in of), "")

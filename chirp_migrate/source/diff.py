@@ -21,9 +21,9 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def unified_diff(plan: Plan) -> Iterator[str]:
-    """Yield the lines of one diff with all files of a plan.
+    """Yield the lines of one diff that contains all files of a plan.
 
-    Comment lines above the diff of each file name the rules that change the file, and their reasons.
+    The comment lines above the diff of a file list the rules that change the file, and the reason of each rule.
     """
     for file in plan.files:
         findings = [f for f in plan.findings if f.path == file.path and f.status is FindingStatus.REWRITE]
@@ -36,7 +36,8 @@ def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
         reason = " ".join(finding.message_with_gain.split())
         yield f"# {_mask_control_characters(finding.path)}:{finding.place}: {finding.rule} {finding.name}: {reason}\n"
     old, new = _quote_name(f"a/{file.path}"), _quote_name(f"b/{file.path}")
-    # Only git's header can describe a new empty file. If one file has git's header, every file needs such a header.
+    # Only a header of git (`diff --git`) can describe a new empty file. All files of a diff must have the same kind of
+    # header, so every file has a header of git.
     yield f"diff --git {old} {new}\n"
     if file.before is None:
         yield "new file mode 100644\n"
@@ -51,13 +52,13 @@ def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def count_changes(file: FilePlan) -> tuple[int, int]:
-    """Return the numbers of lines that are added to and removed from a file."""
+    """Return the number of added lines and the number of removed lines of a file."""
     lines = diff_hunks_of_file(file)
     return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
 
 
 def whole_line_edits(before: str, after: str) -> tuple[Edit, ...]:
-    """Return edits of whole lines that turn ``before`` into ``after``."""
+    """Return edits that turn ``before`` into ``after``. Each edit replaces whole lines."""
     old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
     starts = [0, *accumulate(map(len, old))]
     return tuple(
@@ -91,9 +92,9 @@ def diff_hunks_of_lines(before: Sequence[str], after: Sequence[str]) -> Iterator
 
 
 def _hunk_range(start: int, stop: int) -> str:
-    """Return a range of lines in the form of an ``@@`` line: first line, counted from 1, and number of lines.
+    """Return a range of lines as in an ``@@`` line: the number of the first line (from 1), and the number of lines.
 
-    For an empty range, the first number is the number of the line above the hunk.
+    An empty range has no first line, so the first number is the number of the line above the hunk.
     """
     count = stop - start
     return f"{start + 1}" if count == 1 else f"{start + (count > 0)},{count}"
@@ -113,7 +114,7 @@ def _quote_name(name: str) -> str:
 
 
 def _header_name(name: str) -> str:
-    """Return a file name in the form of ``---`` and ``+++`` lines.
+    """Return a file name as in a ``---`` or ``+++`` line of a diff.
 
     A name that contains a blank gets a tab at its end. Without the tab, ``patch`` would read the text after the blank
     as a date.

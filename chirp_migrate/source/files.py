@@ -9,26 +9,28 @@ import shutil
 import stat
 from pathlib import Path
 
-#: Error numbers of file systems that cannot flush a folder. The program ignores these errors.
+#: Error numbers that file systems return if they cannot flush a folder to disk. The program ignores these errors.
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 
 def write_new_file(path: Path, content: bytes, *, like: Path | None = None, mode: int | None = None) -> None:
-    """Create ``path`` with ``content`` and wait until the bytes are on disk.
+    """Create the file ``path`` with the bytes ``content``, and wait until the bytes are on disk.
 
     Args:
         path: path of the new file, which must not exist.
         content: all bytes of the file.
         like: an existing file. The new file gets the owner, group, mode and extended attributes of ``like``, as far as
             this user may set them.
-        mode: permission bits; None for the bits of ``like``, or without ``like`` for ``0o666`` minus the umask.
+        mode: permission bits of the new file; None for the bits of ``like``. If ``like`` is also None, the bits are
+            ``0o666`` minus the umask.
 
     Raises:
         FileExistsError: ``path`` exists, or is a dangling link.
         OSError: the file cannot be written; the incomplete file is removed.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    # The file may be private, but its mode is set later. Until then, no other user may read the file.
+    # The content may be private. Create the file without permissions for other users, because its final mode is set
+    # only later.
     private = like is not None or mode is not None
     descriptor = os.open(path, flags, 0o600 if private else 0o666)
     try:
@@ -48,8 +50,8 @@ def write_new_file(path: Path, content: bytes, *, like: Path | None = None, mode
 def replace_file(path: Path, content: bytes, temporary: Path) -> None:
     """Replace the bytes of ``path`` atomically, and wait until the new bytes are on disk.
 
-    The function first writes the bytes to ``temporary``, a path in the same folder. The file gets the attributes of a
-    new file.
+    The function first writes the bytes to ``temporary``, a path in the same folder, and then renames ``temporary`` to
+    ``path``. So owner and mode are those of a new file.
 
     Raises:
         OSError: the file cannot be written; ``path`` keeps its earlier bytes.
@@ -65,7 +67,7 @@ def replace_file(path: Path, content: bytes, temporary: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush ``folder``, so that a crash does not undo the creation, replacement or removal of its files.
+    """Flush ``folder`` to disk, so that a crash does not undo the creation, replacement or removal of its files.
 
     On Windows, the function does nothing.
     """
@@ -92,7 +94,7 @@ def read_file(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+            raise OSError(errno.EINVAL, "the path is not a regular file", os.fspath(path))
         return file.read()
 
 
@@ -118,5 +120,6 @@ def _copy_attributes(source: Path, target: Path) -> None:
             with contextlib.suppress(PermissionError):
                 os.chown(target, -1, found.st_gid)
     shutil.copystat(source, target)
-    # The modification time must change: Python reuses compiled bytecode if time and size of the source are unchanged.
+    # Do not copy the modification time, because Python reuses compiled bytecode if time and size of the source are
+    # unchanged.
     os.utime(target)

@@ -10,24 +10,28 @@ from pathlib import Path
 
 from chirp_migrate.errors import WriteRefused
 
-#: Largest number of paths in one call of git, so that the command line is much shorter than any system's limit.
+#: Largest number of paths in one call of git. The command line then is far below the limits of all systems.
 _PATHS_A_CALL = 200
 
 
 def refuse_uncommitted_changes(root: Path, paths: Iterable[str]) -> None:
-    """Raise WriteRefused if one of ``paths`` (posix, relative to ``root``) has changes that git could not restore.
+    """Check that git can restore the present bytes of all ``paths``, so that a rewrite of the files loses nothing.
 
     Untracked files count as changed, because git has no copy of their bytes. Files that git ignores do not count. The
-    function does nothing outside a work tree, and if git is not installed.
+    function does nothing if ``root`` is outside a work tree, or if git is not installed.
+
+    Args:
+        root: folder of the project.
+        paths: posix paths relative to ``root``.
 
     Raises:
-        WriteRefused: files have such changes (the message lists the files), or git cannot read the repository.
+        WriteRefused: files have uncommitted changes (the message lists the files), or git cannot read the repository.
     """
     changed = uncommitted_paths(root, paths)
     if changed:
         raise WriteRefused(
             f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} uncommitted changes: commit or stash "
-            "first, or pass --allow-dirty. Nothing was changed."
+            "these changes, or pass --allow-dirty. Nothing was changed."
         )
 
 
@@ -59,7 +63,7 @@ def uncommitted_paths(root: Path, paths: Iterable[str]) -> list[str]:
 
 
 def ignored_paths(root: Path) -> frozenset[str]:
-    """Return the paths under ``root`` that git ignores, relative to ``root``; folders end in ``/``.
+    """Return the paths under ``root`` that git ignores. The paths are relative to ``root``, and folders end in ``/``.
 
     The result is empty outside a git work tree, and if git ignores ``root`` itself.
     """
@@ -74,9 +78,9 @@ def ignored_paths(root: Path) -> frozenset[str]:
 
 
 def _resolve_link(root: Path, path: str) -> str:
-    """Return ``path`` with all symbolic links resolved; unchanged if its target is outside ``root``.
+    """Return ``path`` with all symbolic links resolved, or ``path`` itself if its target is outside ``root``.
 
-    For a link, git stores only the name of the target. To find changes of the target, git needs the path of the target.
+    For a link, git stores only the name of the target. To find changes in the target, git needs the path of the target.
     """
     top, real = Path(os.path.realpath(root)), Path(os.path.realpath(root / path))
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else path
@@ -123,11 +127,13 @@ def run_git(
     """Run git in ``folder`` without changing git's index; return ``None`` if git is not installed.
 
     Args:
-        stdin: standard input of git.
+        folder: working directory of git.
+        arguments: the arguments of git, such as ``["status", "--porcelain"]``.
+        stdin: the bytes that git reads from standard input.
         fetch: whether git may download objects that a partial clone lacks.
     """
-    # A git hook sets variables with which git would use the repository of the hook, and not the repository of the
-    # folder.
+    # If a git hook runs this program, the hook has set environment variables that select the repository of the hook.
+    # Remove these variables, so that git uses the repository of the folder.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = {**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
     if not fetch:

@@ -1,9 +1,9 @@
-"""Mask IPython's own syntax in a notebook cell, so that the cell is valid Python, and restore it unchanged later.
+"""Mask IPython's own syntax in a notebook cell, so that the cell is valid Python, and restore the syntax later.
 
 Each line with a magic, a shell command or a help request becomes one Python statement, so that no block becomes empty.
 The statement is an import of a unique name. Rewrites add new imports below the existing imports (see
-:mod:`chirp_migrate.edits.imports`). Because magics are imports here, new imports also follow below lines such as
-`%matplotlib inline` and `!pip install`. The right side of ``files = !ls`` becomes a call.
+:mod:`chirp_migrate.edits.imports`). Because masks are imports, rewrites also add new imports below lines such as
+`%matplotlib inline` and `!pip install`. In ``files = !ls``, the mask replaces only the right side, and is a call.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, UnreadableSource
 
-#: Cell magics above Python code. The code runs in the namespace of the notebook. Only with `timeit`, the code runs in
-#: its own function.
+#: Names of cell magics below which a cell contains Python code. The code runs in the namespace of the notebook, except
+#: for `timeit`, which runs the code in its own function.
 _PYTHON_BODY = frozenset({"time", "timeit", "capture", "prun"})
 _CELL_MAGIC = re.compile(r"%%(\w+)(?!\w*\?)[^\r\n]*")
 _CELL_MAGICS = re.compile(rf"\s*((?:{_CELL_MAGIC.pattern}\s*)*)")
@@ -40,9 +40,9 @@ _TOKEN = re.compile(
 
 
 class CellNotPython(Exception):
-    """Error for a cell that cannot be read as Python. The message is the reason.
+    """Raised for a cell that cannot be read as Python. The message is the reason.
 
-    The message is empty if the user marks the cell as another language (`%%bash`).
+    The message is empty if the user marks the cell as another language, for example with `%%bash`.
     """
 
 
@@ -50,14 +50,14 @@ class CellNotPython(Exception):
 class MaskedCell:
     """A code cell that is valid Python, because masks replace IPython's own syntax.
 
-    A mask is a Python statement, or the call on the right side of an assignment.
+    A mask is a Python statement, or a call on the right side of an assignment.
 
     Attributes:
         text: the code with its masks.
         originals: for each mask, the original text that it replaces, in the order of the text.
         lines: for every line of ``text``, the number of the corresponding line of the original cell, from 1.
-        head: the cell magics (``%%time``) at the top of the cell, where they must stay.
-        tag: the beginning of the name in every mask; no other text of the notebook contains this beginning.
+        head: the cell magics (such as ``%%time``) at the top of the cell; they must stay at the top.
+        tag: the prefix of the name in every mask. No other text of the notebook contains this prefix.
     """
 
     text: str
@@ -72,7 +72,7 @@ class MaskedCell:
         return re.search(r"(?m)^\s*%%timeit\b", self.head) is not None
 
     def places(self) -> list[tuple[int, str]]:
-        """Return, for each mask, the line of the cell and the original text that the mask replaces."""
+        """Return, for each mask, its line in the cell and the original text that the mask replaces."""
         found = re.finditer(rf"(?:import )?{self.tag}_\d+(?:\(\))?", self.text)
         return [(self.lines[len(NEWLINE.findall(self.text, 0, m.start()))], self.originals[m.group()]) for m in found]
 
@@ -98,7 +98,7 @@ class MaskedCell:
             restored = "".join(pieces)
             if sorted(found) == sorted(self.originals) and restored.lstrip(" \t\r\n").startswith(self.head):
                 return restored
-        raise UnreadableSource("a rewrite would displace a magic or shell line")
+        raise UnreadableSource("a rewrite would remove or move a line with a magic or a shell command")
 
 
 def mask_magics(source: str, tag: str, number: int) -> MaskedCell:
@@ -117,8 +117,8 @@ def mask_magics(source: str, tag: str, number: int) -> MaskedCell:
     lines, position, line = [1], 0, 1
     for start, end, is_statement in _ipython_parts(source):
         name = f"{tag}_{number + len(originals)}"
-        # Imports of the notebook do not belong into the code that `%%timeit` measures. The mask of `%%timeit` is a call
-        # and no import, so that no new imports are added below the mask.
+        # New imports must not be added to the code that `%%timeit` measures. So the mask of `%%timeit` is a call, and
+        # not an import, because rewrites add new imports below existing imports.
         runs_here = is_statement and not source.startswith("%%timeit", start)
         placeholder = f"import {name}" if runs_here else f"{name}()"
         originals[placeholder] = source[start:end]
@@ -138,7 +138,7 @@ def mask_magics(source: str, tag: str, number: int) -> MaskedCell:
 
 
 def possible_variable_names(text: str) -> set[str]:
-    """Return the words in IPython's syntax that may be names of the notebook's variables."""
+    """Return the words in a text of IPython's own syntax that may be names of the notebook's variables."""
     return {word for word in re.findall(r"[^\W\d]\w*", text) if not keyword.iskeyword(word)}
 
 

@@ -1,4 +1,4 @@
-"""Compare two texts line by line, with the smallest possible number of removed and added lines."""
+"""Compare two texts line by line, and find the smallest number of removed and added lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ Opcode = tuple[str, int, int, int, int]
 """An operation of :mod:`difflib`: name, start and end in the lines of the old text, start and end in the new text."""
 
 _Link = tuple[int, int, "_Link | None"]
-#: Largest number of pairs of equal lines (such as blank lines) for the exact comparison. More pairs would take seconds.
+#: Limit for the exact comparison: the number of pairs of equal lines, such as blank lines. With more pairs, the exact
+#: comparison would take seconds.
 _MOST_PAIRS = 3_000_000
 
 
@@ -70,7 +71,7 @@ def _equal_blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[difflib.Ma
 def _common_subsequence(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     """Return a longest common subsequence as pairs of positions in ``old`` and in ``new``."""
     places = _positions_of_lines(new)
-    ends: list[int] = []  # for each length, the smallest position in `new` at which such a subsequence can end
+    ends: list[int] = []  # smallest position in `new` at which a common subsequence of each length can end
     links: list[_Link] = []
     for i, line in enumerate(old):
         for j in places.get(line, ()):

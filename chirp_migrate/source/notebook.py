@@ -1,8 +1,8 @@
 """Convert the code cells of a Jupyter notebook to one Python module and back, so that rules can read a notebook.
 
 The module contains the cells in their order. A marker, which is a comment, precedes each cell. After a rewrite of the
-module, only the sources of the changed cells are written. Outputs, metadata, the order of keys, indentation and escapes
-stay the same, byte for byte.
+module, only the sources of the changed cells in the notebook change. Outputs, metadata, the order of keys, indentation
+and escapes stay unchanged, byte for byte.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def has_stored_outputs(text: str) -> bool:
 def remove_stored_outputs(text: str) -> str:
     """Return the JSON text of a notebook without the outputs of its cells, such as images of many megabytes.
 
-    A text that is not a notebook in JSON stays as it is.
+    If the text is not the JSON of a notebook, the result is the unchanged text.
     """
     if not has_stored_outputs(text):
         return text
@@ -52,7 +52,7 @@ def remove_stored_outputs(text: str) -> str:
 
 @dataclass(frozen=True)
 class _CellText:
-    """One cell in the module: its marker, a blank line, its Python code, and a newline.
+    """The text of one cell in the module: its marker, a blank line, its Python code, and a newline.
 
     The blank line separates the marker from the code, and from text that a rewrite inserts above the code.
     """
@@ -70,8 +70,8 @@ class NotebookSource:
         text: the code cells as one Python module.
         unreadable: numbers of the code cells that cannot be read as Python, with the reasons; ``text`` does not contain
             these cells.
-        masked: cell, line and text of each part that is not Python: magics, shell lines, and whole cells of another
-            language. Rules do not see these parts.
+        masked: (cell, line, text) of each part that is not Python. Such parts are magics, shell commands, and whole
+            cells in another language. Rules do not see these parts.
     """
 
     text: str
@@ -136,7 +136,9 @@ class NotebookSource:
         timed = [piece.masked.is_timed for piece in self._pieces]
         before = [piece.masked.text for piece in self._pieces]
         if _used_too_early(cells, timed) - _used_too_early(before, timed):
-            raise UnreadableSource("a cell would use a name that is only imported or defined further down")
+            raise UnreadableSource(
+                "after the rewrite, a cell would use a name that is only imported or defined further down"
+            )
         edits = [
             Edit(piece.cell.start, piece.cell.end, piece.cell.render(piece.masked.unmask(new), self._raw))
             for piece, new in zip(self._pieces, cells, strict=True)
@@ -145,10 +147,10 @@ class NotebookSource:
         try:
             return apply_edits(self._raw, edits).encode("utf-8")
         except UnicodeEncodeError:
-            raise UnreadableSource("it contains half of a surrogate pair, which is not text") from None
+            raise UnreadableSource("the notebook contains half of a surrogate pair, which is not text") from None
 
     def locate(self, line: int) -> tuple[int, int]:
-        """Return, for a line of ``text``, the number of its cell, and the number of the line in this cell.
+        """Return the number of the cell that contains a line of ``text``, and the number of the line in this cell.
 
         All numbers start at 1. The number of a cell counts cells of all types, such as Markdown cells.
         """
@@ -161,7 +163,8 @@ class NotebookSource:
     def places(self) -> list[tuple[int, int] | None]:
         """Return the result of :meth:`locate` for every line of ``text``.
 
-        The entry is None for lines that are in no cell: the two lines above each cell, and the line that lists names.
+        The entry is None for a line that belongs to no cell: the two lines above each cell, and the last line of the
+        module, which lists names.
         """
         found: list[tuple[int, int] | None] = []
         for piece in self._pieces:
@@ -184,9 +187,9 @@ class NotebookSource:
         head, *parts = re.split(rf"# %% {self._tag} (\d+){newline}", text.removesuffix(self._trailer))
         expected = [str(piece.cell.number) for piece in self._pieces]
         if head or parts[::2] != expected or not text.endswith(self._trailer):
-            raise UnreadableSource("a rewrite would cross a cell border")
+            raise UnreadableSource("a rewrite would cross the border between two cells")
         cells = [part.removeprefix(newline).removesuffix(newline) for part in parts[1::2]]
-        # If a rewrite removed the first lines of a cell (unused imports), also remove the blank lines below.
+        # If a rewrite removed the first lines of a cell, such as unused imports, also remove the blank lines below.
         return [
             new if piece.masked.text.startswith(("\r", "\n")) else new.lstrip("\r\n")
             for piece, new in zip(self._pieces, cells, strict=True)
@@ -196,18 +199,18 @@ class NotebookSource:
 def _line_of_read_names(masked: Sequence[tuple[int, int, str]], tag: str, newline: str) -> str:
     """Return a line for the end of the module that lists the names that magics and other cells may read.
 
-    Without this line, an import that only ``%timeit DataLoader(data)`` still uses would be removed as dead code. The
-    line is an annotation without effect. The words in the annotation count as used names, but no rule can rewrite these
-    words, because the annotation is no valid type.
+    Without this line, a rewrite would remove an import as dead code if only a magic, such as
+    ``%timeit DataLoader(data)``, uses the import. The line is an annotation without effect. The words in the annotation
+    count as used names. No rule can rewrite these words, because the annotation is not a valid type.
     """
     found = sorted({word for *_, text in masked for word in possible_variable_names(text)})
     return f'{tag}: "? {" ".join(found)}"{newline}' if found else ""
 
 
 def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[str, int]]:
-    """Return each name that a cell reads above the first statement that defines the name, with the index of the cell.
+    """Return the names that a cell reads above the first statement that defines the name.
 
-    Reads in functions also count.
+    Each name is returned with the index of the cell that reads the name. Code in functions counts, too.
 
     Args:
         cells: the code of each cell.
@@ -224,7 +227,7 @@ def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[st
         try:
             tree = parse_cell(text)
         except (SyntaxError, ValueError) as error:
-            raise UnreadableSource(f"a rewrite would cross a cell border: {error}") from None
+            raise UnreadableSource(f"a rewrite would cross the border between two cells: {error}") from None
         for statement in tree.body:
             place += 1
             for name in _defined_names(statement):

@@ -16,7 +16,7 @@ _PIECE = re.compile(r"(?:[^\\]|\\[^n])*(?:\\n|\Z)")
 _DECODER = json.JSONDecoder()
 _PYTHON = ("python", "ipython", "pyspark")
 
-#: Containers whose members are read one by one, with spans: the notebook, the list of its cells, and each cell. Every
+#: The containers whose members are read with their spans: the notebook, the list of its cells, and each cell. Every
 #: other value is read as a whole.
 _Shape = Mapping[str | int, Any]
 _EACH = -1
@@ -53,11 +53,13 @@ class CodeCell:
         return self.value if isinstance(self.value, str) else "".join(self.value)
 
     def render(self, text: str, raw: str) -> str:
-        """Return new code as JSON in the form of the present source: a string, or a list with the same layout.
+        """Return new code as JSON, in the form of the present source.
+
+        The form is a string, or a list of strings with the layout of the present list.
 
         Args:
             text: the new code.
-            raw: raw text of the whole notebook. Unchanged lines of code keep the JSON escapes of the raw text.
+            raw: raw text of the whole notebook. Unchanged lines of code keep their JSON escapes in this text.
         """
         whole = isinstance(self.value, str)
         spans = [(self.start, self.end)]
@@ -92,7 +94,7 @@ def code_cells(raw: str) -> list[CodeCell]:
     """Return the code cells of a Python notebook, in order.
 
     Args:
-        raw: text of an ``.ipynb`` file; a byte order mark at its start is skipped.
+        raw: text of an ``.ipynb`` file, which may begin with a byte order mark.
 
     Raises:
         UnreadableSource: the text is not valid JSON, or a notebook of a format other than 4, or of a language other
@@ -104,13 +106,13 @@ def code_cells(raw: str) -> list[CodeCell]:
         if _skip_white_space(raw, end) != len(raw):
             raise json.JSONDecodeError("Extra data", raw, end)
     except (ValueError, RecursionError) as error:  # a number with too many digits raises ValueError, too
-        raise UnreadableSource(f"it is not the JSON of a notebook: {error}") from None
+        raise UnreadableSource(f"the file is not the JSON of a notebook: {error}") from None
     if not isinstance(members, dict):
-        raise UnreadableSource("it is JSON, but not a notebook")
+        raise UnreadableSource("the file is JSON, but not a notebook")
     _check_format(members)
     cells = members.get("cells")
     if cells is None or not raw.startswith("[", cells.start):
-        raise UnreadableSource("its cells are not a list")
+        raise UnreadableSource("the cells of the notebook are not a list")
     read = (_code_cell(number, cell.value) for number, cell in enumerate(cells.value.values(), 1))
     return [cell for cell in read if cell is not None]
 
@@ -118,14 +120,16 @@ def code_cells(raw: str) -> list[CodeCell]:
 def _check_format(members: Mapping[str, _JsonValue]) -> None:
     version = members["nbformat"].value if "nbformat" in members else None
     if "cells" not in members and "worksheets" not in members:
-        raise UnreadableSource("it is JSON, but not a notebook")
+        raise UnreadableSource("the file is JSON, but not a notebook")
     if version != 4:
-        raise UnreadableSource(f"its notebook format is {version!r}, not 4; saving it in Jupyter brings it to 4")
+        raise UnreadableSource(
+            f"the notebook has format {version!r}, not 4; save the notebook in Jupyter to convert it to format 4"
+        )
     metadata = members["metadata"].value if "metadata" in members else None
     given = [_nested_value(metadata, "kernelspec", "language"), _nested_value(metadata, "language_info", "name")]
     languages = [name for name in given if isinstance(name, str)]
     if languages and not any(name.lower().startswith(_PYTHON) for name in languages):
-        raise UnreadableSource(f"its kernel runs {languages[0]}, not Python")
+        raise UnreadableSource(f"the kernel of the notebook runs {languages[0]}, not Python")
 
 
 def _code_cell(number: int, members: object) -> CodeCell | None:

@@ -1,8 +1,8 @@
 """Record where each piece of a text comes from while several passes rewrite the text.
 
 A :class:`PieceTable` stores the text as a sequence of pieces. Each piece is kept, deleted or inserted. Each deleted or
-inserted piece has the numbers of the rewrites that deleted or inserted the piece. With these numbers, the changes of
-one rewrite can be found in the original text, and can be undone alone.
+inserted piece has the numbers of the rewrites that deleted or inserted the piece. With these numbers, callers can find
+the changes of one rewrite in the original text, and can undo this rewrite alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ FOLLOWS: Owners = frozenset()
 class _Piece:
     """A piece of a rewritten text.
 
-    A piece is ``original[start:end]``, kept or deleted, or a ``text`` that is inserted before ``original[start]``.
+    A piece is a kept or deleted part of the original text, ``original[start:end]``. Otherwise, the piece is an inserted
+    ``text`` before ``original[start]``.
     """
 
     start: int
@@ -52,8 +53,8 @@ class PieceTable:
     """A text that is rewritten in several passes.
 
     Attributes:
-        joined: pairs of rewrites that can only be applied together. The second rewrite of a pair changed text that the
-            first rewrite had deleted or inserted, or inserted text into such text.
+        joined: pairs of rewrites that can only be applied together. The first rewrite of a pair deleted or inserted
+            text. The second rewrite changed this text, or inserted other text into it.
     """
 
     def __init__(self, original: str) -> None:
@@ -123,7 +124,7 @@ class PieceTable:
         return len(self._original)
 
     def edits(self) -> Iterator[tuple[Edit, Owners]]:
-        """Yield the edits that belong to rewrites, as edits of the original text, in the order of the original text.
+        """Yield the edits that belong to rewrites. The edits refer to the original text, and have its order.
 
         Edits without an owner (:data:`FOLLOWS`) are not included.
         """
@@ -146,9 +147,9 @@ class PieceTable:
 
 
 def group_connected_items(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
-    """Group ``count`` items such that the two items of each pair are in the same group.
+    """Group the items 0 to ``count - 1`` such that the two items of each pair are in the same group.
 
-    The result has one number for each item: the smallest item of its group.
+    The result is a list with one number for each item: the smallest item of its group.
     """
     group = list(range(count))
 
@@ -184,7 +185,7 @@ def rewrites_sharing_lines(
 
 
 def line_range_of_edit(edit: Edit, line_starts: Sequence[int]) -> tuple[int, int]:
-    """Return the first line that an edit changes, and the line after the last changed line, both counted from 0.
+    """Return the number of the first line that an edit changes, and of the line after the last changed line, from 0.
 
     The two numbers are equal if the edit only inserts whole lines between two lines.
     """

@@ -1,7 +1,7 @@
 """Convert a Python file to text and back, so that unedited text keeps its bytes.
 
-Newlines are not translated. A byte order mark and a missing final newline are kept. The encoding is determined as
-Python determines it (PEP 263).
+Newlines are not translated. A byte order mark and a missing final newline are kept. The module determines the encoding
+of a file in the same way as Python (PEP 263).
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from chirp_migrate.plans.plan import Edit
 
 NEWLINE = re.compile(r"\r\n|\r|\n")
-#: One line of source with its newline, as Python counts lines. ``str.splitlines`` also splits at other characters.
+#: One line of source with its newline, as Python counts lines. ``str.splitlines`` also splits at other characters, so
+#: the module cannot use this method.
 SOURCE_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 class UnreadableSource(Exception):
-    """Error for a file that cannot be read as text, or whose text cannot be written back.
+    """Raised for a file that cannot be read as text, or whose text cannot be written back.
 
     The message is the reason, without the path.
     """
@@ -50,19 +51,19 @@ class SourceFile:
                 codec does not encode the text to the same bytes.
         """
         if b"\0" in data:
-            raise UnreadableSource("it contains NUL bytes, so it is not Python source")
+            raise UnreadableSource("the file contains NUL bytes, so it is not Python source")
         try:
             encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         except (SyntaxError, LookupError) as error:  # since Python 3.14, codecs that are not for text raise LookupError
             reason = error.msg if isinstance(error, SyntaxError) else error
-            raise UnreadableSource(f"its encoding cannot be determined: {reason}") from None
+            raise UnreadableSource(f"the encoding cannot be determined: {reason}") from None
         bom = data.startswith(codecs.BOM_UTF8)
         if encoding == "utf-8-sig":
             encoding = "utf-8"
         text = decode_text(data[len(codecs.BOM_UTF8) if bom else 0 :], encoding)
         source = cls(text, encoding, bom)
         if source.data != data:
-            raise UnreadableSource(f"its {encoding} text does not encode to the same bytes")
+            raise UnreadableSource(f"the {encoding} text of the file does not encode to the same bytes")
         return source
 
     @property
@@ -94,14 +95,14 @@ def decode_text(data: bytes, encoding: str = "utf-8") -> str:
     except UnicodeDecodeError as error:
         raise UnreadableSource(f"byte {error.start} is not valid {encoding}") from None
     except (LookupError, ValueError) as error:  # a codec that is not a text encoding, such as "rot13" or "hex"
-        raise UnreadableSource(f"its encoding {encoding} is not a text encoding: {error}") from None
+        raise UnreadableSource(f"the encoding {encoding} of the file is not a text encoding: {error}") from None
 
 
 def edit_sort_key(edit: Edit) -> tuple[int, int, int]:
     """Return the sort key of an edit that is applied together with other edits.
 
-    At the same offset, insertions precede a replacement. Insertions of whole lines are sorted by indentation, deepest
-    first, because such lines continue the block above. Other insertions keep their order.
+    At the same offset, insertions come before a replacement. Among insertions of whole lines, lines with deeper
+    indentation come first, because such lines continue the block above. Other insertions keep their order.
     """
     is_lines = edit.start == edit.end and edit.replacement.endswith(("\n", "\r"))
     first = edit.replacement.lstrip("\r\n") if is_lines else ""
@@ -122,13 +123,16 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
         if not 0 <= edit.start <= edit.end <= len(text):
             raise ValueError(f"an edit of {edit.start}:{edit.end} lies outside a text of {len(text)} characters")
         if edit.start < position:
-            raise ValueError(f"an edit of {edit.start}:{edit.end} overlaps one that ends at {position}")
+            raise ValueError(f"an edit of {edit.start}:{edit.end} overlaps another edit, which ends at {position}")
         pieces += [text[position : edit.start], edit.replacement]
         position = edit.end
     return "".join([*pieces, text[position:]])
 
 
 def apply_edits_in_span(text: str, span: tuple[int, int], edits: Iterable[Edit]) -> str:
-    """Return the part ``span`` of ``text`` with ``edits`` applied. All edits must lie inside the span."""
+    """Return the part of ``text`` from ``span[0]`` to ``span[1]``, after applying ``edits``.
+
+    The offsets of the edits refer to the whole ``text``. All edits must lie inside the span.
+    """
     start, end = span
     return apply_edits(text[start:end], (Edit(e.start - start, e.end - start, e.replacement) for e in edits))

@@ -1,4 +1,5 @@
-"""Write all files of a plan or none, and undo runs of ``apply``: journal, lock, commit, recovery and rollback.
+"""Write either all files of a plan or no file, and undo runs of ``apply``.
 
-The package may import ``source`` and ``plans`` only.
+The modules are the journal, the lock, the commit, the recovery and the rollback. The package may import only ``source``
+and ``plans``.
 """

@@ -1,11 +1,12 @@
 """Change the files of a recorded run from one version to another.
 
 :func:`write_file_changes` changes all files, or raises an error midway. After an error, :func:`finish_file_changes`
-brings all files to their new version, from any state. Both functions need only data in the journal, so another process
-can continue if this process is killed. New bytes are first written to a temporary file next to the old file. Then the
-temporary file replaces the old file. The bytes of a file show whether the file has been replaced. An apply writes the
-added files before the code that imports these files. A rollback removes the added files last. So the project can be
-imported at every moment.
+brings all files to their new version, from any state. Both functions need only data in the journal. So if this process
+is killed, another process can continue.
+
+New bytes are first written to a temporary file next to the old file. Then the temporary file replaces the old file. The
+bytes of a file show whether the file has been replaced. An ``apply`` writes added files before the code that imports
+these files. A rollback removes the added files last. So the project can be imported at every moment.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class FileChange:
 
 
 class FileChangedMeanwhile(Exception):
-    """Another program wrote to the file ``path`` just before this program replaced it."""
+    """Raised if another program wrote to the file ``path`` just before this program could replace the file."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -60,7 +61,7 @@ class FileChangedMeanwhile(Exception):
 
 
 def changes_of_run(run: JournalRun) -> tuple[FileChange, ...]:
-    """Return the changes that apply a run; for a run in the state ``ROLLING_BACK``, the changes that undo the run.
+    """Return the changes that apply a run, or the changes that undo a run in the state ``ROLLING_BACK``.
 
     A rollback changes each file from the version at the start of the rollback to the version before the run.
     """
@@ -123,8 +124,8 @@ def finish_file_changes(
 ) -> None:
     """Bring all files to the version ``new``, from a state in which each file has the version ``old`` or ``new``.
 
-    A file with any other content has edits of the user. Only ``force=True`` changes such files. A second call of the
-    function changes nothing.
+    If a file has any other content, the user has edited the file. Only with ``force=True``, the function also changes
+    such files. A second call of the function changes nothing.
 
     Raises:
         OSError: a file cannot be written.
@@ -136,7 +137,7 @@ def finish_file_changes(
         now = file_hash(run.root, change.path)
         if now != _hash_of_version(change.new) and (force or now == _hash_of_version(change.old)):
             if not _has_no_linked_parent(run.root, change.path):
-                raise NotADirectoryError(errno.ENOTDIR, "a link took the place of its folder", change.path)
+                raise NotADirectoryError(errno.ENOTDIR, "a link has replaced the folder of the file", change.path)
             if change.new is not None:
                 _write_temporary(run, change, change.new)
             _replace_or_remove(run.root, change)
@@ -160,7 +161,7 @@ def remove_folders(root: Path, folders: Sequence[str]) -> None:
         try:
             (root / path).rmdir()
         except OSError as error:
-            # The folder is not empty, is already removed, or is no longer a folder: there is nothing to remove.
+            # Keep the path: the folder is not empty, is already removed, or is no longer a folder.
             if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
                 raise
         else:
@@ -168,7 +169,12 @@ def remove_folders(root: Path, folders: Sequence[str]) -> None:
 
 
 def remove_bytecode(root: Path, created: Iterable[str]) -> None:
-    """Remove the bytecode of the modules ``created`` by a run, so that the folders of the modules become empty."""
+    """Remove the bytecode of modules that a run created, so that the folders of the modules become empty.
+
+    Args:
+        root: the folder of the project.
+        created: posix paths of the files that the run created, relative to ``root``.
+    """
     for path in map(PurePosixPath, created):
         cache = root / path.parent / "__pycache__"
         if (
@@ -178,7 +184,7 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
             or not cache.is_dir()
         ):
             continue
-        # An error does no harm: Python creates missing bytecode again, and ignores bytecode without its source.
+        # Ignore errors, because Python creates missing bytecode again, and ignores bytecode without its source.
         with contextlib.suppress(OSError):
             for compiled in cache.glob(f"{glob.escape(path.stem)}.*.pyc"):
                 compiled.unlink()
@@ -188,8 +194,8 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
 def _write_temporary(run: JournalRun, change: FileChange, version: FileVersion) -> None:
     place, temporary = run.root / change.path, run.root / change.temporary
     like = place if stat.S_ISREG(_mode_at(place)) else None
-    temporary.parent.mkdir(parents=True, exist_ok=True)  # the user may have deleted the folder with its files
-    remove_if_exists(temporary)  # an interrupted run leaves this file if the user removes the journal
+    temporary.parent.mkdir(parents=True, exist_ok=True)  # the user may have deleted the folder
+    remove_if_exists(temporary)  # left by an interrupted run whose journal the user removed
     write_new_file(temporary, run.content(version.sha256), like=like, mode=version.mode)
 
 

@@ -1,4 +1,4 @@
-"""Write all files of a plan to the project, or none."""
+"""Write either all files of a plan to the project, or no file."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ class CommitResult:
         applied: files that were written, in the order of the plan.
         skipped: files that were skipped because this user may not write them.
         run: number of the run, such as ``0001``; an empty string if no file had to be written.
-        linked: paths of written files that had further hard links. These hard links keep the old bytes, and are now
-            separate files.
-        found: one sentence on an interrupted run that was undone or finished first; None without an interrupted run.
+        linked: paths of written files that had further hard links. The further hard links keep the old bytes, and are
+            now separate files.
+        found: a sentence on an interrupted run that was undone or finished before the commit; None if no run was
+            interrupted.
     """
 
     applied: tuple[FilePlan, ...]
@@ -51,13 +52,13 @@ def commit_plan(
     on_step: Callable[[ProgressStep], None] = ignore_progress,
     documents: Mapping[str, bytes] | None = None,
 ) -> CommitResult:
-    """Write all files of ``plan``, or none.
+    """Write either all files of ``plan``, or no file.
 
-    The journal is on disk before the first file changes. Each file is replaced atomically. The new file has the mode of
-    the old file. The new file also has the owner of the old file if this user may set the owner. If a file is a
-    symbolic link, the target of the link is replaced. The target must be below the root. Other hard links to a file
-    keep the old bytes. New files are written first, so that the project can be imported at every moment. If the process
-    is killed, :func:`.recovery.recover` restores all files.
+    The journal is on disk before the first file changes. Each file is replaced atomically. The replaced file keeps its
+    mode, and keeps its owner if this user may set the owner. If a file is a symbolic link, the target of the link is
+    replaced. The target must be below the root. Other hard links to a file keep the old bytes. Added files are written
+    first, so that the project can be imported at every moment. If the process is killed, :func:`.recovery.recover`
+    restores all files.
 
     Args:
         plan: the plan to write; files that would not change are omitted.
@@ -65,8 +66,8 @@ def commit_plan(
         documents: further documents for the journal, by name (see :meth:`.JournalRun.document`).
 
     Raises:
-        WriteRefused: a file changed after the plan was made, a path leads outside the root, or another chirp-migrate is
-            running. Nothing is written.
+        WriteRefused: a file changed after the plan was made, a path leads outside the root, or another process of
+            chirp-migrate is running. Nothing is written.
         CommitFailed: a file cannot be written. The message reports whether all changes are undone.
     """
     root = plan.root.resolve()
@@ -93,7 +94,8 @@ def _find_targets(
 ) -> tuple[list[tuple[FilePlan, JournalFile]], tuple[SkippedFile, ...], tuple[str, ...]]:
     """Return the files to write, the files that this user may not write, and the paths with further hard links.
 
-    Each file to write is a pair: the file as planned, and its record for the journal, whose path has no links.
+    Each file to write is a pair: the file in the plan, and its record for the journal. The path in the record has no
+    links.
     """
     targets: list[tuple[FilePlan, JournalFile]] = []
     skipped: list[SkippedFile] = []
@@ -125,7 +127,7 @@ def _find_targets(
             linked += [file.path] if links > 1 else []
     if changed:
         raise WriteRefused(
-            f"changed since the migration was planned: {', '.join(changed)}; nothing was written, run apply again."
+            f"these files changed after the plan was made: {', '.join(changed)}. Nothing was written. Run apply again."
         )
     return targets, tuple(skipped), tuple(linked)
 
@@ -141,10 +143,10 @@ def _resolve_links(root: Path, path: str) -> str:
     try:
         real = Path(os.path.realpath(root / check_relative_path(path)))
         if not real.is_relative_to(root):
-            raise ValueError(f"the path {path!r} leads outside the tree")
+            raise ValueError(f"the path {path!r} leads outside the project")
         return check_relative_path(real.relative_to(root).as_posix())
     except ValueError as error:
-        raise WriteRefused(f"{error}, so nothing was written: exclude it from the migration of {root}.") from None
+        raise WriteRefused(f"{error}, so nothing was written: exclude the path from the migration of {root}.") from None
 
 
 def _can_create_file(root: Path, path: str) -> bool:
@@ -159,10 +161,10 @@ def _why_not_writable(place: Path) -> str | None:
     A file with a read-only mode counts as not writable for all users, even for root.
     """
     if place.exists() and not (place.stat().st_mode & stat.S_IWUSR and os.access(place, os.W_OK)):
-        return "it is read-only; make it writable and run apply again"
+        return "the file is read-only; make the file writable and run apply again"
     folder = next(parent for parent in place.parents if parent.exists())
     if not (folder.stat().st_mode & stat.S_IWUSR and os.access(folder, os.W_OK | os.X_OK)):
-        return f"its folder {folder} is read-only; make it writable and run apply again"
+        return f"the folder {folder} is read-only; make the folder writable and run apply again"
     return None
 
 
@@ -178,25 +180,27 @@ def _apply_run(run: JournalRun, on_step: Callable[[ProgressStep], None]) -> None
         _undo_commit(run, error)
         if isinstance(error, FileChangedMeanwhile):
             raise WriteRefused(
-                f"{error.path} changed while the migration was applied: everything was undone, run apply again."
+                f"{error.path} changed while the migration was applied, so all changes were undone: run apply again."
             ) from None
         if isinstance(error, OSError):
-            raise CommitFailed(f"{os_error_text(error)}: everything was undone, all files are as before.") from error
+            raise CommitFailed(
+                f"{os_error_text(error)}. All changes were undone, so all files are as before."
+            ) from error
         raise
 
 
 def _undo_commit(run: JournalRun, cause: BaseException) -> None:
     try:
         if journal.read_run(run.root, run.name).state is not RunState.PENDING:
-            # The journal may already record the run as applied. Record that the run must be undone, in case this
-            # process ends.
+            # The journal may already record the run as applied. Record first that the run must be undone. So if this
+            # process is killed now, the next command undoes the run.
             journal.record_run_state(run, RunState.PENDING)
         finish_file_changes(run, [change.reversed for change in changes_of_run(run)])
         remove_folders(run.root, run.folders)
         journal.remove_record(run)
     except OSError as error:
-        why = os_error_text(cause) if isinstance(cause, OSError) else "it was stopped"
+        why = os_error_text(cause) if isinstance(cause, OSError) else "the command was stopped"
         raise CommitFailed(
-            f"applying failed ({why}), and the changes cannot be undone ({os_error_text(error)}): the journal is kept, "
-            "and the next chirp-migrate command undoes the changes."
+            f"applying failed ({why}), and the changes cannot be undone now ({os_error_text(error)}). The journal is "
+            "kept, and the next chirp-migrate command undoes the changes."
         ) from cause

@@ -4,8 +4,8 @@ Each applied run has a folder, such as ``.chirp-migrate/0001`` for run 1. The fi
 the format that ``journal_schema`` defines. The folder also contains the bytes of each file before and after the run.
 The SHA-256 of the bytes is the name of such a file. The name of the folder is ``new-0001`` until the folder is
 complete, and ``old-0001`` while the folder is being removed. So a folder whose name is only a number always contains a
-complete journal. The folder also contains documents that only reports read: ``plan.json`` (the applied plan), and
-``verify.json`` and ``doctor.json`` (the last results of these commands).
+complete record. The folder also contains documents that only reports read: ``plan.json`` (the applied plan),
+``verify.json`` (the last result of ``verify``) and ``doctor.json`` (the last result of ``doctor``).
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class JournalRun:
             raise _damage_error(self.folder, f"{name} cannot be read: {error.strerror}") from error
 
     def content(self, digest: str) -> bytes:
-        """Return the stored bytes that have the SHA-256 ``digest``.
+        """Return the stored bytes whose SHA-256 is ``digest``.
 
         Raises:
             JournalDamaged: the bytes are missing or were changed.
@@ -128,7 +128,7 @@ class JournalRun:
         except OSError as error:
             raise _damage_error(self.folder, f"{digest} cannot be read: {error.strerror}") from error
         if sha256(content) != digest:
-            raise _damage_error(self.folder, f"the bytes kept in {digest} have changed")
+            raise _damage_error(self.folder, f"the bytes stored in {digest} have changed")
         return content
 
 
@@ -164,11 +164,11 @@ def read_run(root: Path, name: str) -> JournalRun:
     try:
         return JournalRun(root, name, read_document(read_file(folder / _JOURNAL), RunRecord))
     except OSError as error:
-        raise _damage_error(folder, f"it cannot be read: {error.strerror}") from error
+        raise _damage_error(folder, f"journal.json cannot be read: {error.strerror}") from error
     except SchemaTooNew as error:
         raise JournalDamaged(
             f"the journal {folder / _JOURNAL} was written by a newer chirp-migrate ({error.tool}; {error}): "
-            "nothing was changed, run the command again with that version or a later one."
+            "nothing was changed. Run the command again with that version or a later version."
         ) from error
     except ValueError as error:
         raise _damage_error(folder, str(error)) from error
@@ -192,7 +192,7 @@ def applied_runs(root: Path) -> tuple[JournalRun, ...]:
     return tuple(run for run in read_runs(root) if run.state is RunState.APPLIED)
 
 
-def interrupted_folders(root: Path) -> list[str]:
+def incomplete_record_folders(root: Path) -> list[str]:
     """Return the names of journal folders whose creation (``new-…``) or removal (``old-…``) was interrupted."""
     return _folder_names(root, _LEFTOVER)
 
@@ -205,18 +205,20 @@ def record_new_run(
     on_step: Callable[[ProgressStep], None],
     documents: Mapping[str, bytes] | None = None,
 ) -> JournalRun:
-    """Record a run before any file changes. When the function returns, the whole record is on disk.
+    """Record a new run, and wait until the whole record is on disk.
+
+    The caller must call this function before it changes any file.
 
     Args:
         root: the folder of the project, with links resolved.
         files: the files that the run writes.
         folders: the folders to create for these files; parents come before their subfolders.
-        contents: dictionary, SHA-256 → bytes, of all files before and after the run.
+        contents: the bytes of all files before and after the run, by SHA-256.
         on_step: called after every step.
         documents: further documents of the run, by name (see :meth:`JournalRun.document`).
 
     Raises:
-        OSError: the record cannot be written, and nothing is recorded.
+        OSError: the record cannot be written. Nothing is recorded then.
     """
     home = journal_folder(root)
     number = max((int(name) for name in _folder_names(root, _RUN)), default=0) + 1
@@ -227,7 +229,7 @@ def record_new_run(
     try:
         if not ignore.exists():
             write_new_file(ignore, _IGNORE_ALL)
-            on_step(ProgressStep("hid the journal from git"))
+            on_step(ProgressStep("excluded the journal from git"))
         staging.mkdir()
         on_step(ProgressStep("began the journal"))
         kept = {**contents, **(documents or {})}
@@ -264,7 +266,7 @@ def record_run_state(
         state: the new state.
         files: the new records of the files of the run; None keeps the present records.
         folders: the new list of folders that the run created; None keeps the recorded list.
-        contents: dictionary, SHA-256 → bytes, of further contents to store with the run before the state changes.
+        contents: further bytes to store with the run before the state changes, by SHA-256; None for no further bytes.
 
     Raises:
         OSError: the record cannot be written. The recorded state stays unchanged.
@@ -310,10 +312,10 @@ def remove_leftovers(root: Path) -> None:
         OSError: a file or folder cannot be removed.
     """
     home = journal_folder(root)
-    for name in interrupted_folders(root):
+    for name in incomplete_record_folders(root):
         shutil.rmtree(home / name)
     ignore = home / ".gitignore"
-    # An empty file is left if the process was killed during writing.
+    # The file is empty if the process was killed while it wrote the file.
     if not _folder_names(root, _RUN) and ignore.is_file() and ignore.read_bytes() in (_IGNORE_ALL, b""):
         remove_if_exists(ignore)
 
@@ -323,12 +325,16 @@ def _folder_names(root: Path, pattern: re.Pattern[str]) -> list[str]:
     home = journal_folder(root)
     try:
         if not stat.S_ISDIR(home.lstat().st_mode):
-            raise JournalDamaged(f"{home} is not a folder: move it away, chirp-migrate keeps its journal there.")
+            raise JournalDamaged(
+                f"{home} is not a folder, but chirp-migrate stores its journal there: move it to another place."
+            )
         found = [p.name for p in home.iterdir() if pattern.fullmatch(p.name) and not p.is_symlink() and p.is_dir()]
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise JournalDamaged(f"{home} cannot be read ({error.strerror}): make it readable.") from error
+        raise JournalDamaged(
+            f"the journal folder {home} cannot be read ({error.strerror}): make the folder readable."
+        ) from error
     return sorted(found, key=lambda name: (len(name), name))
 
 

@@ -53,10 +53,10 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     Attributes:
         path: posix path relative to the root, with links resolved.
-        mode: permission bits before the run; during a rollback with ``--merge``, the bits to set. None if the run
-            created the file.
-        sha256_before: SHA-256 of the bytes before the run; during a rollback with ``--merge``, SHA-256 of the merged
-            bytes. None if the run created the file.
+        mode: permission bits before the run; None if the run created the file. During a rollback with ``--merge``, the
+            value is the permission bits to set.
+        sha256_before: SHA-256 of the bytes before the run; None if the run created the file. During a rollback with
+            ``--merge``, the value is the SHA-256 of the merged bytes.
         sha256_after: SHA-256 of the bytes that the run wrote.
         sha256_found, mode_found: SHA-256 and permission bits of the file when a rollback began; None without a
             rollback, or if the file did not exist.
@@ -90,10 +90,12 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def __post_init__(self) -> None:
         check_relative_path(self.path)
-        if (self.sha256_before is None) != (self.mode is None):  # a created file has neither
-            raise ValueError(f"the earlier content or the earlier file permissions of {self.path} are missing")
+        if (self.sha256_before is None) != (
+            self.mode is None
+        ):  # a created file has neither content nor permission bits before the run
+            raise ValueError(f"the record of {self.path} lacks the earlier content or the earlier permissions")
         if self.sha256_found is not None and self.mode_found is None:
-            raise ValueError(f"the earlier file permissions of {self.path} are missing")
+            raise ValueError(f"the record of {self.path} lacks the earlier permissions")
 
     @property
     def before(self) -> FileVersion | None:
@@ -133,23 +135,23 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         for path in self.folders:
             check_relative_path(path)
         if len({file.path for file in self.files}) != len(self.files):
-            raise ValueError("it names a file twice")
+            raise ValueError("the journal lists a file twice")
 
 
 def check_relative_path(path: str) -> str:
     """Return ``path`` unchanged if it is a plain relative posix path that stays below the root of the project.
 
     Raises:
-        ValueError: the path has another form, or leads into a journal or into git's own files.
+        ValueError: the path has another form, or leads into a journal or into the folder ``.git``.
     """
     if not path or "\0" in path:
-        raise ValueError(f"{path!r} is not a path")
+        raise ValueError(f"{path!r} is not a valid path")
     pure = PurePosixPath(path)
     plain = str(pure) == path and not pure.is_absolute() and ".." not in pure.parts and path != "."
     if isinstance(PurePath(), PureWindowsPath) and ("\\" in path or ":" in path):
         plain = False
     if not plain:
-        raise ValueError(f"the path {path!r} leads outside the tree")
+        raise ValueError(f"the path {path!r} leads outside the project")
     if any(part.lower() in _NOT_THE_BACKENDS for part in pure.parts):
         raise ValueError(f"the path {path!r} is not a file of the project")
     return path

@@ -1,7 +1,8 @@
 """A lock that permits only one process of this program at a time in a project.
 
 The lock is a file lock of the operating system, so the system releases the lock when the process ends. The text in the
-file is only for messages: the number and the machine of the process that holds the lock.
+lock file names the process that holds the lock, by process id and machine. Messages show this process. On a network
+file system without locks, the lock counts as held while this process is alive.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from chirp_migrate.source.files import remove_if_exists
 
 LOCK_NAME = "lock"
 
-#: Offset of the locked byte. The byte is far behind the text, because Windows lets no other process read locked bytes.
+#: Offset of the locked byte. The byte is far behind the text, because on Windows other processes cannot read locked
+#: bytes, but must read the text.
 _LOCKED_BYTE = 1 << 20
 
 _HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
-#: Error number of Windows for the removal of a file that is open.
+#: Error number that Windows returns if a program removes an open file.
 _IN_USE = 32
 _UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
@@ -51,8 +53,8 @@ def hold_lock(folder: Path) -> Iterator[None]:
 def _lock_held_error(folder: Path, holder: tuple[int, str] | None) -> WriteRefused:
     who = "" if holder is None else f" (process {holder[0]} on {holder[1]})"
     return WriteRefused(
-        f"another chirp-migrate{who} is running in {folder.parent}: wait until it is done. "
-        f"If it is not running, remove {folder / LOCK_NAME}."
+        f"another chirp-migrate{who} is running in {folder.parent}: wait for its end. "
+        f"If no such process is running, remove {folder / LOCK_NAME}."
     )
 
 
@@ -63,7 +65,9 @@ def _acquire_lock(folder: Path) -> int:
             folder.mkdir()
         try:
             if not stat.S_ISDIR(folder.lstat().st_mode):
-                raise WriteRefused(f"{folder} is not a folder: move it away, chirp-migrate keeps its journal there.")
+                raise WriteRefused(
+                    f"{folder} is not a folder, but chirp-migrate stores its journal there: move it to another place."
+                )
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         except FileNotFoundError:  # the process that held the lock has just removed the folder
             continue
@@ -74,7 +78,7 @@ def _acquire_lock(folder: Path) -> int:
         try:
             if not _try_lock(descriptor):
                 raise _lock_held_error(folder, _read_holder(descriptor))
-            # The previous holder may have removed the file between our opening and our locking of the file.
+            # After this process opened the file, the previous holder of the lock may have removed the file.
             ours = _is_same_file(descriptor, path)
         except BaseException:
             os.close(descriptor)
@@ -82,7 +86,7 @@ def _acquire_lock(folder: Path) -> int:
         if ours:
             try:
                 _write_holder(descriptor)
-            except BaseException:  # such as a full disk: remove the lock file and the folder
+            except BaseException:  # for example, the disk is full: remove the lock file and the folder
                 _release_lock(folder, descriptor)
                 raise
             return descriptor
@@ -118,7 +122,7 @@ def _try_lock(descriptor: int) -> bool:
     except OSError as error:
         if error.errno in _HELD:
             return False
-        if error.errno in _UNSUPPORTED:  # some network file systems have no locks: read the process in the file
+        if error.errno in _UNSUPPORTED:  # on a network file system without locks, check the process that the file names
             return not _seems_alive(_read_holder(descriptor))
         raise
     return True

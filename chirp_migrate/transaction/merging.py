@@ -1,4 +1,4 @@
-"""Undo an earlier change of a file and keep later edits, with git's three-way merge."""
+"""Undo the changes of a run in a file but keep later edits of the user, with git's three-way merge."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _MARKER = b"<<<<<<< "
 
 
 class MergeConflict(Exception):
-    """A file cannot be merged; the message gives the reason."""
+    """Raised if a file cannot be merged. The message is the reason."""
 
 
 def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> bytes:
-    """Return ``edited`` with the changes that lead from ``base`` to ``other``, merged by ``git merge-file``.
+    """Apply the difference between ``base`` and ``other`` to ``edited`` with ``git merge-file``, and return the result.
 
     Args:
         path: path of the file. The result must be valid Python for the suffix ``.py``, and valid JSON for ``.ipynb``.
         edited: the bytes of the file with later edits.
-        base: the bytes before the later edits, which ``apply`` wrote.
-        other: the bytes before ``apply``. The merge restores these bytes, except for the later edits.
+        base: the bytes that ``apply`` wrote, before the later edits.
+        other: the bytes before ``apply``. The result has these bytes, and also contains the later edits.
 
     Raises:
         MergeConflict: the later edits and ``apply`` changed the same lines, or the merged file is not valid.
@@ -40,14 +40,16 @@ def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> byte
         ended = run_git(Path(folder), ["merge-file", "-p", "-q", *names])
     if ended is None:
         raise WriteRefused(
-            "--merge needs git, which is not installed: nothing was changed. Install it, or see --force."
+            "--merge needs git, which is not installed: nothing was changed. Install git, or see --force."
         )
     if not 0 <= ended.returncode <= _MOST_CONFLICTS:
-        raise MergeConflict("git cannot merge it as text")
+        raise MergeConflict("git cannot merge the file as text")
     if ended.returncode:
         places = "1 place was" if ended.returncode == 1 else f"{ended.returncode} places were"
         line = _first_conflict_line(ended.stdout)
-        raise MergeConflict(f"{places} edited where the migration had changed the code, the first near line {line}")
+        raise MergeConflict(
+            f"{places} edited where the migration had also changed the code, the first near line {line}"
+        )
     if _is_valid(path, edited) and not _is_valid(path, ended.stdout):
         raise MergeConflict("the edits need code that the migration added")
     return ended.stdout
@@ -60,7 +62,7 @@ def _first_conflict_line(merged: bytes) -> int:
 
 
 def _is_valid(path: str, content: bytes) -> bool:
-    """Return whether a Python file or notebook can be parsed. For any other file, the result is True."""
+    """Return whether a Python file or notebook can be parsed; True for any other file."""
     suffix = PurePosixPath(path).suffix
     try:
         if suffix == ".py":

@@ -33,10 +33,11 @@ def recover(
         on_step: called for every restored file.
 
     Returns:
-        One sentence on the interruption and the recovery; None if no run was interrupted.
+        A sentence that describes the interruption and the recovery; None if no run was interrupted.
 
     Raises:
-        WriteRefused: a file was edited after the interruption, or another chirp-migrate is running. Nothing is changed.
+        WriteRefused: a file was edited after the interruption, or another process of chirp-migrate is running. Nothing
+            is changed.
         CommitFailed: a file cannot be written. The journal stays, so that the next command can try the recovery again.
     """
     root = root.resolve()
@@ -52,11 +53,16 @@ def recover_and_lock(
 ) -> Iterator[str | None]:
     """Recover from an interrupted run, and hold the lock of ``root`` during a ``with`` block.
 
-    The function has the same arguments as :func:`recover`. In ``with recover_and_lock(…) as found``, ``found`` is the
-    result of :func:`recover`. Links in ``root`` must be resolved.
+    In ``with recover_and_lock(…) as found``, ``found`` is the result of :func:`recover`.
+
+    Args:
+        root: the folder of the project, with links resolved.
+        force: see :func:`recover`.
+        on_step: see :func:`recover`.
 
     Raises:
-        WriteRefused, CommitFailed: :func:`recover` raises this error, or the lock cannot be written.
+        WriteRefused: see :func:`recover`.
+        CommitFailed: see :func:`recover`. The same error occurs if the lock cannot be written.
     """
     try:
         with hold_lock(journal_folder(root)):
@@ -68,7 +74,7 @@ def recover_and_lock(
 
 
 def _finish_interrupted(root: Path, force: bool, on_step: Callable[[ProgressStep], None]) -> str | None:
-    said = _finish_leftovers(root)
+    sentence = _finish_leftovers(root)
     for run in journal.read_runs(root):
         if run.state is RunState.APPLIED:
             continue
@@ -77,9 +83,9 @@ def _finish_interrupted(root: Path, force: bool, on_step: Callable[[ProgressStep
         edited = [] if force else files_edited_by_user(run, changes)
         if edited:
             raise WriteRefused(
-                f"run {run.name} was interrupted, and files were edited since then: {', '.join(edited)}; "
-                "nothing was changed. "
-                f"Copy your versions elsewhere, then `chirp-migrate rollback --force {root}` restores the originals."
+                f"run {run.name} was interrupted, and files were edited since then: {', '.join(edited)}. Nothing was "
+                "changed. Copy these files to another place, then restore the originals with `chirp-migrate rollback "
+                f"--force {root}`."
             )
         for change in changes:  # before any file changes, check that the bytes to restore exist
             if change.new is not None:
@@ -89,9 +95,9 @@ def _finish_interrupted(root: Path, force: bool, on_step: Callable[[ProgressStep
         remove_folders(root, run.folders)
         journal.remove_record(run)
         what = "A rollback" if was_rollback else "An apply"
-        how = "finished" if was_rollback else "undone, all its files are as before"
-        said = f"{what} (run {run.name} of {run.created}) had been interrupted: it was {how}."
-    return said
+        outcome = "has now been finished" if was_rollback else "has now been undone, so all its files are as before"
+        sentence = f"{what} (run {run.name} of {run.created}) was interrupted, and {outcome}."
+    return sentence
 
 
 @contextlib.contextmanager
@@ -100,18 +106,20 @@ def _explain_interruption() -> Iterator[None]:
         yield
     except OSError as error:
         raise CommitFailed(
-            f"an earlier run was interrupted and cannot be finished ({os_error_text(error)}): nothing is lost; make "
+            f"an earlier run was interrupted and cannot be finished ({os_error_text(error)}). Nothing is lost. Make "
             "the path writable and run the command again."
         ) from error
 
 
 def _finish_leftovers(root: Path) -> str | None:
-    found = journal.interrupted_folders(root)
+    found = journal.incomplete_record_folders(root)
     journal.remove_leftovers(root)
     if any(name.startswith("old-") for name in found):
-        return "A run was interrupted after its files had been restored; the rest of its journal was removed."
+        return (
+            "A run was interrupted after all its files had been restored. The rest of its journal has now been removed."
+        )
     if found:
-        return "An apply was interrupted before it changed any file; the rest of its journal was removed."
+        return "An apply was interrupted before it changed any file. The rest of its journal has now been removed."
     return None
 
 
@@ -126,7 +134,7 @@ def _needs_recovery(root: Path) -> bool:
         runs = journal.read_runs(root)
         return (
             not runs
-            or bool(journal.interrupted_folders(root))
+            or bool(journal.incomplete_record_folders(root))
             or any(run.state is not RunState.APPLIED for run in runs)
         )
     except JournalDamaged:

@@ -57,13 +57,13 @@ def rollback(
 ) -> RollbackResult:
     """Undo the last applied run in ``root``, or another run.
 
-    The run is undone completely or not at all. Empty folders that the run created are removed. The journal is removed
-    together with the last applied run. If a run was interrupted, the function first calls :func:`.recovery.recover`.
+    The run is undone completely or not at all. Empty folders that the run created are removed. If no run is applied any
+    more, the journal is removed, too. If a run was interrupted, the function first calls :func:`.recovery.recover`.
 
     Args:
         root: the folder of the project.
-        run: number of the run to undo; None for the last run. The function refuses a run if a later run has written
-            to the same files. Later runs can still be undone afterwards.
+        run: number of the run to undo; None for the last run. The function refuses to undo a run if a later run wrote
+            to the same files. After the rollback, later runs are still applied, and can be undone, too.
         force: whether to also restore files that were edited after the run. If True, these edits are lost.
         merge: whether to keep edits that were made after the run, with git's three-way merge.
         on_step: called after every step. If the call raises an error, the rollback stops and is undone.
@@ -71,7 +71,7 @@ def rollback(
     Raises:
         UsageProblem: no run is applied in ``root``, or no applied run has this number.
         WriteRefused: files were edited after the run or cannot be merged, a later run wrote to the same files, or
-            another chirp-migrate is running. The message lists the files, and nothing is changed.
+            another process of chirp-migrate is running. The message lists the files. Nothing is changed.
         CommitFailed: a file cannot be written; the message describes the state of the project.
     """
     root = root.resolve()
@@ -101,7 +101,7 @@ def nothing_applied_error(root: Path) -> UsageProblem:
 
 
 def later_runs_on_same_files(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
-    """Return a dictionary: name of a later run → paths of the files of ``run`` that the later run wrote."""
+    """Return the files of ``run`` that later runs also wrote, as lists of paths by name of the later run."""
     own = {file.path for file in run.files}
     later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}
     return {name: paths for name, paths in later.items() if paths}
@@ -111,9 +111,9 @@ def _index_of_run(runs: Sequence[JournalRun], number: int) -> int:
     for index, run in enumerate(runs):
         if run.number == number:
             return index
-    standing = ", ".join(run.name for run in runs)
+    still_applied = ", ".join(run.name for run in runs)
     raise UsageProblem(
-        f"no run {number:04d} is applied in {runs[0].root}: the applied runs are {standing} (see rollback --list)."
+        f"no run {number:04d} is applied in {runs[0].root}: the applied runs are {still_applied} (see rollback --list)."
     )
 
 
@@ -137,7 +137,7 @@ class _UndoPlan:
     Attributes:
         run: the run.
         files: the files of the run, each with its current version and the version to restore.
-        contents: dictionary, SHA-256 → bytes, of edited and merged files. The journal does not contain these bytes yet.
+        contents: the bytes of edited and merged files, by SHA-256. The journal does not contain these bytes yet.
         merged: paths of the files in which later edits are kept.
     """
 
@@ -181,13 +181,13 @@ def _plan_undoing(run: JournalRun, *, force: bool, merge: bool) -> _UndoPlan:
         undoing.files.append(JournalFile.of(file.path, goal, file.sha256_after, found))
     if edited and not (force or merge):
         raise WriteRefused(
-            f"edited since the migration was applied: {', '.join(edited)}; nothing was changed. Run rollback with "
-            "--merge to keep these edits, or with --force to lose them."
+            f"these files were edited since the migration: {', '.join(edited)}. Nothing was changed. Run rollback with "
+            "--merge to keep the edits, or with --force to lose the edits."
         )
     if conflicts:
         raise WriteRefused(
-            f"some edits made since the migration cannot be kept: {'; '.join(conflicts)}; nothing "
-            "was changed. Undo these edits, or run rollback with --force to lose them."
+            f"some edits made since the migration cannot be kept: {'; '.join(conflicts)}. Nothing was changed. Undo "
+            "these edits, or run rollback with --force to lose the edits."
         )
     return undoing
 
@@ -200,7 +200,9 @@ def _undo_in_edited_file(run: JournalRun, file: JournalFile, edited: bytes) -> b
         WriteRefused: git is not installed.
     """
     if file.before is None:
-        raise MergeConflict("added by the migration and edited since: delete the file, or move the file away")
+        raise MergeConflict(
+            "the migration added the file, and the file was edited since: delete it, or move it to another place"
+        )
     return three_way_merge(file.path, edited, run.content(file.sha256_after), run.content(file.before.sha256))
 
 
@@ -213,8 +215,8 @@ def _current_version(root: Path, path: str) -> tuple[FileVersion | None, bytes]:
     now = file_hash(root, path)
     if now == NOT_A_FILE:
         raise WriteRefused(
-            f"{root / path} is no longer a regular file (a link or a folder took its place): nothing was changed, "
-            "move the link or folder away first."
+            f"{root / path} is no longer a regular file, but a link or a folder. Nothing was changed. Move the link or "
+            "folder to another place first."
         )
     if now is None:
         return None, b""
@@ -234,11 +236,11 @@ def _roll_back_run(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) 
         _undo_rollback(rolling, run, error)
         if isinstance(error, FileChangedMeanwhile):
             raise WriteRefused(
-                f"{error.path} changed during the rollback: nothing was rolled back, run it again."
+                f"{error.path} changed during the rollback, so nothing was rolled back: run rollback again."
             ) from None
         if isinstance(error, OSError):
             raise CommitFailed(
-                f"{os_error_text(error)}: nothing was rolled back, the migration is still applied."
+                f"{os_error_text(error)}. Nothing was rolled back, so the migration is still applied."
             ) from error
         raise
     try:
@@ -258,8 +260,8 @@ def _undo_rollback(rolling: JournalRun, applied: JournalRun, cause: BaseExceptio
         finish_file_changes(rolling, [change.reversed for change in changes_of_run(rolling)])
         journal.record_run_state(applied, RunState.APPLIED)
     except OSError as error:
-        why = os_error_text(cause) if isinstance(cause, OSError) else "it was stopped"
+        why = os_error_text(cause) if isinstance(cause, OSError) else "the command was stopped"
         raise CommitFailed(
-            f"the rollback failed ({why}), and its changes cannot be undone ({os_error_text(error)}): the journal is "
-            "kept, and the next chirp-migrate command finishes the rollback."
+            f"the rollback failed ({why}), and its changes cannot be undone now ({os_error_text(error)}). The journal "
+            "is kept, and the next chirp-migrate command finishes the rollback."
         ) from cause

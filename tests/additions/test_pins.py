@@ -70,7 +70,7 @@ def test_a_pin_that_excludes_the_runtime_is_named(tmp_path: Path, name: str) -> 
     before = snapshot(root)
     done = run("apply", root)
     assert done.exit_code == 3 and snapshot(root) == before
-    assert re.search(rf"{re.escape(pin)} in {re.escape(path)}, chirpid-patch needs \w+>=\d", sentence(done))
+    assert re.search(rf"{re.escape(path)} requires {re.escape(pin)}, but chirpid-patch needs \w+>=\d", sentence(done))
     assert "--ignore-pins" in sentence(done)
     assert run("apply", "--ignore-pins", root).exit_code == 0
     assert "OptimalDataLoaderFactory" in (root / "train.py").read_text()
@@ -115,7 +115,9 @@ def test_pins_count_only_if_something_imports_the_runtime(tmp_path: Path) -> Non
 def test_a_diff_names_what_apply_will_refuse(tmp_path: Path) -> None:
     root = write_files(tmp_path, {"train.py": LOADER, "requirements.txt": "torch==1.1.0\n"})
     shown = run("apply", "--diff", root)
-    assert shown.exit_code == 0 and "apply will refuse this: torch==1.1.0 in requirements.txt" in shown.stderr
+    assert (
+        shown.exit_code == 0 and "`apply` will refuse this plan: requirements.txt requires torch==1.1.0" in shown.stderr
+    )
     assert "refuse" not in run("apply", "--diff", "--ignore-pins", root).stderr
 
 

@@ -344,9 +344,9 @@ def test_nothing_is_asked_for_that_nothing_imports(backend: Path, vendor: bool) 
         (["rules", "--colr", "never"], "did you mean --color?"),
         (["chek"], "there is no command 'chek'; did you mean check?"),
         (["plan", "-j", "x"], "'x' is not a valid whole number"),
-        (["plan", "--select", ""], "it is empty"),
+        (["plan", "--select", ""], "the value is empty"),
         (["plan", "--exclude", "a["], "--exclude: 'a[' is not a valid pattern of .gitignore"),
-        (["plan", "--exclude", "!a.py"], "--exclude: '!a.py' begins with !, which only settings permit"),
+        (["plan", "--exclude", "!a.py"], "--exclude: '!a.py' begins with !, which is only permitted in settings"),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence(backend: Path, arguments: list[str], said: str) -> None:
@@ -359,8 +359,8 @@ def test_a_wrong_command_line_is_one_sentence(backend: Path, arguments: list[str
     [
         ("[tool.chirp-migrate]\nunsafe = true\n".encode("utf-16"), "is not UTF-8"),
         (b"[tool.chirp-migrate.per-file-ignores]\n'!a' = ['CHP001']\n", "'!a' begins with !"),
-        (b"[tool.chirp-migrate]\nexclude = ['[z-a]']\n", "exclude is wrong: '[z-a]' is not"),
-        (b"[tool.chirp-migrate]\nexclude = ['[']\n", "exclude is wrong: '[' is not a valid pattern of .gitignore"),
+        (b"[tool.chirp-migrate]\nexclude = ['[z-a]']\n", "exclude is invalid: '[z-a]' is not"),
+        (b"[tool.chirp-migrate]\nexclude = ['[']\n", "exclude is invalid: '[' is not a valid pattern of .gitignore"),
         (b"[tool.chirp-migrate.verify]\nsamples = '3'\n", "samples: '3' is a text, not a whole number"),
     ],
 )
@@ -383,7 +383,7 @@ def test_another_apply_meanwhile_is_refused(backend: Path, monkeypatch: pytest.M
         "chirp_migrate.cli.applying.check_nothing_to_rewrite", lambda *_, **__: run_process("apply", backend)
     )
     done = run("apply", backend)
-    assert done.exit_code == 3 and "changed since the migration was planned" in sentence(done)
+    assert done.exit_code == 3 and "these files changed after the plan was made" in sentence(done)
 
 
 def test_an_interrupted_apply_says_that_nothing_was_written(backend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,8 +402,8 @@ def test_what_is_not_shown_is_counted_by_rule(tmp_path: Path) -> None:
 
 
 def test_quiet_explain_prints_no_example() -> None:
-    assert "What it reports" in run("explain", "CHP001").stdout
-    assert "What it reports" not in run("explain", "-q", "CHP001").stdout
+    assert "Reported code" in run("explain", "CHP001").stdout
+    assert "Reported code" not in run("explain", "-q", "CHP001").stdout
 
 
 def test_the_list_of_runs_fits_a_narrow_terminal_and_rollback_names_the_run(backend: Path) -> None:

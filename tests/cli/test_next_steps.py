@@ -13,7 +13,7 @@ from support import LOADER, copy_of, run, write_files
 
 def commands(shown: str) -> list[list[str]]:
     """The commands of this program that a run names on its last lines."""
-    last = "\n".join(shown.splitlines()[-3:])
+    last = "\n".join(shown.splitlines()[-4:])
     return [shlex.split(one)[1:] for one in re.findall(r"chirp-migrate [a-z-]+ [^\s),]+", last)]
 
 
@@ -46,4 +46,4 @@ def test_in_a_work_tree_git_shows_the_diff(tmp_path: Path) -> None:
     assert "git" not in run("apply", ".", cwd=root).stdout
     run("rollback", ".", cwd=root)
     subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
-    assert "Next: read it (git diff), then: " in run("apply", "--allow-dirty", ".", cwd=root).stdout
+    assert "To review the changes: git diff\n" in run("apply", "--allow-dirty", ".", cwd=root).stdout

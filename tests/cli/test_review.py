@@ -128,7 +128,7 @@ def test_help_back_and_odd_answers(backend: Path) -> None:
     [
         (["review", "plan.json"], 2, "chirp-migrate review PROJECT --plan plan.json"),
         (["apply", "back end", "--plan", "missing.json"], 2, "missing.json cannot be read"),
-        (["apply", "back end", "--plan", "plan.json", "--unsafe"], 2, "--plan already fixes rules and files"),
+        (["apply", "back end", "--plan", "plan.json", "--unsafe"], 2, "--plan already determines the rules and files"),
         (["review", "back end", "--plan", "nowhere/plan.json"], 2, "nowhere/plan.json cannot be written"),
         (["apply", "back end", "--diff", "--check-with", "true"], 2, "use only one of them"),
     ],
@@ -180,7 +180,7 @@ def test_in_a_terminal(backend: Path, tmp_path: Path) -> None:
         encoding="utf-8",
         timeout=60,
     )
-    child.expect("4 of them decided before")
+    child.expect("4 of them decided earlier")
     child.expect(r"\[5/5\] accept\?")
     assert "\x1b" not in child.before
     child.sendline("y")
@@ -234,7 +234,7 @@ def test_a_pipe_for_a_plan_is_not_waited_for(backend: Path, tmp_path: Path) -> N
     os.mkfifo(tmp_path / "plan.json")
     for command in ("apply", "review"):
         done = run(command, backend, "--plan", "plan.json", cwd=tmp_path)
-        assert done.exit_code == 2 and "plan.json cannot be read (it is not a regular file)" in done.stderr
+        assert done.exit_code == 2 and "plan.json cannot be read (the path is not a regular file)" in done.stderr
 
 
 def test_the_plan_of_another_tree_is_not_overwritten(backend: Path, tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_ctrl_c_keeps_what_was_decided_and_says_where(backend: Path, monkeypatch
 
     monkeypatch.setattr("chirp_migrate.cli.review._read_answer", stop)
     done = run("review", backend, "--plan", "plan.json", cwd=backend.parent)
-    assert done.exit_code == 130 and "Saved in plan.json. Continue with: chirp-migrate review" in done.stdout
+    assert done.exit_code == 130 and "Saved in plan.json. To continue: chirp-migrate review" in done.stdout
 
 
 def test_a_loader_and_its_copies_in_other_files_are_decided_together(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_what_the_page_shows_is_read(tmp_path: Path) -> None:
         ("tune", "save = false", "tune", "save is unknown; the keys are dataset,"),
         ("tune", "time-budget = 0", "tune", "time-budget: 0.0 is not in the range 1<=x<=86400."),
         ("tune", "num-workers = [99]", "tune", "num-workers: pass numbers from 0 to 64"),
-        ("verify", 'baseline = ""', "verify", "baseline: it is empty: pass a git revision or a folder."),
+        ("verify", 'baseline = ""', "verify", "baseline: the value is empty: pass a git revision or a folder."),
         ("verify", "simulate-step-ms = 3", "verify", "simulate-step-ms is unknown; the keys are workload,"),
         ("", "vendor = 1", "plan", "vendor must be true or false."),
     ],

@@ -35,7 +35,7 @@ def rewritten(root: Path) -> set[str]:
 def test_a_notebook_with_outputs_is_left_and_named(root: Path) -> None:
     done = run("apply", root)
     assert done.exit_code == 0 and rewritten(root) == {"cleared.ipynb"}
-    assert "seen.ipynb: stored outputs would no longer match" in done.stdout and "--notebooks" in done.stdout
+    assert "seen.ipynb: the stored outputs would no longer match" in done.stdout and "--notebooks" in done.stdout
     assert run("check", root).exit_code == 0
     assert "stored outputs" in run("apply", root).stdout
 
@@ -90,11 +90,11 @@ def test_notebooks_with_the_same_reason_share_one_line(root: Path) -> None:
     )
     shown = " ".join(run("plan", root).stdout.split())
     assert (
-        "3 notebooks: stored outputs would no longer match the code; --notebooks rewrites such notebooks; -v lists them"
-        in shown
+        "3 notebooks: the stored outputs would no longer match the code; --notebooks includes such notebooks; "
+        "-v lists them" in shown
     )
     whole = run("plan", "-v", root).stdout
-    assert all(f"{name}.ipynb: stored outputs" in whole for name in ("seen", "more", "api"))
+    assert all(f"{name}.ipynb: the stored outputs" in whole for name in ("seen", "more", "api"))
 
 
 @pytest.mark.parametrize(

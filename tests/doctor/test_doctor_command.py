@@ -266,7 +266,7 @@ def test_a_script_that_fails_before_any_problem_ends_with_14(tmp_path: Path) -> 
     result = run("doctor", root, "--", "python", "train.py")
     assert result.exit_code == 14
     assert result.stderr.endswith("chirp-migrate: train.py failed: ValueError: no such bird.\n")
-    printed = result.stderr.split("last lines of its output")[1]
+    printed = result.stderr.split("last lines that the project's code printed")[1]
     assert "line 15, in main" in printed and str(root) not in printed and "runner.py" not in printed
 
 

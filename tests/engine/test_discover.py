@@ -68,7 +68,7 @@ def test_what_is_not_the_backends_own_is_left_out_with_the_reason(tmp_path: Path
     }
 
 
-VENDORED = "vendored code; to migrate it, name it on the command line"
+VENDORED = "vendored code; to migrate this code, pass its path to the command"
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_a_link_never_leads_outside_nor_to_a_second_rewrite(tmp_path: Path) -> N
         "again.py": "a link to a.py",
         "far.py": "a link to a place outside the folder",
         "folder": "a link to a folder",
-        "loop.py": "a link that leads nowhere",
-        "nowhere.py": "a link that leads nowhere",
+        "loop.py": "a link to a missing target",
+        "nowhere.py": "a link to a missing target",
     }
 
 

@@ -36,10 +36,10 @@ def test_a_plan_and_any_part_of_it_passes(plan: Plan) -> None:
 @pytest.mark.parametrize(
     ("after", "said"),
     [
-        ("a = (\n", "it is not Python"),
-        ("return 1\n", "it is not Python"),
-        ("a = b'\0'\n", "it is not Python"),
-        (TRAIN, "CHP001 would change it again, in line 3"),
+        ("a = (\n", "the result is not Python"),
+        ("return 1\n", "the result is not Python"),
+        ("a = b'\0'\n", "the result is not Python"),
+        (TRAIN, "CHP001 would change the file again, in line 3"),
     ],
 )
 def test_what_is_not_sound_is_refused(plan: Plan, after: str, said: str) -> None:

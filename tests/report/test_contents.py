@@ -14,7 +14,7 @@ from chirp_migrate.doctor.doctor_report import DoctorReport
 from chirp_migrate.errors import JournalDamaged, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, FindingStatus
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
-from chirp_migrate.report.hunks import ChangeRow, differing_words, side_by_side
+from chirp_migrate.report.hunks import ChangeRow, differing_words, pair_rows_for_columns
 from chirp_migrate.report.page.changes import FileDetails, PageContents
 from chirp_migrate.report.reading import read_report_contents
 from chirp_migrate.report.stored_results import hashes_of_written_files, store_doctor_report, store_verdict
@@ -346,5 +346,5 @@ def test_removed_lines_stand_beside_those_that_replace_them() -> None:
         ChangeRow("+", None, 1, "A"),
         ChangeRow(" ", 3, 2, "c"),
     ]
-    texts = [tuple(row and row.text for row in pair) for pair in side_by_side(rows)]
+    texts = [tuple(row and row.text for row in pair) for pair in pair_rows_for_columns(rows)]
     assert texts == [("a", "A"), ("b", None), ("c", "c")]

@@ -1156,4 +1156,4 @@ def test_a_loader_and_the_copies_of_its_batches_are_one_hunk(tmp_path: Path) -> 
     )
     root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text})
     done = run("review", "--plan", tmp_path / "plan.json", root, answers="n\n")
-    assert "1 hunk to decide on" in done.stdout and "0 accepted, 1 refused" in done.stdout
+    assert "1 hunk to decide" in done.stdout and "0 accepted, 1 refused" in done.stdout

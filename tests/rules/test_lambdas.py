@@ -259,7 +259,7 @@ def test_lambdas_that_no_worker_needs_are_not_mentioned(text: str) -> None:
     ("body", "reason"),
     [
         ("[DataLoader(ds, collate_fn=lambda b: (b, n)) for n in ds]", "comprehension variable `n`"),
-        ("DataLoader(ds, collate_fn=lambda b: super().f(b))", "`super` would give another result at the new place"),
+        ("DataLoader(ds, collate_fn=lambda b: super().f(b))", "`super` would have another result after the move"),
     ],
 )
 def test_what_might_not_be_the_same_is_reported(body: str, reason: str) -> None:
@@ -438,13 +438,13 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
     [
         (
             "def f():\n    from b import Base\n    class D(Base): pass\n    return D()\n",
-            "its base class is the local name `Base`",
+            "the base class is the local name `Base`",
         ),
         ("def f(n):\n    class D(Dataset):\n        size = n\n    return D()\n", "uses the local name `n`"),
         (
             "class B(Dataset):\n    def __init__(self, x): self.x = x\n"
             "def f(n):\n    class D(B):\n        def __len__(self): return n\n    return D(3)\n",
-            "the constructor of its base class would have to be called",
+            "the constructor of the base class would have to be called",
         ),
         (
             "def f(n):\n    class D(Dataset):\n        @property\n        def n(self): return n\n    return D()\n",
@@ -452,7 +452,7 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __init__(self): self.n = n\n    return D()\n",
-            "its constructor is written in one line",
+            "the constructor is written in one line",
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return [D() for n in (1, 2)]\n",

@@ -248,7 +248,7 @@ def test_calls_grow_with_the_project(project: Callable[[int], dict[str, str]]) -
         sys.setprofile(note)
         try:
             for path, text in texts.items():
-                rewrite_text(path, text, held, by_gain=True)
+                rewrite_text(path, text, held, skip_without_gain=True)
                 held.update(path, text)
         finally:
             sys.setprofile(None)

@@ -49,7 +49,7 @@ def test_a_base_without_a_constructor_needs_none_called(bases: str, moves: bool)
     head = "from torch.utils.data import Dataset, TensorDataset\n"
     after, findings = support.migrate("CHP006", text, base=head + bases)
     assert ("\nclass Local(Base):" in after) == moves
-    refused = "the constructor of its base class would have to be called"
+    refused = "the constructor of the base class would have to be called"
     assert moves or refused in findings[0].message
 
 
@@ -62,7 +62,7 @@ def test_a_base_without_a_constructor_needs_none_called(bases: str, moves: bool)
         ("def __len__(self, n=torch.rand(1)):\n    return 1", "Dataset", "the default of `n`"),
         ("def __len__(self, n=LATE):\n    return 1", "Dataset", "the default of `n`"),
         ("@late\ndef __len__(self):\n    return 1", "Dataset", "defined further down"),
-        ("@functools.lru_cache\ndef __len__(self):\n    return 1", "Dataset", "a decorator in it"),
+        ("@functools.lru_cache\ndef __len__(self):\n    return 1", "Dataset", "a decorator in the class"),
         ("size = other.SIZE\ndef __len__(self):\n    return 1", "Dataset", "does more than define methods"),
         ("size = SIZE\ndef __len__(self):\n    return 1", "Dataset", "does more than define methods"),
         ("def __len__(self):\n    return 1", "Patched", "other code assigns `Patched`"),
@@ -81,7 +81,7 @@ def test_what_would_be_evaluated_on_import_is_left(body: str, base: str, reason:
         ("size = 3", "Maybe", "if n:\n    from torch.utils.data import Dataset as Maybe", "`Maybe` may not be defined"),
         ("def __len__(self):\n    return 1", "Dataset", "def __getattr__(name): ...", "the module's `__getattr__`"),
         ("size = SIZE", "Dataset", "globals().update(SIZE=3)", "does more than define methods"),
-        ("def __len__(self) -> note(1):\n    return 1", "Dataset", "", "its annotations call a function"),
+        ("def __len__(self) -> note(1):\n    return 1", "Dataset", "", "the annotations call a function"),
         ("def f(self):\n    setattr(type(self), 'n', 1)", "Dataset", "", "depends on the class object"),
     ],
 )

@@ -348,24 +348,27 @@ def values(result: Any) -> Any:
             "pad = 0\ndef collate(b):\n    return pad\ndef more():\n    nonlocal pad\n    pad = 2",
             "`pad` is rebound by an inner function",
         ),
-        ("pad = 0\ndef collate(b):\n    nonlocal pad\n    pad = 2\n    return b", "it rebinds `pad`"),
+        ("pad = 0\ndef collate(b):\n    nonlocal pad\n    pad = 2\n    return b", "the definition rebinds `pad`"),
         ("@cache\ndef collate(b):\n    return b", "it is decorated"),
         ("def collate(b):\n    return collate(b[1:]) + more", "it calls itself"),
         ("class A: pass\ndef collate(b):\n    return A(b)", "the local class `A`"),
         ("def collate(b, a=[], /):\n    return b", "a positional-only parameter"),
         ("def collate(b, a=[]):\n    return b\ncollate(ds, 3)", "a caller may pass `a` by position"),
-        ("def collate(b):\n    return b\ncollate.pad = 3", "the code uses attributes of it"),
-        ("def collate(b):\n    return b\nuse(inspect.signature(collate))", "the project reads it with `inspect`"),
-        ("def collate(b):\n    return ds, b\nPlain.transform = collate", "it is an attribute of a class"),
-        ("def collate(b):\n    return ds, b\nclass A:\n    f = collate", "it is an attribute of a class"),
+        ("def collate(b):\n    return b\ncollate.pad = 3", "the code uses attributes of the function"),
+        (
+            "def collate(b):\n    return b\nuse(inspect.signature(collate))",
+            "the project reads the function with `inspect`",
+        ),
+        ("def collate(b):\n    return ds, b\nPlain.transform = collate", "the function is an attribute of a class"),
+        ("def collate(b):\n    return ds, b\nclass A:\n    f = collate", "the function is an attribute of a class"),
         (
             "def collate(b):\n    return ds, b\ntype('A', (), {'f': collate})",
-            "it is an attribute of a class",
+            "the function is an attribute of a class",
         ),
-        ("def collate(b):\n    return locals()", "`locals` would give another result at the new place"),
+        ("def collate(b):\n    return locals()", "`locals` would have another result after the move"),
         ("def collate(b):\n    return b\nuse(locals())", "`locals` in the enclosing function may read its local names"),
-        ("local = int\ndef collate(b: local):\n    return b", "its annotations use `local`"),
-        ("def collate(b: Later):\n    return b", "its annotations use `Later`"),
+        ("local = int\ndef collate(b: local):\n    return b", "the annotations use `local`"),
+        ("def collate(b: Later):\n    return b", "the annotations use `Later`"),
         ("partial = ds\ndef collate(b):\n    return ds", "the name `partial`, which the rewrite"),
         (
             "for n in ds:\n    def collate(b):\n        return n\n    all.append(DataLoader(ds, collate_fn=collate))",
@@ -396,7 +399,7 @@ def test_private_names_of_a_class_stay_in_it() -> None:
                     return other.__pad
                 return DataLoader(ds, collate_fn=collate)
     """
-    assert "`__pad` in it is private to the enclosing class" in reported(text)
+    assert "`__pad` in the definition is private to the enclosing class" in reported(text)
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ def test_a_cell_that_is_no_python_is_named_and_the_others_are_read(cell: str, sa
         (b"3", "not a notebook"),
         (b'{"a": 1}', "not a notebook"),
         (b"\xff\xfe{}", "byte 0 is not valid utf-8"),
-        (b'{"worksheets": [], "nbformat": 3}', "format is 3, not 4"),
+        (b'{"worksheets": [], "nbformat": 3}', "the notebook has format 3, not 4"),
         (b'{"cells": {}, "nbformat": 4}', "not a list"),
         (b'{"worksheets": [], "nbformat": 4}', "not a list"),
         (b'{"cells": [1], "nbformat": 4}', "cell 1 has no cell type"),
@@ -248,9 +248,9 @@ def test_what_is_no_notebook_of_python_is_refused_with_the_reason(data: bytes, s
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("# %% _chirp_cell 2\n", "", "cross a cell border"),
-        ("# %% _chirp_cell 2\n", "# %% _chirp_cell 1\n", "cross a cell border"),
-        ("x = 1", "x = [", "cross a cell border"),
+        ("# %% _chirp_cell 2\n", "", "cross the border between two cells"),
+        ("# %% _chirp_cell 2\n", "# %% _chirp_cell 1\n", "cross the border between two cells"),
+        ("x = 1", "x = [", "cross the border between two cells"),
         ("import _chirp_cell_1\n", "", "magic"),
         ("import _chirp_cell_1", "import _chirp_cell_1, os", "magic"),
         ("import _chirp_cell_1", "import _chirp_cell_1\nimport _chirp_cell_1", "magic"),

@@ -94,7 +94,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP012",
-        "the code uses attributes of it",
+        "the code uses attributes of the function",
         (
             "def build(data, pad):\n"
             "    def collate(batch):\n"
@@ -107,7 +107,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "may set attributes on it",
+        "may set attributes on the function",
         LAMBDA + "x.collate_fn.k = 3\n",
         ("collate_fn.k", "other.k"),
     ),
@@ -119,7 +119,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP012",
-        "the project reads it with `inspect`",
+        "the project reads the function with `inspect`",
         (
             "def build(data, pad):\n"
             "    def collate(batch):\n"
@@ -132,13 +132,13 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "a deep copy of an object that contains it",
+        "a deep copy of an object that contains the function",
         LAMBDA + "copy.deepcopy(x)\n",
         ("deepcopy", "copy"),
     ),
     (
         "CHP012",
-        "a deep copy of an object that contains it",
+        "a deep copy of an object that contains the function",
         FUNCTION + "copy.deepcopy(x)\n",
         ("deepcopy(x)", "deepcopy(x.state_dict())"),
     ),
@@ -208,7 +208,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "it uses the lambda `more`",
+        "the definition uses the lambda `more`",
         (
             "def build(data):\n"
             "    more = lambda b: locals()\n"
@@ -218,13 +218,13 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "it uses the local function `more`",
+        "the definition uses the local function `more`",
         ("def build(data):\n    def more(b): return b\n    return DataLoader(data, collate_fn=lambda b: more(b))\n"),
         ("def more(b): return b", "more = data.more"),
     ),
     (
         "CHP012",
-        "it uses the local class `More`",
+        "the definition uses the local class `More`",
         (
             "def build(data, pad):\n"
             "    class More: pass\n"
@@ -238,7 +238,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "`locals` would give another result at the new place",
+        "`locals` would have another result after the move",
         ("def build(data, pad):\n    return DataLoader(data, collate_fn=lambda batch: [*batch, pad, locals()])\n"),
         ("locals()", "local()"),
     ),
@@ -254,7 +254,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP012",
-        "`super` would give another",
+        "`super` would have another result",
         (
             "class A(B):\n"
             "    def f(self, d):\n"
@@ -323,7 +323,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP012",
-        "it rebinds `pad` of the enclosing function",
+        "the definition rebinds `pad` of the enclosing function",
         (
             "def build(data, pad):\n"
             "    def collate(batch):\n"
@@ -337,7 +337,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP012",
-        "its annotations use `Batch`",
+        "the annotations use `Batch`",
         (
             "def build(data, pad):\n"
             "    def collate(batch: Batch):\n"
@@ -349,7 +349,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "it has a positional-only parameter with a default",
+        "the function has a positional-only parameter with a default",
         ("def build(d, k):\n    return DataLoader(d, collate_fn=lambda b=k, /: b)\n"),
         ("=k, /", "=3, /"),
     ),
@@ -407,7 +407,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP006",
-        "it is defined in the body of another class",
+        "the class is defined in the body of another class",
         (
             "def make(data):\n"
             "    class Outer:\n"
@@ -600,7 +600,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "the rewrite would make it a method, and `__init__` may be called with an object of another class",
+        "the rewrite would make the function a method, and `__init__` may be called with an object of another class",
         METHOD + "def fill(other):\n    Data.__init__(other, [])\n",
         ("Data.__init__", "Other.__init__"),
     ),

@@ -14,7 +14,7 @@ from chirp_migrate import rules as package
 from chirp_migrate.console.json_document import to_json_values
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite_text
-from chirp_migrate.engine.settings import Settings, matches, read_settings
+from chirp_migrate.engine.settings import Settings, matches_any_glob, read_settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, FindingStatus, Plan, PlanOptions, Safety, SkippedFile
 from chirp_migrate.review.loader_account import LoaderLedger
@@ -183,7 +183,7 @@ def test_a_comment_that_cannot_be_meant_is_noted(tmp_path: Path) -> None:
     ],
 )
 def test_globs_are_those_of_gitignore(globs: str, matched: list[str], others: list[str]) -> None:
-    assert [path for path in (*matched, *others) if matches(tuple(globs.split()), path)] == matched
+    assert [path for path in (*matched, *others) if matches_any_glob(tuple(globs.split()), path)] == matched
 
 
 def with_settings(root: Path, body: str, **files: str) -> Path:
@@ -248,7 +248,7 @@ def test_outside_a_work_tree_only_the_folder_itself_is_asked(tmp_path: Path) -> 
         ("colour = 1", "colour is unknown; the keys are include, exclude"),
         ('exclude = "old"', "exclude must be a list of strings"),
         ("include = [1]", "include must be a list of strings"),
-        ('select = ["CHP9999"]', "select is wrong: there is no rule 'CHP9999'; the nearest is CHP"),
+        ('select = ["CHP9999"]', "select is invalid: there is no rule 'CHP9999'; the nearest is CHP"),
         ('ignore = ["ALL"]', "leaves no rule to run"),
         ('unsafe = "yes"', "unsafe must be true or false"),
         ("vendor = 1", "vendor must be true or false"),
@@ -256,7 +256,10 @@ def test_outside_a_work_tree_only_the_folder_itself_is_asked(tmp_path: Path) -> 
         ("tests = true\n# notes\n'notebooks' = 3", r"line 4: \[tool.chirp-migrate\] notebooks must be"),
         ('per-file-ignores = ["a"]', "per-file-ignores must be a table"),
         ('per-file-ignores = {"a.py" = "CHP001"}', 'per-file-ignores "a.py" must be a list of strings'),
-        ('per-file-ignores = {"b.py" = ["CHP9999"]}', "per-file-ignores \"b.py\" is wrong: there is no rule 'CHP9999'"),
+        (
+            'per-file-ignores = {"b.py" = ["CHP9999"]}',
+            "per-file-ignores \"b.py\" is invalid: there is no rule 'CHP9999'",
+        ),
         ("unsafe = ", "not valid TOML"),
         ("[tool]\nchirp-migrate = 1", "not valid TOML"),
     ],

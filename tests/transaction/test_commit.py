@@ -362,7 +362,7 @@ def test_undoing_that_fails_too_is_said_and_can_be_taken_up_later(tree: Path, mo
 
     with pytest.raises(CommitFailed, match="the changes cannot be undone"):
         commit_plan(migration(tree), on_step=then_break)
-    with pytest.raises(CommitFailed, match="nothing is lost"):
+    with pytest.raises(CommitFailed, match="Nothing is lost"):
         recover(tree)
     monkeypatch.undo()
     assert recover(tree) is not None
@@ -417,7 +417,7 @@ def test_a_root_that_is_not_there_is_one_sentence(tree: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "happened"),
-    [("new-0001", "before it changed any file"), ("old-0001", "after its files had been restored")],
+    [("new-0001", "before it changed any file"), ("old-0001", "after all its files had been restored")],
 )
 def test_a_half_written_or_half_removed_journal_is_cleared_away(tree: Path, name: str, happened: str) -> None:
     staging = tree / ".chirp-migrate" / name

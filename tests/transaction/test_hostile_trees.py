@@ -80,7 +80,7 @@ UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
 LEFT_OUT: dict[str, tuple[Callable[[Path], object], str]] = {
     "pipe.py": (lambda path: os.mkfifo(path), "not a regular file"),
     "socket.py": (socket_at, "not a regular file"),
-    "loop.py": (lambda path: path.symlink_to(path.name), "a link that leads nowhere"),
+    "loop.py": (lambda path: path.symlink_to(path.name), "a link to a missing target"),
     "loop": (lambda path: path.symlink_to(path.name), ""),  # a name that no run looks at
     "ring": (lambda path: path.symlink_to("..", target_is_directory=True), "a link to a folder"),
     "zeros.py": (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),

@@ -63,7 +63,7 @@ def test_a_record_is_read_as_it_was_written(
         ({"files": [{"path": "a.py"}]}, r"`mode` is missing at `\$\.files\[0\]`"),
         ({"state": 3}, r"`int` where `str` should be at `\$\.state`"),
         ({"state": "done"}, r"invalid enum value 'done' at `\$\.state`"),
-        ({"folders": ["../x"]}, r"the path '\.\./x' leads outside the tree"),
+        ({"folders": ["../x"]}, r"the path '\.\./x' leads outside the project"),
     ],
 )
 def test_what_is_damaged_is_named_by_its_place(change: dict[str, Any], reason: str) -> None:

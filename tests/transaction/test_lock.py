@@ -81,7 +81,7 @@ def test_what_is_no_folder_of_ours_is_refused(tmp_path: Path, kind: str) -> None
         (root / ".chirp-migrate").write_bytes(b"")
     else:
         (root / ".chirp-migrate").symlink_to(outside, target_is_directory=True)
-    with pytest.raises(WriteRefused, match="move it away"):
+    with pytest.raises(WriteRefused, match="move it to another place"):
         commit_plan(plan_of(root, FilePlan("a.py", None, b"x", "scaffold")))
     assert list(outside.iterdir()) == []
     assert not (root / "a.py").exists()

@@ -66,7 +66,7 @@ def test_edits_of_the_same_lines_are_named_and_nothing_changes(tree: Path) -> No
     migrated(tree, EDIT, ALSO_EDITED)
     left = snapshot(tree)
     with pytest.raises(
-        WriteRefused, match=r"a\.py \(1 place was edited where the migration had changed the code, the first near"
+        WriteRefused, match=r"a\.py \(1 place was edited where the migration had also changed the code, the first near"
     ):
         rollback(tree, merge=True)
     assert snapshot(tree) == left
@@ -77,7 +77,9 @@ def test_added_and_deleted_files_have_no_merge(tree: Path) -> None:
     (tree / "new.py").write_bytes(b"n = 2\n")
     (tree / "a.py").unlink()
     left = snapshot(tree)
-    with pytest.raises(WriteRefused, match=r"a\.py \(deleted\); new\.py \(added by the migration and edited since"):
+    with pytest.raises(
+        WriteRefused, match=r"a\.py \(deleted\); new\.py \(the migration added the file, and the file was edited since"
+    ):
         rollback(tree, merge=True)
     assert snapshot(tree) == left
 
@@ -114,7 +116,7 @@ def test_what_git_cannot_merge_as_text_is_named_and_nothing_changes(tree: Path) 
     commit_plan(rewrites(tree, {"a.py": b"x = 2\n"}))
     (tree / "a.py").write_bytes(b"x = 2\n\0")
     left = snapshot(tree)
-    with pytest.raises(WriteRefused, match=r"a\.py \(git cannot merge it as text\)"):
+    with pytest.raises(WriteRefused, match=r"a\.py \(git cannot merge the file as text\)"):
         rollback(tree, merge=True)
     assert snapshot(tree) == left
 

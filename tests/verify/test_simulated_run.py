@@ -12,7 +12,7 @@ from support import run
 from chirp_migrate.console.json_document import read_document, to_json_bytes
 from chirp_migrate.console.progress import ignore_progress
 from chirp_migrate.console.screen import render_to_text
-from chirp_migrate.report.page.charts import waits_plot
+from chirp_migrate.report.page.charts import batch_wait_plots
 from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_entry_points
 from chirp_migrate.verify.metrics import METRICS
@@ -51,7 +51,7 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path]) 
     text = " ".join(render_to_text(lambda screen: show_verify_report(report, screen), 100, verbose=True).split())
     assert text.startswith(f"Verdict: {report.verdict}. With SIMULATED device steps of 3 ms:")
     assert "one small layer replaces the model" in text and "device busy" in text
-    assert "Required figures, after the migration" in text and "no lost workers" in text
+    assert "Targets for the migrated version" in text and "no lost workers" in text
     assert read_document(to_json_bytes(report), VerifyReport) == report
     assert report.simulated is not None and report.simulated.step_ms == STEP_MS and "SIMULATED" in report.reason
     assert 0 < report.simulated.device_busy["after"] <= 1
@@ -60,7 +60,7 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path]) 
         assert set(figures) == {metric.name for metric in METRICS}
         assert {name for name, value in figures.items() if value is None} <= {"gpu_percent", "gpu_memory_mib"}
     assert len(report.targets) == 2
-    assert [plot.title for plot in waits_plot(report)] == ["Waiting for batches"]
+    assert [plot.title for plot in batch_wait_plots(report)] == ["Waiting for batches"]
 
 
 def test_a_step_that_makes_no_sense_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The files that `apply` adds to a backend: loader factory, performance monitor, notebook and tests.
+"""Plan the files that `apply` adds to a backend: loader factory, performance monitor, notebook and tests.
 
 The loader factory and the performance monitor only re-export names of `chirpid_patch`.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chirp_migrate.additions.scaffold.notebook import notebook_json
 
-# Dictionary: path of an added file in the backend → name of the template of the file.
+# Name of the template of each added file, by path of the file in the backend.
 _TEMPLATES = {
     "utils/dataloader_factory.py": "dataloader_factory.py",
     "utils/performance_monitor.py": "performance_monitor.py",
@@ -20,7 +20,8 @@ _TEMPLATES = {
     "tests/test_dataloader_optimization.py": "test_dataloader_optimization.py",
 }
 
-#: A folder `utils/` with one of these modules contains the training of a backend.
+#: Names of training modules. If a folder `utils/` has one of these modules, the folder contains the training of a
+#: backend.
 _TRAINING_MODULES = ("training_engine.py", "training_core.py", "training_utils.py", "cross_validation.py")
 
 #: POSIX paths of the files that `apply` adds to a backend.
@@ -45,7 +46,7 @@ def has_training_modules(root: Path) -> bool:
 
 
 def is_scaffold_file(path: str, content: bytes) -> bool:
-    """Return whether `apply` added the file at `path` of a backend. Later edits of the user do not count.
+    """Return whether `apply` added the file at `path` of a backend, even if the user has edited the file since.
 
     The function compares the path and the first line of the file with the template. For a notebook, the function
     compares the path and the title. The rules must skip added files, because the added tests contain original code for

@@ -10,10 +10,10 @@ _MARKDOWN = "# %% [markdown]"
 
 
 def notebook_json(script: str) -> str:
-    """Return the JSON text of a notebook in format 4.5 for a script. The same script always has the same result.
+    """Return the JSON text of a notebook in format 4.5 for a script. Equal scripts result in equal texts.
 
-    In the script, the text of a markdown cell is a block of comments. The cells are not executed, so they have no
-    outputs and no execution counts.
+    In the script, the text of a markdown cell is a block of comments. The function does not execute the cells, so the
+    cells have no outputs and no execution counts.
 
     Raises:
         ValueError: the script does not begin with a cell marker, or a markdown cell contains a line of code.

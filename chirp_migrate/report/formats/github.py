@@ -10,15 +10,15 @@ from typing import Any
 from urllib.parse import unquote
 
 from chirp_migrate.engine.checking import CheckReport
-from chirp_migrate.report.formats.sarif import sarif
+from chirp_migrate.report.formats.sarif import check_sarif
 
 
 def workflow_commands(check: CheckReport, *, verbose: bool = False) -> Iterator[str]:
     """Yield a workflow command for each finding, and for each skipped file.
 
-    Findings of rules that find bugs are warnings, and other findings are notices. Skipped files are errors. Paths are
-    relative to the top of the git repository. For a notebook, the line number is the line in the JSON text at which the
-    code of the cell begins.
+    Findings of rules that find bugs are warnings, and all other findings are notices. Skipped files are errors. Paths
+    are relative to the top of the git repository. For a finding in a notebook, the line number is the line of the JSON
+    text at which the code of the cell begins.
 
     Args:
         check: the result of ``check``.
@@ -27,9 +27,9 @@ def workflow_commands(check: CheckReport, *, verbose: bool = False) -> Iterator[
     Raises:
         UsageProblem: a file changed during the check.
     """
-    (run,) = sarif(check)["runs"]
+    (run,) = check_sarif(check)["runs"]
     rules = run["tool"]["driver"]["rules"]
-    for findings in (check.work, check.others if verbose else ()):
+    for findings in (check.work, check.remarks if verbose else ()):
         statuses = {finding.status.value for finding in findings}
         for result in run["results"]:
             if result["properties"]["status"] in statuses:
@@ -41,7 +41,7 @@ def workflow_commands(check: CheckReport, *, verbose: bool = False) -> Iterator[
 
 
 def _command(level: str, title: str, result: Mapping[str, Any]) -> str:
-    """Return the command for a result or a notification of SARIF."""
+    """Return the workflow command for a result or a notification in a SARIF document."""
     place = result["locations"][0]["physicalLocation"]
     region = place.get("region", {})
     properties = {
@@ -55,7 +55,7 @@ def _command(level: str, title: str, result: Mapping[str, Any]) -> str:
 
 
 def _escape_message(text: str) -> str:
-    """Escape text in the same way as GitHub's own toolkit."""
+    """Escape the message of a workflow command in the same way as GitHub's own toolkit."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

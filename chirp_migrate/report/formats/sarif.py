@@ -1,8 +1,8 @@
 """Write findings of ``check`` and problems of ``doctor`` as SARIF 2.1.0, with the rewrites as fixes.
 
-SARIF is the Static Analysis Results Interchange Format of OASIS. A document contains no time and no data of the
-machine, so the same code always leads to the same bytes. Paths are relative to the top of the git repository (see
-:func:`~chirp_migrate.review.places.base_of_report_paths`).
+SARIF is the Static Analysis Results Interchange Format of OASIS. A document contains no time and no data about the
+machine, so the document for the same code always has the same bytes. Paths are relative to the top of the git
+repository (see :func:`~chirp_migrate.review.places.base_of_report_paths`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _FINGERPRINT = "ruleAndLine/v1"
 _Json = dict[str, Any]
 
 
-def sarif(check: CheckReport) -> _Json:
-    """Return the SARIF document of all findings, without findings in the status ``FINE`` or ``UNCHANGED``.
+def check_sarif(check: CheckReport) -> _Json:
+    """Return the SARIF document of all findings, except findings with the status ``FINE`` or ``UNCHANGED``.
 
-    Findings of rules that find bugs have the level ``warning``, and other findings have the level ``note``. Skipped
+    Findings of rules that find bugs have the level ``warning``. All other findings have the level ``note``. Skipped
     files are notifications with the level ``error``.
 
     Raises:
@@ -151,7 +151,7 @@ class _Run:
         return place
 
     def _fixes(self) -> Mapping[tuple[str, int | None], _Json]:
-        """Return a dictionary with every hunk: (path, number of the hunk) → fix."""
+        """Return the SARIF fix of every hunk. Each key is a pair: path of the file, and number of the hunk."""
         members: dict[tuple[str, int | None], list[Finding]] = {}
         for finding in self._findings:
             members.setdefault((finding.path, finding.hunk), []).append(finding)
@@ -201,14 +201,15 @@ def _describe_fix(findings: Sequence[Finding]) -> str:
 
 
 def _location(path: str) -> _Json:
-    """Return the place of a file; ``path`` is relative to the top of the repository."""
+    """Return the SARIF location of a file, whose ``path`` is relative to the top of the repository."""
     return {"uri": quote(path.encode("utf-8", "surrogateescape")), "uriBaseId": _BASE}
 
 
 def _fingerprint(*parts: str) -> str:
-    """Return a hash of texts that stay the same if the line of code moves within its file.
+    """Return a hash of ``parts``, by which SARIF viewers recognise a finding in a later document.
 
-    For a finding, the texts are the rule, the line of code, and a counter of the findings on equal lines of the file.
+    The parts must not depend on the line number, so that the hash stays the same if code above the finding changes. For
+    a finding, the parts are the rule, the line of code, and a counter of the findings on equal lines of the file.
     """
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 

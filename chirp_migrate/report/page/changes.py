@@ -13,7 +13,7 @@ from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Hunk
 from chirp_migrate.report.contents import ReportContents, RunDetails
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
 from chirp_migrate.report.hunks import ChangeSection
-from chirp_migrate.report.wording import group_unchanged_findings
+from chirp_migrate.report.wording import group_unrewritten_findings
 from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
@@ -38,14 +38,17 @@ class FindingDetails:
 
 @dataclass(frozen=True)
 class HunkDetails:
-    """One change of a file: a hunk (the smallest change that can be accepted alone), or changes that follow from hunks.
+    """One change of a file.
+
+    The change is a hunk, which is the smallest change that can be accepted alone. One further change of a file may
+    consist of all changed lines that belong to no hunk, such as imports.
 
     Attributes:
-        id: name of the change in links. Every report uses the same name. The characters are letters, digits and
-            ``_./:-``.
+        id: name of the change in links, which is the same in every report on the run. The characters are letters,
+            digits and ``_./:-``.
         number: number of the hunk in its file, from 1; 0 for a change that is not a hunk.
         kind: ``rewrite`` for a hunk, ``follows`` for imports that hunks need and for removed dead code, ``file`` for an
-            added file, ``unknown`` if the journal does not contain the rules.
+            added file, or ``unknown`` if the journal lacks the plan of the run.
         findings: the findings that the hunk rewrites, in the order of their lines.
         imports: import statements that the hunk needs, such as ``from chirpid_patch import SpecAugment``.
         sections: the changed lines with unchanged lines around them, in the order of the file.
@@ -67,11 +70,11 @@ class FileDetails:
         path: POSIX path relative to the project.
         action: ``rewrite`` or ``create``.
         note: reason for the change: ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
-        added: number of added lines, as ``git diff`` counts lines; for a notebook, lines of its JSON.
+        added: number of added lines, as in ``git diff``. For a notebook, the lines of its JSON text count.
         removed: number of removed lines.
         hunks: the changes in the order of the file; changes that are not hunks are last.
         edited_since: whether the user has edited the file since the run.
-        id: name of the file in links.
+        id: name of the file in links to its place on the page.
     """
 
     path: str
@@ -217,7 +220,10 @@ def _hunk_of_finding(finding: Finding, known: Collection[int]) -> int | None:
 
 
 def _link_name(path: str, run: int, part: str = "") -> str:
-    """Return a link name, the same in every report. For a ``path`` with special characters, the name has a hash."""
+    """Return the name of a file, or of a part of a file, for links. Every report on the run uses the same name.
+
+    If ``path`` contains special characters, the name contains a hash.
+    """
     plain = _ODD_IN_LINKS.sub("-", path)
     if plain != path:
         plain += f"-{hashlib.sha256(path.encode('utf-8', errors='surrogateescape')).hexdigest()[:8]}"
@@ -227,8 +233,11 @@ def _link_name(path: str, run: int, part: str = "") -> str:
 def group_by_file(
     findings: Iterable[FindingDetails],
 ) -> Iterator[tuple[str, list[tuple[str, list[list[FindingDetails]]]]]]:
-    """Yield (title, files) for findings that were not rewritten; each file is (path, groups of equal messages)."""
-    for title, found in group_unchanged_findings(findings, lambda one: one.finding):
+    """Yield (title, files) for each kind of findings that were not rewritten.
+
+    Each item of ``files`` is a pair: the path, and groups of findings in the file with equal messages.
+    """
+    for title, found in group_unrewritten_findings(findings, lambda one: one.finding):
         files = groupby(found, key=lambda one: one.finding.path)
         yield title, [(path, _group_by_message(of_file)) for path, of_file in files]
 

@@ -1,7 +1,7 @@
-"""Draw plots as inline SVG in the colours of the web page. Tables on the page contain the same values.
+"""Draw plots as inline SVG in the colours of the web page. Tables on the page show the values of the plots.
 
-Text in a plot is large enough for a phone. The colours are in the style sheet of the page, because the content security
-policy of the page forbids styles in elements.
+Text in a plot is large enough for a phone. The style sheet of the page defines the colours, because the content
+security policy of the page forbids style attributes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from markupsafe import Markup
 from chirp_migrate.report.verdict_rows import batch_waits_ms
 from chirp_migrate.verify.verify_report import VerifyReport
 
-#: Dictionary: version in the result of ``verify`` → its name on the page.
+#: Names on the page of the versions in the result of ``verify``.
 SIDES = {"before": "before", "after": "after", "cached": "model only"}
 
 _BAR, _GAP = 7, 2
@@ -31,13 +31,13 @@ class Plot:
 
     Attributes:
         title: title of the plot.
-        says: sentence that describes the plot.
+        description: sentences that describe the plot.
         sides: the versions that the plot shows, such as ``before``.
         svg: content of the SVG element.
     """
 
     title: str
-    says: str
+    description: str
     sides: tuple[str, ...]
     svg: Markup
 
@@ -46,8 +46,8 @@ def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
     """Draw a bar of the median time for each version of one entry point, with a line from shortest to longest time.
 
     Args:
-        seconds: dictionary, version → seconds of every round.
-        longest: seconds of a bar that fills the width; the same value for all bars that users compare.
+        seconds: the seconds of every round, by version.
+        longest: length of the x axis in seconds. Bars that users compare must have the same axis.
     """
     shapes = []
     sides = [side for side in SIDES if seconds.get(side)]
@@ -65,21 +65,21 @@ def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
     )
 
 
-def waits_plot(report: VerifyReport) -> list[Plot]:
+def batch_wait_plots(report: VerifyReport) -> list[Plot]:
     """Return one plot with the distribution of the waits for batches; an empty list without such waits."""
     waits = {side: of for side, of in batch_waits_ms(report).items() if len(of) > 1}
     if not waits:
         return []
-    said = "; ".join(f"{side}: median {statistics.median(of):.3g} ms" for side, of in waits.items())
-    says = f"Share of the training batches that arrived within a time; further left is better. {said}."
-    return [Plot("Waiting for batches", says, tuple(waits), _draw_distributions(waits))]
+    medians = "; ".join(f"{side}: median {statistics.median(of):.3g} ms" for side, of in waits.items())
+    description = f"Share of training batches that arrived within each wait time; further left is better. {medians}."
+    return [Plot("Waiting for batches", description, tuple(waits), _draw_distributions(waits))]
 
 
 def _draw_distributions(waits: Mapping[str, Sequence[float]]) -> Markup:
-    """Draw the cumulative distribution of the waits of each version. The x axis is logarithmic.
+    """Draw the cumulative distribution of the waits for batches, for each version. The x axis is logarithmic.
 
     Args:
-        waits: dictionary, version → sorted waits in milliseconds.
+        waits: the sorted waits in milliseconds, by version.
     """
     curves = {
         side: [(math.log10(max(one, _LEAST_MS)), share) for one, share in ((of[0], 0.0), *_cumulative_points(of))]

@@ -1,4 +1,4 @@
-"""Render lines of source code as HTML, and escape invisible characters in all text on the web page."""
+"""Render lines of source code as HTML, and make invisible characters visible in all text on the web page."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ from typing import Any
 
 from markupsafe import Markup
 
-from chirp_migrate.report.hunks import ChangeRow, ChangeSection, differing_words, group_changed_rows, side_by_side
+from chirp_migrate.report.hunks import (
+    ChangeRow,
+    ChangeSection,
+    differing_words,
+    group_changed_rows,
+    pair_rows_for_columns,
+)
 
-#: Largest indentation of the second and further rows of a long line, in characters.
+#: If the browser wraps a long line, the largest indentation of its second and further rows, in characters.
 LARGEST_INDENT = 40
 
 _TAB = 4
-#: Characters that are invisible, although ``str.isprintable`` accepts them.
+#: Invisible characters for which ``str.isprintable`` is True.
 _BLANK_LETTERS = "\u115f\u1160\u2800\u3164\uffa0"
 _ELEMENTS = {" ": "div", "-": "del", "+": "ins"}
 
@@ -39,7 +45,7 @@ def source_line_html(line: str) -> Markup:
 
 
 def line_numbers_of_section(section: ChangeSection) -> str:
-    """Return the line numbers of a section as text, such as ``line 7``; for a notebook, such as ``cell 2, line 7``."""
+    """Return the line numbers of a section as text, such as ``line 7``, or in a notebook ``cell 2, line 7``."""
     numbers = [row.before for row in section.rows if row.before is not None and row.sign == "-"]
     numbers = numbers or [row.after for row in section.rows if row.after is not None and row.sign == "+"]
     first, last = (numbers[0], numbers[-1]) if numbers else (0, 0)
@@ -65,16 +71,16 @@ def section_html(section: ChangeSection) -> Markup:
 
 @dataclass(frozen=True)
 class _SectionLayout:
-    """The layout of a section: number of digits of the line numbers, and indentation that all lines have."""
+    """The layout of a section: number of digits of its line numbers, and indentation that all its lines have."""
 
     width: int
     margin: int
 
 
 def _differing_parts(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
-    """Return a dictionary: ``id`` of a row → start and end of the part that differs from the neighbouring row."""
+    """Return the parts of rows to highlight, which differ from the paired row: start and end by ``id(row)``."""
     found: dict[int, tuple[int, int]] = {}
-    for old, new in side_by_side(rows):
+    for old, new in pair_rows_for_columns(rows):
         places = differing_words(old.text, new.text) if old is not None and new is not None else None
         if places is not None:
             found[id(old)], found[id(new)] = places
@@ -84,7 +90,7 @@ def _differing_parts(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
 def _row_html(row: ChangeRow, shape: _SectionLayout, strong: tuple[int, int]) -> str:
     """Render one line. The style sheet adds the line numbers, so that users do not copy line numbers with the code.
 
-    The page hides the indentation that all lines of a section have. If users copy code, the copy has the indentation.
+    The page hides the indentation that all lines of a section have. Copied code still has this indentation.
     """
     name = _ELEMENTS[row.sign]
     old, new = (f"{number or '':>{shape.width}}" for number in (row.before, row.after))
@@ -92,7 +98,7 @@ def _row_html(row: ChangeRow, shape: _SectionLayout, strong: tuple[int, int]) ->
     text = f"<u>{row.text[:margin]}</u>" if margin else ""
     text += _words_html(row, margin, strong)
     indent = min(len(_indent(row.text)[margin:].expandtabs(_TAB)), LARGEST_INDENT)
-    # The second and further rows of a long line have the same indentation as the first row.
+    # If the browser wraps a long line, the second and further rows have the same indentation as the first row.
     hangs = f' class="w{indent}"' if indent else ""
     return f'<{name}{hangs} data-o="{old}" data-n="{new}">{text}\n</{name}>'
 
@@ -127,7 +133,7 @@ def _mark_hidden(text: str) -> str:
     return "".join(
         html.escape(one)
         if _visible(one) == one
-        else f'<b class="odd" title="{unicodedata.name(one, "a character that shows nothing")}">{_visible(one)}</b>'
+        else f'<b class="odd" title="{unicodedata.name(one, "an invisible character")}">{_visible(one)}</b>'
         for one in text
     )
 

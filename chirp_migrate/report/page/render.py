@@ -1,4 +1,4 @@
-"""Render a report as one HTML file, which loads no other file and is readable without its script."""
+"""Render a report as one HTML file. The page loads no other file, and is also readable without JavaScript."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chirp_migrate.doctor.report import problem_summary
 from chirp_migrate.plans.plan import FindingStatus, Safety
 from chirp_migrate.report.contents import RunDetails
 from chirp_migrate.report.page.changes import FindingDetails, PageContents, group_by_file
-from chirp_migrate.report.page.charts import SIDES, time_bars, waits_plot
+from chirp_migrate.report.page.charts import SIDES, batch_wait_plots, time_bars
 from chirp_migrate.report.page.code import (
     LARGEST_INDENT,
     escape_invisible,
@@ -38,9 +38,9 @@ from chirp_migrate.rules import all_rules
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.verify_report import VerifyReport
 
-#: Characters that would look like ASCII characters in this source file.
+#: Characters that look like ASCII characters, and are therefore written as escapes in this source file.
 _DASH, _MINUS, _TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
-#: Dictionary: outcome of a loader → CSS class for the colour of the outcome.
+#: CSS class for the colour of each outcome of a loader.
 _SWATCHES = {
     FindingStatus.REWRITE: "migrated",
     FindingStatus.FINE: "fine",
@@ -190,8 +190,7 @@ def _metric_values(found: VerifyReport) -> dict[str, Any]:
     """Return the values for the part of the template that shows metrics, times and plots."""
     each, together = entry_times(found), total_times(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
-    # The bars of the total have their own scale. On the scale of the total, the bars of entry points would be too
-    # short.
+    # The bars of the total have their own scale. On this scale, the bars of single entry points would be too short.
     longest = max((value for entry in each for values in entry.seconds.values() for value in values), default=1.0)
     conditions = (
         ("Compared with", found.before),
@@ -206,7 +205,7 @@ def _metric_values(found: VerifyReport) -> dict[str, Any]:
         "sides": [side for side in SIDES if any(entry.seconds.get(side) for entry in entries)],
         "times": [_time_row(entry, longest, together=entry is together) for entry in entries],
         "same": _same_training(found),
-        "plots": waits_plot(found),
+        "plots": batch_wait_plots(found),
         "measures": measured_metrics(found),
         "conditions": [(name, value) for name, value in conditions if value],
     }
@@ -228,12 +227,12 @@ def _time_row(entry: EntryTimes, longest: float, *, together: bool) -> dict[str,
 
 
 def _same_training(found: VerifyReport) -> list[str]:
-    """Return one sentence for each difference between the versions. Without differences, describe the comparison."""
+    """Return a sentence for each difference between the versions, or sentences on the comparison if none was found."""
     if found.verdict == "failed":
         return []
     lines = [f"{one.message.rstrip('.')}." for one in found.differences[:_DIFFERENCES_SHOWN]]
     hidden = len(found.differences) - _DIFFERENCES_SHOWN
-    lines += [f"And {hidden} more differences: verify --json has them."] if hidden > 0 else []
+    lines += [f"verify --json lists {hidden} more differences."] if hidden > 0 else []
     exact = len(found.ratios) - len(found.smallest_adjusted_p)
     if not found.differences and exact:
         lines.append(f"{pluralize(exact, 'entry point')}: no difference found.")
@@ -246,7 +245,7 @@ def _same_training(found: VerifyReport) -> list[str]:
 
 
 def _ledger_parts(ledger: LoaderLedger) -> list[dict[str, Any]]:
-    """Return the number of loaders of each outcome, with the position of its part in a bar of 100 units."""
+    """Return the number of loaders with each outcome, and the position of the outcome in a bar of 100 units."""
     parts, position = [], 0.0
     for status, name, number in loader_count_rows(ledger):
         width = 100 * number / ledger.found if ledger.found else 0.0

@@ -20,7 +20,7 @@ from chirp_migrate.report.wording import (
     SUPPRESSED,
     UNCHANGED,
     finding_count_rows,
-    group_unchanged_findings,
+    group_unrewritten_findings,
     ledger_sentences,
     unchanged_loader_sentences,
 )
@@ -37,12 +37,12 @@ _SHORT = {
     GainKind.PINNED: "pinned",
     GainKind.NOTHING: "nothing",
 }
-#: Reasons for excluding a file that users may not expect. ``apply`` prints the files that are excluded for these
-#: reasons.
+#: Reasons for the exclusion of files that users may not expect. ``apply`` prints the files that are excluded for one of
+#: these reasons.
 _TELLING = re.compile(
-    "stored outputs|vendored|larger than|cannot be listed|outside the folder|leads nowhere|not a regular"
+    "stored outputs|vendored|larger than|cannot be listed|outside the folder|missing target|not a regular"
 )
-#: Pattern of the end of the first clause of a message. Users can understand the first clause alone.
+#: Pattern of the end of the first clause of a message. Users can understand the first clause without the rest.
 _CLAUSE_END = re.compile(r"; |\. |, (?:so|and|but|because) ")
 _NOTHING = "Nothing to do: already migrated, or no rule applies here."
 _NO_GAIN = "Nothing to rewrite: no loader here gains from a migration. No file was changed, and none was added."
@@ -121,14 +121,14 @@ def show_applied_changes(
     if result.found is not None:
         screen.text(result.found)
     for name in result.linked:
-        screen.text(f"{name} has other hard links: they keep the old content.", hang=2)
+        screen.text(f"Other hard links to {name} keep the old content.", hang=2)
     show_notes(plan, screen)
     if not is_empty:
         show_loader_counts(plan, left, screen)
     if done:
         for line in next_commands:
             screen.line(line)
-        screen.line(f"To undo it to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
+        screen.line(f"To undo the run to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
 
 
 def show_written_files(plan: Plan, files: Sequence[FilePlan], unwritten: Sequence[SkippedFile], screen: Screen) -> None:
@@ -182,9 +182,9 @@ def _show_quiet_output(plan: Plan, left: Sequence[SkippedFile], screen: Screen) 
 
 def show_unrewritten_findings(plan: Plan, unwritten: Sequence[SkippedFile], screen: Screen) -> None:
     """Print the findings that were not rewritten, by rule and file, with the reasons."""
-    # Rules that change training. Rules that find likely bugs are omitted, because likely bugs are always shown.
+    # These rules change training. Rules that find likely bugs are not included, because likely bugs are always shown.
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
-    # If a rule in `behaviour` rewrote nothing, its findings are counted, and only -v prints the findings.
+    # If a rule in `behaviour` rewrote nothing, print only the number of its findings. With -v, print the findings, too.
     unasked = behaviour - {f.rule for f in plan.findings if f.status is FindingStatus.REWRITE}
     curious = {rule.code for rule in all_rules() if rule.verbose_only}
     stopping = {rule.code for rule in all_rules() if rule.stops_workers}
@@ -195,7 +195,7 @@ def show_unrewritten_findings(plan: Plan, unwritten: Sequence[SkippedFile], scre
     for sentence in unchanged:
         screen.text(sentence, 2)
     sites = {rule.code for rule in all_rules() if rule.counts_sites}
-    for title, seen in group_unchanged_findings(plan.findings, lambda finding: finding):
+    for title, seen in group_unrewritten_findings(plan.findings, lambda finding: finding):
         findings = [
             f
             for f in seen
@@ -218,7 +218,8 @@ def show_unrewritten_findings(plan: Plan, unwritten: Sequence[SkippedFile], scre
             _show_findings(list(group), screen, is_alone=len({(one.path, one.rule) for one in findings}) == 1)
     if hidden:
         screen.text(f"Not shown: {_count_by_status(hidden)}; -v shows them.", hang=2)
-    # Users expect that caches are excluded. Excluded files that users may not expect are printed.
+    # Print only excluded files whose exclusion users may not expect. For example, users expect that caches are
+    # excluded.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
     for title, skipped in (("Not handled:", [*plan.skipped, *unwritten]), ("Left out:", passed_over)):
         if skipped:
@@ -301,15 +302,15 @@ def show_loader_counts(
     ]
     if others and screen.verbose:
         screen.text(f"{'Other rules' if ledger.counting else 'Rules'}: {'; '.join(others)}.", hang=2)
-        screen.text("Why a rule does what it does: chirp-migrate explain CODE.")
+        screen.text("For the reason of a rule: chirp-migrate explain CODE.")
 
 
 def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: bool = False) -> None:
     """Print the findings in a file: at most two lines for each rule; with ``-v``, each finding with its message.
 
-    If a message needs more lines, its first clause is printed, or the beginning of a long clause. Three kinds of
-    findings always have the whole message: likely bugs, findings that keep workers from starting, and a finding that is
-    alone under its heading.
+    If a message needs more lines, only its first clause is printed, or the beginning of a long clause. The whole
+    message is always printed for three kinds of findings: likely bugs, findings that keep workers from starting, and a
+    finding that is alone under its heading.
     """
     urgent = {rule.code for rule in all_rules() if rule.finds_bugs or rule.stops_workers}
     for same in [[finding] for finding in findings] if screen.verbose else _group_by_rule(findings, urgent):
@@ -334,7 +335,7 @@ def _group_by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> 
 
 
 def _rule_or_gain(same: Sequence[Finding]) -> str:
-    """Return code and name of the rule of these findings. For findings on loaders, return code and gain."""
+    """Return code and name of the rule of equal findings, or code and gain for findings on loaders."""
     rule, counting = same[0].rule, {one.code for one in all_rules() if one.counts_sites}
     kinds = Counter(one.gain.kind for one in same if one.gain is not None)
     if rule not in counting or not kinds:
@@ -346,5 +347,5 @@ def _rule_or_gain(same: Sequence[Finding]) -> str:
 
 def _list_places(findings: Sequence[Finding], most: int) -> str:
     """Return the line numbers of findings, such as ``3, 9``, or ``3, 9, 7 more`` for more than ``most`` findings."""
-    # A shorter joint, so that the table fits 80 columns.
+    # Join with ", " and without "and", so that the table fits 80 columns.
     return shorten_list(dict.fromkeys(finding.place for finding in findings), most, joint=", ")

@@ -14,7 +14,7 @@ from chirp_migrate.verify.verify_report import VerifyReport
 
 _INDENT = 14
 _LINES = {"inconclusive": 3, "own run": 2, "differs": 4, "left out": 2, "the same": 3, "not seen": 4}
-"""Dictionary: name of a fact → largest number of lines for the fact. All other facts have one line."""
+"""Largest number of lines for a fact, by name of the fact. All other facts have one line."""
 
 
 def show_verify_report(report: VerifyReport, screen: Screen) -> None:
@@ -65,7 +65,10 @@ def _time_facts(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]
 
 
 def _own_run_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
-    """Yield epoch time, start-up time and saving of the entry point whose own run (the user's epochs) takes longest."""
+    """Yield epoch time, start-up time and saving of one entry point: the entry point whose own run takes longest.
+
+    An own run is a training with the user's numbers of epochs and folds.
+    """
     timed = [(label, own) for label, own in report.own_runs.items() if own.epochs and label in report.ratios]
     if not timed:
         return
@@ -99,7 +102,7 @@ def _inconclusive_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     work = report.workload
     if work is not None and (work.failing or work.no_room):
         fail = f"{len(work.failing)} also failed before the migration" if work.failing else ""
-        room = f"{len(work.no_room)} beyond the budget" if work.no_room else ""
+        room = f"{len(work.no_room)} did not fit in the time budget" if work.no_room else ""
         left_out = ", ".join(map(short_label, [*work.failing, *work.no_room]))
         yield "left out", f"{', '.join(filter(None, (fail, room)))}: {left_out}"
 

@@ -21,9 +21,9 @@ from chirp_migrate.verify.verify_report import VerifyReport
 _GREEN, _YELLOW, _RED = "bold green", "bold yellow", "bold red"
 _STYLES = {"good": _GREEN, "open": _YELLOW, "bad": _RED}
 _MARKS = {"met": "green", "not met": "red"}
-#: Width of a short and a long bar, and the smallest width of the screen for long bars.
+#: Width of short bars and of long bars, and the smallest width of the screen for long bars, in columns.
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
-#: Headings of the two columns on zero-cost loading, and the smallest width of the screen for these columns.
+#: Headings of the two columns on zero-cost loading, and the smallest width of the screen for both columns, in columns.
 _ZERO_COST, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
 
 
@@ -74,7 +74,7 @@ def _show_times(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def _show_epochs(verdict: VerifyReport, screen: Screen) -> None:
-    """Print epoch time and start-up time of each entry point that has an own run (the user's number of epochs)."""
+    """Print epoch time and start-up time of each entry point for which ``verify`` computes the user's own training."""
     rows = []
     for label, own in verdict.own_runs.items():
         if own.epochs:
@@ -83,7 +83,7 @@ def _show_epochs(verdict: VerifyReport, screen: Screen) -> None:
             assumed = " (assumed)" if own.assumed else ""
             rows.append([short_label(label), *epoch_s, *start_s, f"{own.folds} x {own.epochs}{assumed}"])
     if rows:
-        screen.heading("Seconds an epoch, and of start-up for each fold")
+        screen.heading("Seconds for each epoch, and start-up seconds for each fold")
         header = ["entry point", "epoch before", "after", "start-up before", "after", "folds x epochs"]
         screen.table(header, rows, left=(0,))
 
@@ -104,7 +104,7 @@ def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
 
 
 def _draw_bar(ratio: Ratio, room: int) -> str:
-    """Draw time after / time before as a bar, such as ``####......`` for 40 %. A final ``>`` means more than 100 %."""
+    """Draw a time ratio (after / before) as a bar, such as ``####......`` for 40 %. A final ``>`` means over 100 %."""
     full = min(room, max(1, round(room * ratio.value)))
     return f"{'#' * full}{'.' * (room - full)}{'>' if ratio.value > 1 + 0.5 / room else ''}"
 
@@ -119,7 +119,7 @@ def _saving_text(ratio: Ratio | None) -> str:
 
 def _show_targets(verdict: VerifyReport, screen: Screen) -> None:
     if verdict.targets:
-        screen.heading("Required figures, after the migration")
+        screen.heading("Targets for the migrated version")
     for one in verdict.targets:
         text = f"{one.target} ({one.requirement}): {one.why}"
         screen.term(one.verdict, text, style=_MARKS.get(one.verdict, ""))
@@ -177,11 +177,11 @@ def _join_values(values: object) -> str:
 
 
 def _show_training(report: VerifyReport, screen: Screen) -> None:
-    """Print the number of samples in an epoch, and the last losses. Without recorded loaders, print nothing."""
+    """Print the number of samples in an epoch, and the last losses. If no loader was recorded, print nothing."""
     before, after = (report.passes.get(side, {}) for side in ("before", "after"))
     if not any(before.values()):
         return
-    screen.heading("Watched samples per epoch, and last losses (training / validation)")
+    screen.heading("Samples per epoch and last losses in the watched run (training / validation)")
     rows = []
     for label, passes in before.items():
         others = after.get(label, [])
