@@ -78,7 +78,7 @@ def test_every_likely_bug_is_shown_in_full(project: Path) -> None:
         for seed in ("`np.random.seed(0)`", "`np.random.seed(worker_id)`"):
             assert seed in printed
         words = " ".join(printed.split())
-        assert 'each worker runs this line again. Move it under `if __name__ == "__main__":`' in words
+        assert 'each worker runs this line again. Move the line under `if __name__ == "__main__":`' in words
 
 
 def test_no_reason_is_cut_short(tmp_path: Path) -> None:
