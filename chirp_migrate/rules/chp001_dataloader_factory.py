@@ -49,7 +49,7 @@ _NOT_REWRITTEN = {
     "subclass": "not rewritten: {} subclasses `DataLoader`; inherit from `chirpid_patch.BatchedDataLoader`, which "
     "takes the same arguments",
     "own-iteration": "not rewritten: {} subclasses `DataLoader` and overrides `__iter__`",
-    "used-as-value": "not rewritten: `DataLoader` is {}, so the rule cannot find the call that builds the loader; call "
+    "used-as-value": "`DataLoader` is {}, so the rule cannot find the call that builds the loader; call "
     f"`{FACTORY}.create_loader` by hand in place of this call",
     "replaced": "not rewritten: `{}` is patched elsewhere (for example in a test), and the patch would no longer take "
     f"effect; patch `{FACTORY}` instead and migrate this call by hand",
