@@ -1,6 +1,6 @@
 """Resolve names, and list the known names of loaders, datasets, samplers and transforms in libraries.
 
-The module lists only names that several modules need.
+Names that only one module needs are in that module.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ TORCH_POSITIONAL = (
 )
 #: Classes of loaders.
 LOADER = join_name_patterns(TORCH_LOADER, r"chirpid_patch\.BatchedDataLoader")
-#: Calls that do not return loaders. A variable with such a value is not a loader, even if its name is typical of
-#: loaders.
+#: Calls that do not return loaders. A variable with the result of such a call is not a loader, even if the name of the
+#: variable is typical of loaders.
 NO_LOADER = re.compile(r"(builtins|numpy|pandas|collections|json|csv|torch\.(?!utils\.data\b)\w+)(\..*)?")
 
 # Datasets.
@@ -69,8 +69,8 @@ _DATASET_CLASSES = ("Dataset", "Subset", "DataPipe", "ImageFolder", "WorkerSafe"
 DATASET_WORDS = (*_DATASET_CLASSES, "torchvision")
 #: Functions and classes whose first argument is a dataset.
 TAKES_DATASET = join_name_patterns(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
-#: Calls that do not return datasets. A variable with such a value is not a dataset, even if its name is typical of
-#: datasets.
+#: Calls that do not return datasets. A variable with the result of such a call is not a dataset, even if the name of
+#: the variable is typical of datasets.
 NO_DATASET = re.compile(
     r"(builtins|numpy|pandas|collections|itertools|json|csv)\..*|typing\.(List|Dict|Tuple|Set|Mapping|Sequence|Iterable)"
     r"|torch\.(Tensor|\w*tensor|stack|cat|zeros|ones|arange|rand\w*|empty|full)"

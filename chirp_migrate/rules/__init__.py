@@ -67,9 +67,10 @@ def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[st
 
 
 def _specificity_by_code(selectors: Iterable[str]) -> dict[str, int]:
-    """Return, for the code of each matched rule, a number that is larger if a more specific selector matches the rule.
+    """Return the specificity of each matched rule, by the code of the rule.
 
-    A longer prefix is more specific; ``ALL`` is the least specific selector.
+    The specificity of a rule is a number that comes from the most specific selector that matches the rule. A longer
+    prefix is more specific, and ``ALL`` is the least specific selector (0).
     """
     weights: dict[str, int] = {}
     for selector in selectors:

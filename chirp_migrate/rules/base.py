@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from chirp_migrate.syntax.project import Project
 
 
-SEE_IT = "Run `doctor` to see it"
-"""Last sentence of a message about a problem that `doctor` can observe in a training run."""
+SEE_IT = "`doctor` shows the effect"
+"""Last sentence of messages about problems whose effect on a training run `doctor` can observe."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RuleMatch:
     """A problem that a rule found at one place in a module, and the edits that rewrite this place.
 
     Attributes:
-        offset: the place of the problem in the source text, in characters from the start.
+        offset: the place of the problem, as the number of characters before it in the source text.
         message: what is wrong and what the rewrite does, or why the code is not rewritten and what the user can do.
         edits: replacements in the source text; an empty tuple if the rule reports the problem but does not rewrite the
             code.
@@ -39,10 +39,10 @@ class RuleMatch:
             ``Rule.counts_sites``).
         why: short machine-readable reason, such as ``used-as-value``; reports count the findings with each reason.
         by_default: whether the edits are applied without ``--unsafe`` although the rule changes behaviour.
-        gain: what the rewrite of a loader improves; None if the rule does not estimate it. A rewrite of kind
+        gain: what the rewrite of a loader improves; None if the rule estimates no gain. A rewrite with a gain of kind
             ``GainKind.NOTHING`` is applied only with ``--all-loaders``.
-        together: calls that build loaders, as pairs of original file and line. The user accepts or refuses the rewrites
-            of these calls only together with this rewrite.
+        together: calls that build loaders, each as a pair of path and line number of the original file. A review
+            accepts or refuses the rewrites of these calls only together with this rewrite.
     """
 
     offset: int
@@ -56,7 +56,8 @@ class RuleMatch:
     together: frozenset[tuple[str, int]] = frozenset()
 
 
-#: A condition on a source text: a word in the text, a pattern that matches in the text, or a function of the text.
+#: A condition on a source text: a word that the text must contain, a pattern that must match in the text, or a function
+#: that must return True for the text.
 TextCondition = str | re.Pattern[str] | Callable[[str], bool]
 
 
@@ -77,7 +78,7 @@ def join_texts(parts: Sequence[str]) -> str:
 def quote_sources(module: Module, *nodes: cst.CSTNode) -> str:
     """Return the source code of nodes as a list for a message, such as `a.x` and `b`.
 
-    Equal code appears once.
+    If several nodes have the same code, the list contains this code only once.
     """
     return join_texts(list(dict.fromkeys(f"`{one_line_source(module, node)}`" for node in nodes)))
 
@@ -96,13 +97,14 @@ class Rule(ABC):
         in_place: True if the rule only replaces expressions, and leaves all class and function definitions unchanged.
         follows: codes of other rules whose rewrites can create code that this rule finds; ``None`` stands for all
             rules. The rule checks a module again after rewrites by these rules.
-        counts_sites: True if each finding of the rule stands for one loader. The ledger of a run, which counts all
-            loaders, counts these findings.
+        counts_sites: True if each finding of the rule stands for one loader. Reports then count these findings in the
+            ledger, which lists how many loaders of the project are migrated, unchanged and so on.
         finds_bugs: True if the code that the rule finds makes results wrong or runs fail. Reports list the findings of
             such rules first. In report formats with levels, these findings are warnings, and all other findings are
             notes.
-        stops_workers: True if workers can start only by ``fork`` because of the code that the rule finds. Findings of
-            such a rule are printed even without ``--verbose``, and `check` does not report their code as clean.
+        stops_workers: True if the code that the rule finds makes every start method of workers except ``fork`` fail.
+            Findings of such a rule are printed even without ``--verbose``, and `check` does not report their code as
+            clean.
         verbose_only: True if advice and suggestions of the rule are printed only with ``--verbose`` and in reports.
     """
 
@@ -138,7 +140,8 @@ class Rule(ABC):
     def names(self, project: Project) -> Set[str]:
         """Return more words for ``trigger`` that depend on the project, such as aliases of an imported class.
 
-        A source text must contain these words as whole words. A word of ``trigger`` may be part of a longer word.
+        The rule searches source texts for these words as whole words only. A word of ``trigger`` may also be part of a
+        longer word.
         """
         return frozenset()
 

@@ -39,17 +39,18 @@ from chirp_migrate.rules.api import (
 from chirp_migrate.rules.chp013_non_blocking_transfer import gain_of_pinned_copies
 from chirp_migrate.rules.moving import is_moved_by_rule
 
-#: Code that defines PyTorch's class again, so that its module has another class than before.
+#: Code that reloads PyTorch's module ``dataloader``. The reload creates a second class ``DataLoader``, and code that
+#: imported the first class earlier still has the first class.
 _RELOADED = r"\breload\s*\(\s*(?:\w+\s*\.\s*)*dataloader\s*,?\s*\)"
 #: The message for each reason why a mention of `DataLoader` is not rewritten.
 _NOT_REWRITTEN = {
-    "ambiguous-name": "not rewritten: `DataLoader` may be PyTorch's or {} here; import the two under different names, "
-    "so that PyTorch's can be migrated",
+    "ambiguous-name": "not rewritten: `DataLoader` may refer to PyTorch's class or to {} here; import the two objects "
+    "under different names",
     "subclass": "not rewritten: {} subclasses `DataLoader`; inherit from `chirpid_patch.BatchedDataLoader`, which "
     "takes the same arguments",
     "own-iteration": "not rewritten: {} subclasses `DataLoader` and overrides `__iter__`",
-    "used-as-value": "`DataLoader` is {}, so the rule does not see the call that builds the loader; call "
-    f"`{FACTORY}.create_loader` there instead",
+    "used-as-value": "`DataLoader` is {}, so the rule cannot find the call that builds the loader; call "
+    f"`{FACTORY}.create_loader` by hand in place of this call",
     "replaced": "not rewritten: `{}` is patched elsewhere (for example in a test), and the patch would no longer take "
     f"effect; patch `{FACTORY}` instead and migrate this call by hand",
     "no-dataset": "not rewritten: the `DataLoader` call has no dataset",
@@ -90,9 +91,9 @@ class DataLoaderFactory(Rule):
     By default the rule only rewrites calls that gain something. docs/apply.md lists the gains. If the code stores the
     class and calls it later, at least one call in this file must pass a dataset that the loader can read in batches.
 
-    The new code may call `config.get`. For this, the same function or `__init__` has provably called `config.get` with
-    a key before. The earlier call may have a default: a number, None, True or False. No class of the project may define
-    `get` or `__getattr__`, or inherit from a mapping. No code may assign an attribute `get`.
+    The new code calls `config.get` only if the same function, or `__init__`, has provably called `config.get` with a
+    key before. This earlier call may pass a default, which must be a number, None, True or False. No class of the
+    project may define `get` or `__getattr__`, or inherit from a mapping. No code may assign an attribute `get`.
     """
 
     code = "CHP001"

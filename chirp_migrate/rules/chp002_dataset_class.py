@@ -67,8 +67,8 @@ class WorkerSafeDatasetClass(Rule):
     reason = (
         "Standardising and augmenting one sample at a time takes longer than reading the sample. A decorator names the "
         "attributes of a class that contain dataset, indices, statistics and transforms. Loaders then read whole "
-        "batches if the result is equal. The class itself does not change. In all other cases, loaders run the class's "
-        "own code for each sample."
+        "batches if these batches are equal to the batches of the class's own code. In all other cases, loaders run "
+        "the class's own code for each sample. The class itself does not change."
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
@@ -95,15 +95,15 @@ class WorkerSafeDatasetClass(Rule):
             if isinstance(statement, cst.ClassDef):
                 declared = find_declaring_decorator(module, project, statement)
                 if isinstance(declared, DeclaringDecorator):
-                    yield _propose_decorator(module, project, statement, declared)
+                    yield _add_decorator(module, project, statement, declared)
                 elif declared is not None:
                     title, place = statement.name.value, module.span(statement.name)[0]
-                    yield RuleMatch(place, f"`{title}`: not rewritten: {declared}")
+                    yield RuleMatch(place, f"`{title}` not rewritten: {declared}")
 
 
-def _propose_decorator(module: Module, project: Project, node: cst.ClassDef, declared: DeclaringDecorator) -> RuleMatch:
+def _add_decorator(module: Module, project: Project, node: cst.ClassDef, declared: DeclaringDecorator) -> RuleMatch:
     name = declared.decorator
-    message = f"`{node.name.value}` {_DOES[name]}: `@{name}` declares this, and the loader reads whole batches at once"
+    message = f"`{node.name.value}` {_DOES[name]}; with `@{name}`, loaders read whole batches at once"
     edit = class_decorator_insertion(module, project.code_style, node, name, declared.arguments)
     place = module.span(node.name)[0]
     gain = loader_gains(project).gain_of_class(module.path, node.name.value)

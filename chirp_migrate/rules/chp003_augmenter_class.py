@@ -112,20 +112,20 @@ def _examine_class(module: Module, project: Project, node: cst.ClassDef) -> Rule
     for decorator, entry, expected, check in _DECLARED:
         if entry != method or parameters != set(expected):
             continue
-        said: tuple[str, ...] = ()
+        decorator_arguments: tuple[str, ...] = ()
         try:
-            said = check(textwrap.dedent(module.source(node)))
+            decorator_arguments = check(textwrap.dedent(module.source(node)))
             problem = _why_names_may_differ(module, project, node)
         except UnknownAugmentation as reason:
             problem = str(reason)
         if problem is not None:
-            message = f"`{title}`: not rewritten, because its result may differ from what `@{decorator}` declares"
-            return RuleMatch(offset, f"{message}: {problem}")
+            message = f"`{title}` not rewritten: `@{decorator}` may not describe this class, because {problem}"
+            return RuleMatch(offset, message)
         calls_made = [call.func for call in find_nodes(methods[entry], cst.Call)]
         called = [name for name in methods if any(is_self_attribute(one, name) for one in calls_made)]
         calls = [f"calls={string_tuple_source(called)}"] if called else []
-        edit = class_decorator_insertion(module, project.code_style, node, decorator, [*said, *calls])
-        message = f"`{title}` augments single samples: `@{decorator}` declares this, and loaders augment whole batches"
+        edit = class_decorator_insertion(module, project.code_style, node, decorator, [*decorator_arguments, *calls])
+        message = f"`{title}` augments one sample at a time; with `@{decorator}`, loaders augment whole batches"
         gain = loader_gains(project).gain_of_transform(module.path, title)
         return RuleMatch(offset, message, (edit,), frozenset({runtime_import(decorator)}), gain=gain)
     return None

@@ -30,9 +30,9 @@ from chirp_migrate.rules.api import (
     runtime_import,
 )
 
-_SHIPPED = "standardized_samples"
-_FOUND = "samples standardised one by one"
-_MESSAGE = f"{_FOUND}: `{_SHIPPED}` builds the same list, at once where possible"
+_REPLACEMENT = "standardized_samples"
+_FOUND = "the code standardises samples one by one"
+_MESSAGE = f"{_FOUND}; `{_REPLACEMENT}` builds the same list, in one operation if possible"
 
 
 class MaterializedStandardization(Rule):
@@ -85,7 +85,7 @@ class MaterializedStandardization(Rule):
         for node in module.find(cst.ListComp):
             if (found := list_built_by_comprehension(module, node)) is not None:
                 edit = Edit(*module.span(node), _call_text(module, project, node, found, "").lstrip())
-                yield RuleMatch(edit.start, _MESSAGE, (edit,), frozenset({runtime_import(_SHIPPED)}))
+                yield RuleMatch(edit.start, _MESSAGE, (edit,), frozenset({runtime_import(_REPLACEMENT)}))
         for loop in module.find(cst.For):
             if (found := list_built_by_loop(module, loop)) is not None:
                 yield _rewrite_loop(module, project, loop, found)
@@ -106,9 +106,11 @@ def _call_text(module: Module, project: Project, node: cst.CSTNode, found: Stand
     start, end = module.span(node)
     indent = module.indentation(start)
     around = 0
-    if not before:  # other code on the line of a comprehension takes columns, too
+    if not before:  # other code on the comprehension's line leaves fewer columns for the call
         around = start - module.line_start(start) - len(indent) + len(module.text[end : module.line_end(end)].rstrip())
-    return call_text(module, project.code_style, f"{before}{_SHIPPED}", arguments, indent=indent, columns_taken=around)
+    return call_text(
+        module, project.code_style, f"{before}{_REPLACEMENT}", arguments, indent=indent, columns_taken=around
+    )
 
 
 def _rewrite_loop(module: Module, project: Project, node: cst.For, found: StandardizedList) -> RuleMatch:
@@ -126,5 +128,5 @@ def _rewrite_loop(module: Module, project: Project, node: cst.For, found: Standa
         return RuleMatch(offset, f"{_FOUND}; not rewritten: {problem}")
     made = Edit(offset, end, _call_text(module, project, node, found, f"{collected} = "))
     return RuleMatch(
-        offset, _MESSAGE, (delete_lines_of_statement(module, empty), made), frozenset({runtime_import(_SHIPPED)})
+        offset, _MESSAGE, (delete_lines_of_statement(module, empty), made), frozenset({runtime_import(_REPLACEMENT)})
     )

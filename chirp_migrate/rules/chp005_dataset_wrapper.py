@@ -34,8 +34,8 @@ from chirp_migrate.rules.api import (
     runtime_import,
 )
 
-_SHIPPED = "WorkerSafeAugmentedDataset"
-#: Attributes that only objects of the new class have, and not objects of the replaced class.
+_REPLACEMENT = "WorkerSafeAugmentedDataset"
+#: Attributes of the new class that objects of the replaced class do not have.
 _ATTRIBUTES = ("dataset", "training", "transforms")
 
 
@@ -150,10 +150,10 @@ def _examine_type_call(
         return RuleMatch(offset, f"{found}. Not rewritten: {problem}")
     training = "" if meaning.training is None else f"training={meaning.training}, "
     arguments = f"{meaning.dataset}, {training}transforms=[{', '.join(str(one.function) for one in meaning.stages)}]"
-    built = f"{_SHIPPED}({arguments})"
+    built = f"{_REPLACEMENT}({arguments})"
     edits = (*removal, *(Edit(*module.span(construction), built) for construction in constructions))
-    message = f"workers cannot receive a class that `type()` creates from lambdas; replaced by `{_SHIPPED}`"
-    return RuleMatch(offset, message, edits, frozenset({runtime_import(_SHIPPED)}))
+    message = f"workers cannot receive a class that `type()` creates from lambdas; replaced by `{_REPLACEMENT}`"
+    return RuleMatch(offset, message, edits, frozenset({runtime_import(_REPLACEMENT)}))
 
 
 def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[CapturedName] | None:
@@ -165,7 +165,8 @@ def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -
         if owner is not None and not isinstance(owner[0].node, cst.Module):
             found.append(CapturedName(str(one), *owner))
             if one in unconditional and _is_none_by_default(found[-1]):
-                return None  # the new class would skip a transform that is None, where the lambda raises an error
+                # For a transform that is None, the lambda raises an error, but the new class would skip the transform.
+                return None
         elif one is not None:
             return None
     return found

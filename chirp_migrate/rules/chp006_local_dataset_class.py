@@ -128,7 +128,7 @@ class LocalDatasetClass(Rule):
     beside = (re.compile(r"class\b(?<=[ \t\f]class)"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of dataset classes, and a word for each file that may pass local classes to workers."""
+        """Return the names of dataset classes, and words from the files that may pass local classes to workers."""
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -163,7 +163,7 @@ class LocalDatasetClass(Rule):
                     message = f"local class `{node.name.value}` cannot be pickled for workers: moved to module level"
                     place = module.span(node.name)[0]
                     declares = may_be_declarable(module, project, node)
-                    gain = loader_gains(project).gain_of_held(module, place, reads_batches=declares)
+                    gain = loader_gains(project).gain_of_object(module, place, reads_batches=declares)
                     yield RuleMatch(place, message, edits, gain=gain)
         yield from unpicklable_matches(
             module, project, ReportedUnpicklableKind.CLASS, (module.span(one.name)[0] for one in seen)

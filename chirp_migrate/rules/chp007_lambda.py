@@ -44,14 +44,14 @@ from chirp_migrate.rules.unpicklable import (
     unpicklable_matches,
 )
 
-#: A comment that only makes linters accept a lambda that is assigned to a name.
-_NOQA = re.compile(r"#\s*noqa(:\s*E731)?")
+#: A comment with ``noqa``, which makes linters accept a lambda that is assigned to a name.
+_LINTER_COMMENT = re.compile(r"#\s*noqa(:\s*E731)?")
 #: A statement that assigns a lambda to a name.
-_LAMBDA = re.compile(r"\w+\s*=\s*\(?\s*lambda\b")
+_LAMBDA_ASSIGNMENT = re.compile(r"\w+\s*=\s*\(?\s*lambda\b")
 
 #: Maps the parameters and body lines of a lambda to the function that replaces the lambda. Equal lambdas share a
 #: function.
-_Made = dict[tuple[str, ...], Defined]
+_SharedFunctions = dict[tuple[str, ...], Defined]
 
 
 class PicklableFunction(Rule):
@@ -161,14 +161,14 @@ class PicklableFunction(Rule):
             for one in module.find(cst.FunctionDef)
         ]
         taken = {name for title, outer in local for name in (f"_{title}", f"_{outer}_{title}")}
-        made: _Made = {}
+        shared_functions: _SharedFunctions = {}
         seen: list[cst.Lambda] = []
         for node in module.find(cst.Lambda):
-            wish = destinations.purpose_of(node)
-            if wish is not None:
+            preferred_name = destinations.purpose_of(node)
+            if preferred_name is not None:
                 seen.append(node)
                 try:
-                    yield _propose_function(module, project, node, wish, taken, made)
+                    yield _replace_lambda(module, project, node, preferred_name, taken, shared_functions)
                 except NotMovable as reason:
                     message = f"lambda cannot be pickled for workers; not rewritten: {reason}"
                     yield RuleMatch(module.span(node)[0], message)
@@ -183,48 +183,65 @@ class PicklableFunction(Rule):
             yield next((one for one in found if one is not None), match)
 
 
-def _propose_function(
-    module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: _Made
+def _replace_lambda(
+    module: Module,
+    project: Project,
+    node: cst.Lambda,
+    preferred_name: str,
+    taken: set[str],
+    shared_functions: _SharedFunctions,
 ) -> RuleMatch:
     """Return the finding for a lambda, with the edits that replace the lambda by a function.
 
-    Adds the name of the function to ``taken``. Adds the function to ``made``, so that equal lambdas share the function.
+    Adds the name of the function to ``taken``. Adds the function to ``shared_functions``, so that
+    equal lambdas share the function.
     """
     span, scope = module.span(node), module.scopes.scope_of(node)
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
     moved.check()
     named = _assigned_names(module, node)
-    shipped = replacement_for_lambda(module, project, node)
+    runtime_object = replacement_for_lambda(module, project, node)
     reads = [use for name in named for use in variable_reads(module, name, scope)]
-    moved.check_indistinguishable([node, *reads], replaced=shipped is not None)
-    if shipped is None and _is_assigned_once(module, project, node):
+    moved.check_indistinguishable([node, *reads], replaced=runtime_object is not None)
+    if runtime_object is None and _is_assigned_once(module, project, node):
         return _define_in_place(module, project, node)
     left_over = move.remove_repeated_imports(module, span, moved.imports)
-    if shipped is not None:
-        message = f"a lambda that {shipped.does}: `{shipped.name}` does the same for whole batches"
-        edits = move.merge_overlapping_removals([move.replace_expression(module, node, shipped.source), *left_over])
-        gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=True)
-        return RuleMatch(span[0], message, edits, frozenset({runtime_import(shipped.name)}), gain=gain)
+    if runtime_object is not None:
+        message = f"this lambda {runtime_object.does}; `{runtime_object.name}` does the same for whole batches"
+        edits = move.merge_overlapping_removals(
+            [move.replace_expression(module, node, runtime_object.source), *left_over]
+        )
+        gain = loader_gains(project).gain_of_object(module, span[0], reads_batches=True)
+        return RuleMatch(span[0], message, edits, frozenset({runtime_import(runtime_object.name)}), gain=gain)
     bound = _find_called_function(module, project, node, moved)
     if bound is not None:
         moved.check_indistinguishable([node, *reads], by_partial=True)
         value, imports = moved.partial_of(*bound, around=_columns_of_other_code(module, project, span))
-        message = f"lambda cannot be pickled for workers: `{bound[0]}` with bound values"
+        message = f"lambda cannot be pickled for workers; replaced by a `partial` of `{bound[0]}`"
         edits = move.merge_overlapping_removals([move.replace_expression(module, node, value), *left_over])
-        return RuleMatch(span[0], message, edits, imports, gain=loader_gains(project).gain_of_held(module, span[0]))
+        return RuleMatch(span[0], message, edits, imports, gain=loader_gains(project).gain_of_object(module, span[0]))
     moved.check_callers([node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
-        raise NotMovable("a lambda in the body of a class becomes a method, but a `partial` would not")
-    wishes = function_names_for_lambda(module, node, wish)
-    name = moved.free_name(wishes, taken)
+        raise NotMovable("in the body of a class, the lambda becomes a method, but a `partial` does not")
+    preferred_names = function_names_for_lambda(module, node, preferred_name)
+    name = moved.free_name(preferred_names, taken)
     inner = moved.indent + module.tree.default_indent
-    parameters, *lines = said = (moved.parameter_text(), *moved.import_lines, *_body_lines(module, node, inner))
-    shared = None if moved.method else made.get(said) or _find_equal_function(module, project, node, wishes, said)
+    parameters, *lines = parameters_and_lines = (
+        moved.parameter_text(),
+        *moved.import_lines,
+        *_body_lines(module, node, inner),
+    )
+    shared = (
+        None
+        if moved.method
+        else shared_functions.get(parameters_and_lines)
+        or _find_equal_function(module, project, node, preferred_names, parameters_and_lines)
+    )
     if shared is None:
         head = f"{moved.indent}def {name}({parameters}):"
         shared = name, moved.definition_edits(module.newline.join([head, *(inner + line for line in lines)]))
         if moved.method is None:
-            made[said] = shared
+            shared_functions[parameters_and_lines] = shared
     name, place = shared
     value, imports = moved.value(name, _columns_of_other_code(module, project, span))
     taken.add(moved.expression_for(name))
@@ -233,7 +250,7 @@ def _propose_function(
     edits = move.merge_overlapping_removals([move.replace_expression(module, node, value), *place, *left_over])
     owner = module.enclosing_class(node)
     declares = owner is not None and may_be_declarable(module, project, owner)
-    gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=declares)
+    gain = loader_gains(project).gain_of_object(module, span[0], reads_batches=declares)
     return RuleMatch(span[0], message, edits, imports, gain=gain)
 
 
@@ -277,7 +294,7 @@ def _find_called_function(
             continue
         if argument.star or not _is_bindable(argument.value, moved.captives):
             return None
-        if passed and not keyword:  # an argument after the lambda's own parameters: `partial` must bind it by name
+        if passed and not keyword:  # `partial` must bind an argument after the lambda's own parameters by name
             if not len(given.posonly_params) <= position < len(positional):
                 return None
             keyword = positional[position]
@@ -336,12 +353,12 @@ def _define_in_place(module: Module, project: Project, node: cst.Lambda) -> Rule
     lines = [f"def {name}({module.source(node.params).strip()}):"]
     lines += [inner + line for line in _body_lines(module, node, inner)]
     rest = module.text[end : module.line_end(end - 1)]
-    if _NOQA.fullmatch(rest.strip()):
+    if _LINTER_COMMENT.fullmatch(rest.strip()):
         end += len(rest.rstrip())
     above = start_of_comments_above(module, module.line_start(start), "")
     edits = [Edit(start, end, newline.join(lines))]
     message = f"lambda `{name}` cannot be pickled for workers; replaced by the function `{name}`"
-    gain = loader_gains(project).gain_of_held(module, module.span(node)[0])
+    gain = loader_gains(project).gain_of_object(module, module.span(node)[0])
     if module.path.endswith(".ipynb"):
         return RuleMatch(module.span(node)[0], message, tuple(edits), gain=gain)
     if above > 0:
@@ -353,7 +370,11 @@ def _define_in_place(module: Module, project: Project, node: cst.Lambda) -> Rule
         )
     below = module.line_end(end - 1)
     following = next((line for line in _lines_in_range(module, below, len(module.text)) if line.strip()), "")
-    if following and not following.startswith(("def ", "class ", "async ", "@")) and not _LAMBDA.match(following):
+    if (
+        following
+        and not following.startswith(("def ", "class ", "async ", "@"))
+        and not _LAMBDA_ASSIGNMENT.match(following)
+    ):
         blank = _count_leading_blanks(_lines_in_range(module, below, len(module.text)))
         edits.append(Edit(below, below, newline * max(0, 2 - blank)))
     kept = tuple(one for one in edits if one.replacement)
@@ -382,18 +403,22 @@ def _body_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
 
 
 def _find_equal_function(
-    module: Module, project: Project, node: cst.Lambda, wishes: Collection[str], said: tuple[str, ...]
+    module: Module,
+    project: Project,
+    node: cst.Lambda,
+    preferred_names: Collection[str],
+    parameters_and_lines: tuple[str, ...],
 ) -> Defined | None:
     """Return the function above a lambda that an earlier rewrite created for an equal lambda, else None.
 
     The result is the name of the function, and an edit. The edit changes nothing, but makes this rewrite depend on the
-    earlier rewrite. Functions whose name is not in ``wishes`` are skipped, because other code may replace such
+    earlier rewrite. Functions whose name is not in ``preferred_names`` are skipped, because other code may replace such
     functions.
     """
-    parameters, *lines = said
+    parameters, *lines = parameters_and_lines
     top = module.span(module.top_level_statement(node))[0]
     for one in module.tree.body:
-        if not isinstance(one, cst.FunctionDef) or one.name.value not in wishes or module.span(one)[0] >= top:
+        if not isinstance(one, cst.FunctionDef) or one.name.value not in preferred_names or module.span(one)[0] >= top:
             continue
         name, (start, end) = one.name.value, module.span(one)
         body = [module.tree.default_indent + line for line in lines]

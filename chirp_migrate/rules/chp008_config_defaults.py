@@ -98,7 +98,7 @@ def _add_missing_keys(module: Module, project: Project, node: cst.Dict) -> RuleM
     names = ", ".join(f"`{one}`" for one in missing)
     found = f"the default configuration lacks {names}; add the missing keys by hand. Not rewritten: "
     if len(entries) < len(node.elements):
-        return RuleMatch(offset, f"{found}a dictionary that is unpacked into it may contain such keys")
+        return RuleMatch(offset, f"{found}the configuration unpacks another dictionary, which may contain these keys")
     shown = first_use_of_whole_config(project)
     if shown is not None:
         return RuleMatch(offset, f"{found}`{shown}` uses all keys of the configuration")

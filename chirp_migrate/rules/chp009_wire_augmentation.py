@@ -32,9 +32,9 @@ class WireAugmentation(Rule):
     code = "CHP009"
     name = "wire-augmentation"
     reason = (
-        "The configuration has flags for augmentation, and the module imports the wrapper but never calls it. Runs "
-        "that enable augmentation train without augmentation. The call changes what such runs learn, so the rewrite "
-        "needs --unsafe."
+        "The configuration has flags for augmentation, and the module imports a function that augments a dataset. "
+        "But the module never calls the function, so runs that enable augmentation train without augmentation. The "
+        "rewrite adds the call. The call changes what such runs learn, so the rewrite needs --unsafe."
     )
     safety = Safety.BEHAVIOUR
     trigger = (_WRAPPER,)

@@ -1,4 +1,4 @@
-"""CHP010: mask the tensor instead of a rescaled 8-bit image of it. Changes training, so it is opt-in."""
+"""CHP010: mask the tensor instead of a rescaled 8-bit image of the tensor. Changes training, so it is opt-in."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dat
 from chirp_migrate.edits.superclass import InitAttributeAssignment, find_init_assignments, superclass_edits
 from chirp_migrate.rules.api import Edit, Module, Project, Rule, RuleMatch, Safety, methods_of, runtime_import
 
-#: Attributes of the new class that the rewritten class may also have, under the same names.
+#: Attributes of the new class. The rewritten class may already have attributes with these names.
 _PROVIDED = frozenset({"dataset", "base_dataset", "augment_params", "training"})
-_SHIPPED = "WorkerSafeAugmentedDataset"
+_REPLACEMENT = "WorkerSafeAugmentedDataset"
 _CONSTRUCTION = re.compile(
     r"(?P<around>\()?(?P<augmenter>\w+)\((?P<arguments>.*)\)(?(around)\))(?P<condition> if \w+ else None)?", re.DOTALL
 )
@@ -44,9 +44,9 @@ class ImageRoundTrip(Rule):
     name = "image-round-trip"
     reason = (
         "The class converts each spectrogram to an 8-bit image and back. The conversion rescales each spectrogram by "
-        "its own minimum and maximum, and rounds its values. The model then trains on other values than it is "
-        "validated on. Masks on the tensor need no conversion. The rewrite changes what the model sees, so it needs "
-        "--unsafe."
+        "its own minimum and maximum, and rounds its values. The model then trains on values that differ from "
+        "the values in the validation. Masks on the tensor need no conversion. The rewrite changes what the model "
+        "sees, so the rewrite needs --unsafe."
     )
     safety = Safety.BEHAVIOUR
     trigger = ("fromarray",)
@@ -80,18 +80,18 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
     if base is None or augmenter is None or made is None:
         reason = "the rule does not recognise how this code masks the spectrogram"
         return RuleMatch(offset, f"{found}; mask the tensor instead. Not rewritten: {reason}")
-    imports = frozenset({runtime_import(_SHIPPED), runtime_import("SpecAugment as WorkerSafeSpecAugment")})
+    imports = frozenset({runtime_import(_REPLACEMENT), runtime_import("SpecAugment as WorkerSafeSpecAugment")})
     sources = [base.value]
     if training is not None:
         sources.append(f"training={training.value}")
     sources.append(f"transforms=[WorkerSafeSpecAugment({made['arguments']}){made['condition'] or ''}]")
     consumed = [s for s in (base, training, augmenter) if s is not None]
     provided = _PROVIDED | {augmenter.attribute}
-    edits = superclass_edits(module, node, stores, _SHIPPED, sources, consumed, provided, project.code_style)
+    edits = superclass_edits(module, node, stores, _REPLACEMENT, sources, consumed, provided, project.code_style)
     if isinstance(edits, str):
         return RuleMatch(offset, f"{found}; mask the tensor instead. Not rewritten: {edits}")
     edits = (*edits, _remove_declaration(module, node))
-    message = f"{found}; replaced by `{_SHIPPED}`, which masks the tensor"
+    message = f"{found}; replaced by `{_REPLACEMENT}`, which masks the tensor"
     return RuleMatch(offset, message, edits, imports)
 
 

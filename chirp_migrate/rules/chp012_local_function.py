@@ -40,11 +40,12 @@ from chirp_migrate.rules.unpicklable import (
     words_in_unpicklable_code,
 )
 
-#: Decorators with the same effect at any place in a module. Workers find a function with such a decorator by its name.
+#: Decorators that have the same effect at every place in a module. Workers can still find a function with such a
+#: decorator by its name.
 _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
 
 #: Maps the text of a local function to the moved function. Equal local functions share a moved function.
-_Made = dict[str, Defined]
+_SharedFunctions = dict[str, Defined]
 
 
 class LocalFunction(Rule):
@@ -126,7 +127,7 @@ class LocalFunction(Rule):
     beside = (re.compile(r"def\b(?<=[ \t\f]def)|async\s*\\"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of dataset classes, and a word for each file that may pass local functions to workers."""
+        """Return the names of dataset classes, and words from the files that may pass local functions to workers."""
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -146,14 +147,14 @@ class LocalFunction(Rule):
         """Move local functions that are passed to a loader, a dataset or a transform."""
         destinations = module.once(WorkerPurposeFinder, project)
         taken: set[str] = set()
-        made: _Made = {}
+        shared_functions: _SharedFunctions = {}
         seen: list[cst.FunctionDef] = []
         for node in module.find(cst.FunctionDef):
             purpose = destinations.purpose_of_function(node) if _is_local(module, node) else None
             if purpose is not None:
                 seen.append(node)
                 try:
-                    yield _move_function(module, project, node, purpose, taken, made)
+                    yield _move_function(module, project, node, purpose, taken, shared_functions)
                 except NotMovable as reason:
                     found = f"local function `{node.name.value}` cannot be pickled for workers"
                     yield RuleMatch(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
@@ -174,12 +175,17 @@ def _text_of_definition(module: Module, node: cst.FunctionDef) -> str:
 
 
 def _move_function(
-    module: Module, project: Project, node: cst.FunctionDef, purpose: str, taken: set[str], made: _Made
+    module: Module,
+    project: Project,
+    node: cst.FunctionDef,
+    purpose: str,
+    taken: set[str],
+    shared_functions: _SharedFunctions,
 ) -> RuleMatch:
     """Return the finding with the edits that move the function.
 
-    Adds the new name to ``taken``. Adds the name, and the edits that define the function, to ``made``, so that equal
-    functions share one definition.
+    Adds the new name to ``taken``. Adds the name, and the edits that define the function, to
+    ``shared_functions``, so that equal functions share one definition.
 
     Raises:
         NotMovable: the function cannot be moved; the message gives the reason.
@@ -192,16 +198,18 @@ def _move_function(
     movability.check_annotations(module, node, moved.place)
     moved.check_callers(uses)
     moved.check_indistinguishable(uses)
-    goes = _is_only_definition(module, node, uses) and not moved.is_changed
-    if moved.is_recursive and not goes:
-        raise NotMovable("it calls itself by a name that is local to the function")
+    removes_local = _is_only_definition(module, node, uses) and not moved.is_changed
+    if moved.is_recursive and not removes_local:
+        raise NotMovable("the function calls itself by a local name")
     defaults = [module.source(one) for one in moved.bound]
     # Equal functions share a moved function only if both keep, or both lose, their local name.
-    said = "\n".join([str(goes), _text_of_definition(module, node), *defaults, *moved.captives, *moved.import_lines])
-    shared = made.get(said) if moved.method is None and not moved.is_recursive else None
-    name = _choose_name(moved, node, goes, taken) if shared is None else shared[0]
+    key = "\n".join(
+        [str(removes_local), _text_of_definition(module, node), *defaults, *moved.captives, *moved.import_lines]
+    )
+    shared = shared_functions.get(key) if moved.method is None and not moved.is_recursive else None
+    name = _choose_name(moved, node, removes_local, taken) if shared is None else shared[0]
     start, end = move.definition_range(module, node)
-    renamed = [Edit(*module.span(use), name) for use in uses if goes and name != title]
+    renamed = [Edit(*module.span(use), name) for use in uses if removes_local and name != title]
     inside = [
         Edit(*module.span(node.name), name),
         *moved.parameters(),
@@ -211,18 +219,18 @@ def _move_function(
     text = move.reindent_source(module, project, (start, end), moved.indent, inside)
     place = moved.definition_edits(text) if shared is None else shared[1]
     if moved.method is None:
-        made[said] = name, place
+        shared_functions[key] = name, place
     value, imports = moved.value(name, len(f"{title} = "))
-    stood = module.indentation(module.span(node)[0])
-    stays = Edit(start, end, f"{stood}{title} = {value}{module.newline}")
+    outer_indentation = module.indentation(module.span(node)[0])
+    assignment_in_place = Edit(start, end, f"{outer_indentation}{title} = {value}{module.newline}")
     edits = [edit for edit in renamed if not start <= edit.start < end]
     edits += [*place, *move.remove_repeated_imports(module, (start, end), moved.imports)]
-    edits.append(delete_line_range(module, start, end) if goes else stays)
+    edits.append(delete_line_range(module, start, end) if removes_local else assignment_in_place)
     taken.add(moved.expression_for(name))
     what = f"the method `{name}`" if moved.method else f"the module-level function `{name}`"
     message = f"local function `{title}` cannot be pickled for workers; moved out as {what}"
     place_of_name = module.span(node.name)[0]
-    gain = loader_gains(project).gain_of_held(module, place_of_name)
+    gain = loader_gains(project).gain_of_object(module, place_of_name)
     return RuleMatch(place_of_name, message, move.merge_overlapping_removals(edits), imports, gain=gain)
 
 
@@ -233,11 +241,11 @@ def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterabl
         names = module.qualified_names(call.func)
         same = all(movability.has_same_value_at(module, moved.project, given.value, moved.place) for given in call.args)
         if not names or not names <= _HARMLESS or captured_names(module, one) or not same:
-            raise NotMovable("it is decorated")
+            raise NotMovable("the function has a decorator")
     if node.type_parameters is not None:
-        raise NotMovable("it has type parameters")
+        raise NotMovable("the function has type parameters")
     if any(isinstance(module.parents[use], cst.Del) for use in uses):
-        raise NotMovable("its name is deleted")
+        raise NotMovable("the code deletes the name of the function")
 
 
 def _is_only_definition(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> bool:
@@ -247,14 +255,14 @@ def _is_only_definition(module: Module, node: cst.FunctionDef, uses: Iterable[cs
     return is_only and all(module.span(use)[0] > start for use in uses)
 
 
-def _choose_name(moved: MovedFunction, node: cst.FunctionDef, goes: bool, taken: set[str]) -> str:
+def _choose_name(moved: MovedFunction, node: cst.FunctionDef, removes_local: bool, taken: set[str]) -> str:
     module, title = moved.module, node.name.value
-    said = _text_of_definition(module, node)
+    text = _text_of_definition(module, node)
     same = (function for function in module.find(cst.FunctionDef) if function.name.value == title)
-    namesakes = [one for one in same if _text_of_definition(module, one) != said]
-    is_free = goes and title not in taken and not namesakes
+    namesakes = [one for one in same if _text_of_definition(module, one) != text]
+    is_free = removes_local and title not in taken and not namesakes
     if is_free and movability.is_unused_outside_scope(module, moved.project, title, module.scopes.scope_of(node)):
         return title
     bare = title.strip("_")
-    wishes = [f"_{bare}"] if not any(_is_local(module, namesake) for namesake in namesakes) else []
-    return moved.free_name([*wishes, f"_{movability.enclosing_function_name(module, node)}_{bare}"], taken)
+    preferred_names = [f"_{bare}"] if not any(_is_local(module, namesake) for namesake in namesakes) else []
+    return moved.free_name([*preferred_names, f"_{movability.enclosing_function_name(module, node)}_{bare}"], taken)

@@ -128,11 +128,12 @@ def _check_loop(
         offset, shown = module.span(transfers[0][0])[0], module.source(transfers[0][0]).strip()
         problems = [problem for _, problem in transfers if problem is not None]
         if problems:
-            message = f"`{shown}`: synchronous host-to-device copy; `non_blocking=True` was not added: {problems[0]}"
+            message = f"not rewritten: `{shown}` waits for its copy to the device, but {problems[0]}"
             yield RuleMatch(offset, message, why="not-surely-safe")
         else:
             message = (
-                f"`{shown}`: synchronous host-to-device copy; `non_blocking=True` lets it overlap with computation"
+                f"`{shown}` waits for its copy to the device; `non_blocking=True` lets the copy overlap with "
+                "computation"
             )
             edits = tuple(edit for call, _ in transfers for edit in _insert_non_blocking(module, call))
             edits = split_tuple_assignment(module, project.code_style, statement, edits) or edits
@@ -154,7 +155,10 @@ def gain_of_pinned_copies(module: Module, project: Project, call: cst.Call) -> G
                 if found.gain is not None and found.gain.kind is GainKind.PINNED:
                     at = owner.position(found.offset)[0]
                     return Gain(
-                        GainKind.PINNED, "its batches are copied to the device while Python continues", path, at
+                        GainKind.PINNED,
+                        "the batches of this loader are copied to the device while Python continues",
+                        path,
+                        at,
                     )
     return None
 

@@ -90,7 +90,7 @@ class SetEpoch(Rule):
                 continue
             seen.add((around[-1], sampler.name))
             if not has_set_epoch_call(module, project, around[-1], sampler, node):
-                yield _propose_set_epoch(module, around, sampler)
+                yield _insert_set_epoch(module, around, sampler)
 
 
 def _is_counted(module: Module, project: Project, iterable: cst.BaseExpression) -> bool:
@@ -121,7 +121,7 @@ def _nested_arguments(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         yield from _nested_arguments(argument.value)
 
 
-def _propose_set_epoch(module: Module, around: list[cst.For], sampler: DistributedSampler) -> RuleMatch:
+def _insert_set_epoch(module: Module, around: list[cst.For], sampler: DistributedSampler) -> RuleMatch:
     inner = [loop for loop in around if not any(loop in module.ancestors(made.value) for made in sampler.made)]
     named = [loop for loop in inner if "epoch" in (dotted_source(loop.target) or "").lower()]
     chosen = named if len(named) == 1 else inner

@@ -97,20 +97,20 @@ def _find_forks_after_cuda(module: Module) -> Iterator[RuleMatch]:
     for call in module.find(cst.Call):
         first = call.args[0].value if call.args else None
         if _is_fork(module, first) and module.qualified_names(call.func) & _STARTS:
-            used = next(calls_initializing_cuda(module, module.tree, nested=True), None)
-            if used is not None:
-                yield _report_fork(module, call, used)
+            cuda_call = next(calls_initializing_cuda(module, module.tree, nested=True), None)
+            if cuda_call is not None:
+                yield _report_fork(module, call, cuda_call)
         context = keyword_arguments(call).get("multiprocessing_context")
         scope = module.enclosing_function(call) or module.tree
         if context is not None and any(
             _is_fork(module, one) for one in possible_value_expressions(module, scope, context)
         ):
-            used = next(
+            cuda_call = next(
                 (use for one in dict.fromkeys((scope, module.tree)) for use in calls_initializing_cuda(module, one)),
                 None,
             )
-            if used is not None:
-                yield _report_fork(module, context, used)
+            if cuda_call is not None:
+                yield _report_fork(module, context, cuda_call)
 
 
 def _is_fork(module: Module, node: cst.BaseExpression | None) -> bool:
@@ -122,11 +122,11 @@ def _is_fork(module: Module, node: cst.BaseExpression | None) -> bool:
     return False
 
 
-def _report_fork(module: Module, asked: cst.CSTNode, used: cst.Call) -> RuleMatch:
-    line = module.position(module.span(used)[0])[0]
+def _report_fork(module: Module, selection: cst.CSTNode, cuda_call: cst.Call) -> RuleMatch:
+    line = module.position(module.span(cuda_call)[0])[0]
     return RuleMatch(
-        module.span(asked)[0],
-        f"workers are forked after CUDA was used (`{_shorten_source(module, used)}`, line {line}): these workers "
+        module.span(selection)[0],
+        f"workers are forked after CUDA was used (`{_shorten_source(module, cuda_call)}`, line {line}): these workers "
         'cannot use CUDA, and may hang. Use "forkserver" or "spawn", with a picklable dataset',
     )
 

@@ -62,5 +62,5 @@ class UnguardedScript(Rule):
             yield RuleMatch(
                 module.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0)),
                 f"{what} at import: under spawn and forkserver (macOS, Windows, Linux from "
-                'Python 3.14) each worker runs this line again. Move it under `if __name__ == "__main__":`',
+                'Python 3.14) each worker runs this line again. Move the line under `if __name__ == "__main__":`',
             )

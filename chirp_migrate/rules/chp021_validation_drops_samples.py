@@ -42,7 +42,7 @@ class ValidationDropsSamples(Rule):
             elif _reads_in_order(module, project, loader) and (lost := _describe_loss(loader)):
                 yield RuleMatch(
                     offset,
-                    f"`drop_last=True` in evaluation omits {lost} at the end of the dataset, the same in every epoch. "
+                    f"`drop_last=True` in evaluation always omits {lost} at the end of the dataset. "
                     f"Remove the argument, unless this loader is for training. {SEE_IT}",
                 )
 
@@ -54,10 +54,10 @@ def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> boo
         return False
     if shuffle is None and loader.role == "training":  # `create_training_loader` shuffles by default
         return False
-    for said in _names_around(module, loader):
-        if _TRAINING.search(said):
+    for words in _names_around(module, loader):
+        if _TRAINING.search(words):
             return False
-        if _EVALUATION.search(said):
+        if _EVALUATION.search(words):
             return True
     return shuffle is not None and not loader.open and not _may_be_iterable_dataset(module, project, loader)
 

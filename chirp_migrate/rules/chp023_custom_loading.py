@@ -56,8 +56,8 @@ def _describe_machinery(module: Module, kind: str, first: cst.Call) -> str:
 def _advice(found: CustomLoading) -> str:
     settings = join_texts([f"`{name}`" for kind in found.machinery for name in _INSTEAD[kind]])
     if found.around_loader:
-        moving = ", or `chirpid_patch.DevicePrefetcher` around it" if STREAMS in found.machinery else ""
-        return f"its `DataLoader` can do that, with {settings}{moving}"
+        moving = ", or `chirpid_patch.DevicePrefetcher` around the loader" if STREAMS in found.machinery else ""
+        return f"its `DataLoader` can load batches in this way, with {settings}{moving}"
     if isinstance(found.node, cst.ClassDef):
-        return f"derive it from `chirpid_patch.WrappedDataLoader`, which has {settings} for that"
+        return f"derive the class from `chirpid_patch.WrappedDataLoader`, which has {settings}"
     return f"use a `DataLoader` or `chirpid_patch.WrappedDataLoader`, with {settings}"

@@ -39,16 +39,18 @@ class DeviceResident(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report loops that copy parts of each batch to one device, unless the data is on a device already."""
-        for there in device_loops(module, project):
-            devices = list(dict.fromkeys(quote_sources(module, device) for device in there.moves.values()))
-            if len(devices) == 1 and not all(_has_device(one) or has_device_dataset(one) for one in there.loaders):
-                first, *others = sorted(there.moves, key=lambda move: module.span(move)[0])
+        for device_loop in device_loops(module, project):
+            devices = list(dict.fromkeys(quote_sources(module, device) for device in device_loop.moves.values()))
+            if len(devices) == 1 and not all(
+                _has_device(one) or has_device_dataset(one) for one in device_loop.loaders
+            ):
+                first, *others = sorted(device_loop.moves, key=lambda move: module.span(move)[0])
                 copies = "copies" if not others else "copy"
                 sources = join_texts([quote_sources(module, one) for one in (first, *others)])
                 yield RuleMatch(
                     module.span(first)[0],
-                    f"{sources} {copies} every batch in the loop; if every loop over this loader does so, build the "
-                    f"loader with the factory and `device=`: its batches then arrive on {devices[0]}",
+                    f"{sources} {copies} every batch in the loop; if every loop over this loader copies its batches, "
+                    f"build the loader with the factory and `device=`, so that batches arrive on {devices[0]}",
                 )
 
 

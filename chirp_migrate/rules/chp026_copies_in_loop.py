@@ -41,10 +41,10 @@ class CopiesInLoop(Rule):
     code = "CHP026"
     name = "copies-in-loop"
     reason = (
-        "`.cpu()`, `.numpy()` and `.tolist()` of a result wait for the device in every step, although nothing needs "
-        "the values before the loop ends. Collected tensors can be copied at once after the loop. The rule does not "
-        "rewrite the code for two reasons. The collected tensors may not fit into the memory of the device. A model "
-        "that runs as a CUDA graph overwrites its previous output."
+        "`.cpu()`, `.numpy()` and `.tolist()` of a result wait for the device in every step, although the "
+        "code needs the values only after the loop. Collected tensors can be copied at once after the loop. The rule "
+        "does not rewrite the code for two reasons. The collected tensors may not fit into the memory of the device. "
+        "A model that runs as a CUDA graph overwrites its previous output."
     )
     safety = Safety.ADVICE
     verbose_only = True

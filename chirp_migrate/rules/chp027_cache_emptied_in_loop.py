@@ -40,7 +40,8 @@ class CacheEmptiedInLoop(Rule):
         "same memory, which waits again. The call frees no memory that is in use, and PyTorch reuses free memory "
         "automatically. `gc.collect()` visits all objects of the program. `torch.cuda.synchronize()` waits for the "
         "device, which helps only where steps are timed. The rule does not remove these calls for two reasons. Other "
-        "programs may wait for the memory. A model that nearly fills the device may need the calls to fit."
+        "programs may wait for the memory. A model that nearly fills the memory of the device may fail without "
+        "the calls."
     )
     safety = Safety.ADVICE
     trigger = ("empty_cache", "synchronize")

@@ -58,7 +58,7 @@ class ComposedTransforms(Rule):
             decorator = "composes_transforms" if found.composes else "applies_transform"
             edit = class_decorator_insertion(module, project.code_style, node, decorator, [f'"{found.attribute}"'])
             does = "only chains transforms" if found.composes else "only calls a function"
-            message = f"`{node.name.value}` {does}: `@{decorator}` declares this, and loaders transform whole batches"
+            message = f"`{node.name.value}` {does}; with `@{decorator}`, loaders transform whole batches"
             gain = loader_gains(project).gain_of_transform(module.path, node.name.value)
             imports = frozenset({runtime_import(decorator)})
             yield RuleMatch(module.span(node.name)[0], message, (edit,), imports, gain=gain)

@@ -29,7 +29,7 @@ from chirp_migrate.rules.api import (
 )
 
 _RUNTIME = "stack_samples"
-_FOUND = "samples read one by one and stacked"
+_FOUND = "the code reads samples one by one and stacks them"
 _DISPLAYS = (cst.List, cst.Tuple, cst.Set, cst.ListComp, cst.SetComp)
 _MAKES_ALL = re.compile(
     r"builtins\.(list|range|set|sorted|tuple)|numpy\.(random\.)?[a-z]\w+"
@@ -67,8 +67,8 @@ class StackedSamples(Rule):
         "Projects mostly use such code to compute a mean and a deviation. If the samples are rows of tensors in "
         "memory, the new function gathers them at once into the same tensor, so every result stays the same to the "
         "last bit. The new function reads other datasets sample by sample, as before. "
-        "`streaming_standardization_stats` computes mean and deviation without a second copy of the data, but its last "
-        "digits differ."
+        "`streaming_standardization_stats` computes mean and deviation without a second copy of the data, but the last "
+        "digits of its results differ."
     )
     safety = Safety.SAFE
     trigger = ("stack",)
@@ -108,7 +108,7 @@ def _make_match(module: Module, project: Project, call: cst.Call, scan: ScannedS
     if problem is not None:
         dataset = module.source(scan.dataset).strip()
         return RuleMatch(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Not rewritten: {problem}")
-    message = f"{_FOUND}: `{_RUNTIME}` gathers the same tensor in one operation"
+    message = f"{_FOUND}; `{_RUNTIME}` gathers the same tensor in one operation"
     edit = Edit(*module.span(call), f"{_RUNTIME}({scan.arguments(module)})")
     return RuleMatch(offset, message, (edit,), frozenset({runtime_import(_RUNTIME)}))
 

@@ -19,7 +19,10 @@ _OPENING = re.compile(r"[\s(]*")
 
 
 def words_in_unpicklable_code(project: Project, kind: ReportedUnpicklableKind) -> frozenset[str]:
-    """Return words; a file without any of these words creates no unpicklable object of ``kind``."""
+    """Return words that show that a file may create an unpicklable object of ``kind``.
+
+    A file without any of these words creates no such object.
+    """
     return find_unpicklable_objects(project).words(kind)
 
 
@@ -60,7 +63,7 @@ def _skip_opening_brackets(module: Module, offset: int) -> int:
 def _message_for_object(found: UnpicklableObject) -> str:
     node = found.place.node
     name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else ""
-    match found.sort:
+    match found.reported_kind:
         case ReportedUnpicklableKind.LAMBDA:
             what, remedy = "lambda", "Use a module-level function, or `functools.partial`"
         case ReportedUnpicklableKind.FUNCTION:

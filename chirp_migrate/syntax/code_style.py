@@ -1,7 +1,7 @@
 """Lay out changed code as the project's formatter would, within the project's line length.
 
-Black formats a changed statement if the statement had black's layout before the change. Ruff's formatter writes the
-same layout. All other statements keep their layout.
+Black formats a changed statement if the statement had black's layout before the change. This is also correct for
+projects that use ruff's formatter, because ruff writes the same layout. All other statements keep their layout.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _RUFF_FILES = (".ruff.toml", "ruff.toml", "pyproject.toml")
 _FLAKE8 = ((".flake8", "flake8"), ("setup.cfg", "flake8"), ("tox.ini", "flake8"), ("setup.cfg", "pycodestyle"))
 _PEP8, _BLACK, _WIDEST = 79, 88, 120
 _INDENT = 4
-#: Text in comments such as ``# chirp: ignore``, which apply to the code on the same line. Statements with this text are
-#: not reformatted.
+#: Text in comments that apply to the code on the same line, such as ``chirp: ignore``. Statements with this text are
+#: not reformatted, because a reformatted statement could move code to another line.
 _OWN_COMMENT = "chirp:"
 
 
@@ -74,7 +74,7 @@ class CodeStyle:
         return self._lay_out_by_black(code, text) == code
 
     def laid_out(self, before: str, after: str, text: str) -> str:
-        """Return ``after`` in black's layout if ``before`` is in black's layout; else ``after`` unchanged.
+        """Return ``after`` in black's layout if ``before`` is in black's layout; otherwise return ``after`` unchanged.
 
         Args:
             before: lines of ``text``, either whole statements of one block or the header of a block.
@@ -84,7 +84,7 @@ class CodeStyle:
         if not after.strip() or not self.has_black_layout(before, text):
             return after
         if self.configured_length is None and _fits_without_comment(after, self.longest_line(text)):
-            return after  # only the comment at its end makes the line too long for black
+            return after  # the line is too long for black only because of the comment at its end
         return self._lay_out_by_black(after, text) or after
 
     @cached_property
@@ -113,10 +113,8 @@ class CodeStyle:
             written = black.format_str(f"{around}{lines}{inside}", mode=self._black_mode(longest))
             if self._settings.get("trailing_commas") and (ended := _with_trailing_commas(written)) != written:
                 written = black.format_str(ended, mode=self._black_mode(longest))
-        except (
-            ValueError,
-            AssertionError,
-        ):  # black parses neither a clause such as `else:` nor text that is not Python
+        except (ValueError, AssertionError):
+            # Black cannot parse a clause such as `else:`, or text that is not Python.
             return None
         found = written.split("\n")[depth : -2 if opens else -1]
         return "".join(f"{line}{newline}" for line in found) if lines.endswith("\n") else newline.join(found)
@@ -145,7 +143,8 @@ class CodeStyle:
 def _longest_line(text: str) -> int:
     """Return the length of the longest line of code in ``text`` that black could wrap, in characters.
 
-    Except for a comment, such a line ends with a bracket, a colon or a comma. Its strings only follow a bracket.
+    Except for a comment, such a line ends with a bracket, a colon or a comma. A string in such a line follows a
+    bracket.
     """
     longest = 0
     for line in text.splitlines():

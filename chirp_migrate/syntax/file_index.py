@@ -1,4 +1,7 @@
-"""Index the code of one file: the names that it inherits from, assigns, replaces, reads and passes."""
+"""Index the names in the code of one file.
+
+The index contains bases of classes, names that code assigns, replaces or reads, and keywords of calls.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,23 @@ from chirp_migrate.syntax.outline import dotted_name, first_name, last_name
 #: Functions that replace a name in a module. The module, or its dictionary, is their first argument.
 _SETTERS = frozenset({"setattr", "delattr", "setitem", "delitem", "__setattr__", "__setitem__"})
 _PATCHES = frozenset({"object", "multiple", "dict"})
-#: A text that replaces names contains one of these words. An import under an alias contains the word, too.
+#: A text that replaces names in modules contains one of these words, even if the text imports the replacing function
+#: under an alias.
 _MAY_REPLACE = re.compile(r"patch|setattr|delattr|(?:set|del)item")
-#: A dotted path. The groups of the pattern are the last part of the module's name, and the name in the module.
+#: A dotted path such as ``package.train.DataLoader``. The first group is the last part of the module's name, and the
+#: second group is the name in the module.
 _PATH = re.compile(r"(?:\S*\.)?(\w+)\.(\w+)")
-#: A dotted path with a placeholder for the module's name.
+#: A dotted path with a placeholder for the module's name, such as ``{module}.DataLoader``.
 _FORMAT = re.compile(r".*(?:\}|%s)\.(\w+)", re.DOTALL)
 _LAST = re.compile(r"\.?(\w+)")
 #: Names that never refer to a module.
 _OWN = frozenset({"self", "cls"})
-#: Expressions that find a module at run time.
+#: Code that gets a module at run time, such as ``import_module``.
 _FOUND_MODULES = re.compile(r"\b(sys\.modules|import_module|__import__|getmodule|reload)\b")
-#: Attributes of a function that determine what a call does. Code may also change their items.
+#: Attributes of a function that determine the effect of a call. Code may assign these attributes or change their items.
 FUNCTION_PARTS = ("__defaults__", "__kwdefaults__", "__code__")
 _CHANGES = frozenset({"update", "setdefault", "pop", "clear", "__setitem__"})
-#: Generic types whose parameters are types. (Those of ``Literal`` are values.)
+#: Generic types whose parameters are types, unlike ``Literal``, whose parameters are values.
 _GENERICS = frozenset(
     {
         "AsyncIterator", "Callable", "ClassVar", "Collection", "Dict", "Final", "Generator", "Iterable", "Iterator",
@@ -36,13 +41,13 @@ _GENERICS = frozenset(
         "type",
     }
 )  # fmt: skip
-# In a text that is not Python, every string that is a name or a dotted path counts, and all text that looks like an
-# assignment to an attribute.
+# In a text that is not Python, every string that is a name or a dotted path counts, and also all text that looks like
+# an assignment to an attribute.
 _QUOTED = re.compile(r"""["'](?:\w+\.)*?(?:(\w+)\.)?(\w+)\\?["']""")
 _ASSIGNED = re.compile(r"""(?:\b(\w+)\s*)?\.\s*(\w+)\b[^=\n(]{0,40}=(?!=)|["'](\w+)["']\s*(?:,|\]\s*=(?!=))""")
 _CLASS = re.compile(r"\bclass\s+(\w+)")
 _WORD = re.compile(r"\w+")
-#: Stands for the name of a class whose name code computes.
+#: Placeholder for the name of a class if code computes this name.
 _COMPUTED = "(computed)"
 
 
@@ -52,7 +57,7 @@ class Store(NamedTuple):
     Attributes:
         owner: last name of the object, such as ``b`` for ``a.b.name = …``; "" for an object without a name.
         modules: last name of each module to which the object may refer; "" stands for any module.
-        initial: whether the code is in ``__init__``, and assigns an attribute of the new object.
+        initial: whether the code is in ``__init__``, and assigns an attribute of ``self``.
     """
 
     owner: str
@@ -66,7 +71,7 @@ class ComputedStore(NamedTuple):
     Attributes:
         changed: source of the object.
         around: name of the class that contains the code; None outside of classes.
-        restores: whether the code is in ``__setstate__``, which restores attributes that existed before.
+        restores: whether the code is in ``__setstate__``, which restores attributes of an unpickled object.
     """
 
     changed: str
@@ -98,14 +103,16 @@ class FileIndex:
     """The names in the code of one file.
 
     Args:
-        text: the text of the file. If the text is not Python, only ``bases``, ``stores`` and ``replaced`` have names.
+        text: the text of the file. If the text is not Python, only ``bases``, ``stores`` and ``replaced`` contain
+            names.
 
     Attributes:
         is_python: whether the text is Python.
-        bound: the names that imports, classes and functions bind. For an imported name, the value has the last part of
-            the imported object's name: ``b`` for ``import a.b as c``.
+        bound: the names that imports, classes and functions bind. The value for an imported name contains the last part
+            of the imported object's name, such as ``b`` for ``import a.b as c``.
         bases: for each word in the bases and arguments of a class, the names of the classes.
-        parameters: the same for words inside square brackets, such as ``T`` in ``class A(B[T])``.
+        parameters: for each word inside square brackets in these bases and arguments, such as ``T`` in ``class
+            A(B[T])``, the names of the classes.
         stores: for each attribute, the code that assigns it, also by ``setattr`` or through ``vars`` or ``__dict__``.
         computed: code that sets attributes with computed names.
         keywords: for each keyword of calls, the first names of the called expressions: ``a`` for ``a.b(key=1)``, and ""
@@ -157,7 +164,7 @@ class FileIndex:
         return name in self.reads or not self.is_python
 
     def _search(self, text: str) -> None:
-        """Add the names of a text that is not Python, or that the file runs as code."""
+        """Add the names in a text that is not Python, or in a string that the file runs as code."""
         classes = set(_CLASS.findall(text))
         for word in _WORD.findall(text) if classes else ():
             self.bases[word] = classes
@@ -288,7 +295,7 @@ class FileIndex:
             self._add_computed(changed, place)
 
     def _add_item(self, held: ast.expr, key: ast.expr | None, place: _Place) -> None:
-        """Add code that sets items of ``held``, which may be the dictionary with the attributes of an object."""
+        """Add code that sets items of ``held``, which may be a dictionary of attributes, such as ``x.__dict__``."""
         if last_name(held) in FUNCTION_PARTS:
             self.stores[last_name(held)].add(Store(""))
         if isinstance(key, ast.Constant) and (isinstance(held, ast.Call) or last_name(held) == "__dict__"):
@@ -303,7 +310,7 @@ class FileIndex:
         """Yield the names that a call such as ``monkeypatch.setattr(train, "DataLoader", …)`` may replace."""
         modules, variable = _modules(call, self.bound), self._variables.get(call, "")
         yield from ((module, name, variable) for module in modules or {""} for name in _names_in_call(call))
-        if _may_receive_names(call):  # code uses `setattr` with computed names for objects, hardly ever for modules
+        if _may_receive_names(call):  # `setattr` with a computed name hardly ever sets a name of a module
             unknown = set() if isinstance(call.func, ast.Name) and call.func.id == "setattr" else {""}
             named = modules or unknown
             yield from ((module, name, variable or holder) for module in named for name, holder in self.named)
@@ -325,7 +332,7 @@ _INDEXED = frozenset(
 
 
 def variables_of_literals(tree: ast.Module) -> dict[ast.AST, str]:
-    """Return the module-level variable of each node in a list, tuple, set or dictionary that code assigns to it."""
+    """Return, for each node in a literal container that a module-level variable gets, the name of the variable."""
     found: dict[ast.AST, str] = {}
     for statement in tree.body:
         match statement:
@@ -395,7 +402,7 @@ def _modules(call: ast.Call, known: dict[str, set[str]]) -> set[str]:
 
 def _modules_of(target: ast.expr | None, known: dict[str, set[str]]) -> set[str]:
     match target:
-        case ast.Name(id="__name__"):  # the module of this file, whose name is unknown
+        case ast.Name(id="__name__"):  # `target` is the module of this file, whose name is unknown
             return {""}
         case ast.Name(id=name) if name in known or name in _OWN:
             return {name, *known.get(name, ())}

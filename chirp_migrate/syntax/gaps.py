@@ -1,14 +1,14 @@
-"""Regular expressions for searches in unparsed code, which match the text between two words of code.
+"""Regular expressions for searches in unparsed code. They match gaps: the text between two words of code.
 
-The searched text may be anything, so the cost of a search must be linear in the length of the text. For this reason,
-the number of comments in a gap is limited. Some patterns extend up to a bracket that may be missing. Such a pattern
-ends at the next place in the text where it could begin again.
+Any text may be searched, so the time of a search must be linear in the length of the text. For this reason, the number
+of comments in a gap is limited. Some patterns extend up to a bracket that may be missing. A match of such a pattern
+must not extend beyond the next place in the text at which the pattern could begin again.
 """
 
 from __future__ import annotations
 
-#: A whole comment, to the end of its line. If a part of a comment could match, `n` characters `#` would match in 2**n
-#: ways.
+#: A whole comment, to the end of its line. If a part of a comment could match, a comment with `n` characters `#` could
+#: match in 2**n ways.
 _COMMENT = r"#[^\r\n]{0,500}(?![^\r\n])"
 #: Any blanks, line ends, backslashes at line ends, parentheses and comments.
 GAP = rf"[\s\\()]*(?:{_COMMENT}[\s\\()]*){{0,20}}"

@@ -1,4 +1,4 @@
-"""Place and format imports as the project's own import sorter would, with isort and the project's settings.
+"""Place and format imports with isort, as the project's own import sorter would do.
 
 If the project sorts imports with ruff, the module translates ruff's settings to isort's settings. Without settings,
 isort's profile for black applies.
@@ -90,7 +90,7 @@ class ImportStyle:
 
     @property
     def problem(self) -> str:
-        """Return why the project's settings cannot be used; "" if there is no problem."""
+        """Return why the project's settings for sorting imports cannot be used; "" if they can be used."""
         return self._read[1]
 
     @cached_property
@@ -99,7 +99,7 @@ class ImportStyle:
 
         The preferred configuration is the first item of the list.
         """
-        import isort  # the import takes a sixth of a second, and only commands that rewrite need isort
+        import isort  # only commands that rewrite need isort, and importing isort takes a sixth of a second
         from isort.exceptions import ISortError
 
         if self.root is None:
@@ -215,8 +215,8 @@ def _ruff_options(root: Path) -> dict[str, Any]:
     options |= {f"known_{name}": modules for name, modules in custom.items()}
     options["sections"] = [_SECTIONS.get(name, name.upper()) for name in sorting.get("section-order", _SECTIONS)]
     options["no_lines_before"] = [_SECTIONS.get(name, name.upper()) for name in options.get("no_lines_before", ())]
-    # Ruff always treats the package of the importing module as the project's own, even if the setting ``src`` does not
-    # name its folder.
+    # Ruff always treats the package of the importing module as the project's own package, even if the setting ``src``
+    # does not name the folder of the package.
     packages = [file.parent.name for place in ("", "src") for file in (folder / place).glob("*/__init__.py")]
     options["known_first_party"] = [*options.get("known_first_party", ()), *packages]
     options["src_paths"] = tuple(folder / one for one in table.get("src", (".", "src")))

@@ -1,6 +1,6 @@
 """Find the names that a module binds at its top level.
 
-The search uses ``ast``, which is faster than LibCST, and sufficient to resolve names.
+The module uses ``ast``, which is faster than LibCST and sufficient to resolve names.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ImportTable:
     Attributes:
         imports: for each imported name, its possible qualified names. Relative names are made absolute.
         stars: absolute names of the modules ``m`` in statements ``from m import *``.
-        later_stars: for each name that is bound above an ``import *``, the modules of all ``import *`` below the
-            binding. These modules may rebind the name.
+        later_stars: for each name that is bound above an ``import *``, the modules of all ``import *`` statements below
+            the binding. Such a statement may rebind the name.
         classes: for each class, the dotted names of its bases ("" for a base that is no dotted name).
         functions: names of the functions.
         values: names that are bound in any other way, such as by an assignment.

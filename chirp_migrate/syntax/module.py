@@ -40,7 +40,7 @@ _LAYOUT = re.compile(
 #: Types of the fields of LibCST nodes that contain no nodes.
 _TEXTS = (str, str | None, bool)
 
-#: Values that code assigns to a name after a failed import of the name (``DataLoader = None``).
+#: Placeholder values that code assigns to a name if the import of the name fails, as in ``DataLoader = None``.
 _PLACEHOLDERS = frozenset({"None", "object", "Any"})
 
 
@@ -52,14 +52,14 @@ class _CodeFields(dict[type, tuple[str, ...]]):
         return self[kind]
 
 
-#: Fields of ``ast`` nodes that contain text, numbers, or nodes that Python shares between all trees.
+#: Fields of ``ast`` nodes without code: text, numbers, or nodes that Python shares between all trees.
 _NO_CODE = frozenset(
     {"id", "attr", "ctx", "op", "ops", "kind", "level", "module", "conversion", "simple", "type_comment"}
 )
 CODE_FIELDS = _CodeFields()
-#: Largest depth of a tree, in levels of ``ast`` nodes, for which every analysis can recurse over the tree.
+#: Largest depth of a tree, in levels of ``ast`` nodes, at which recursion over the tree cannot fail.
 _DEEPEST = 600
-#: A recursion error for a tree with at most this many levels is a bug of this program.
+#: A recursion error for a tree with at most this number of levels is a bug of chirp-migrate, not a problem of the tree.
 _DEEP = 100
 
 
@@ -90,8 +90,8 @@ def _is_deeper(tree: ast.AST, limit: int) -> bool:
 def syntax_tree(text: str) -> ast.Module:
     """Parse ``text`` with Python's own parser, which also accepts top-level ``await``, as in notebooks.
 
-    Callers must not change the tree. Text that is nested too deeply is refused, because LibCST would recurse over the
-    text without a limit.
+    Callers must not change the tree. The function refuses text that is nested too deeply, because LibCST would recurse
+    over the text without a limit.
 
     Raises:
         UnparsableModule: the text is not Python of the running version.
@@ -143,7 +143,7 @@ class Module:
             raise UnparsableModule("expressions nested too deeply to be read") from error
 
     def once(self, analysis: Callable[Concatenate[Module, _Asked], _T], *asked: _Asked.args, **_: _Asked.kwargs) -> _T:
-        """Return the result of ``analysis`` for this module, cached from its first use.
+        """Return the result of ``analysis`` for this module, from a cache after the first call.
 
         Args:
             analysis: called with this module and ``asked``.
@@ -160,7 +160,7 @@ class Module:
     def drop_cache(self) -> None:
         """Drop all cached results, and stop caching.
 
-        The results refer to this module and would keep the module in memory.
+        Cached results refer to this module, so the cache would keep the module in memory.
         """
         self._analyses.clear()
         self._keeps = False
@@ -270,7 +270,8 @@ class Module:
     def _spans_by_codegen(self, node: cst.CSTNode) -> Mapping[cst.CSTNode, tuple[int, int]]:
         """Return the spans of all nodes in the statement around ``node``, or in the header of this statement.
 
-        LibCST generates the code of the statement. The span of a node is its position in this code.
+        LibCST generates the code of the statement. The span of a node is the position of the node's code in this
+        generated code, moved to the offset of the statement.
         """
         inside = node
         for around in (node, *self.ancestors(node)):
@@ -388,7 +389,7 @@ class Module:
         return [star for star in self.scopes.stars if not _lacks_loading_names(star[0])]
 
     def names_from_later_stars(self, node: cst.CSTNode) -> set[str]:
-        """Return the qualified names that ``node`` gets if an ``import *`` below its bindings rebinds the name."""
+        """Return the qualified names that ``node`` has if an ``import *`` below its bindings rebinds the name."""
         path = _dotted_path(node)
         if path is None or not self.scopes.stars:
             return set()
@@ -434,7 +435,7 @@ class Module:
 
 
 def _small_statement(statement: cst.CSTNode, place: int) -> cst.CSTNode:
-    """Return the statement at index ``place`` of a line of statements; for any other node, return the node itself."""
+    """Return the statement at index ``place`` of a line of statements. Return any other node unchanged."""
     return statement.body[place] if isinstance(statement, cst.SimpleStatementLine) else statement
 
 

@@ -24,14 +24,14 @@ _Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
 
 #: Largest number of re-exports to follow. The limit also ends cycles of imports.
 _REEXPORT_LIMIT = 8
-#: Largest number of lookups to resolve one name.
+#: Largest number of lookups for the resolution of one name.
 _LOOKUP_LIMIT = 200
-#: An empty import table, for names that are not modules of the backend.
+#: An empty import table, which stands for modules outside of the backend.
 _NO_TABLE = ImportTable()
 #: Libraries whose classes and functions the rules identify by qualified name.
 _LIBRARIES = frozenset({"numpy", "pandas", "PIL", "sklearn", "torch", "torchaudio", "torchvision", "tqdm"})
-#: Top-level names that an import normally finds outside the project. Such an import finds a module of the project only
-#: if the module is next to the script or at the root.
+#: Top-level names of libraries. An import of such a name finds a module of the project only if this module is next to
+#: the script or at the root.
 _ELSEWHERE = (sys.stdlib_module_names | _LIBRARIES) - {"test"}
 #: Names for data loading that ``from torch.utils.data import *`` binds.
 _TORCH_DATA = re.compile(
@@ -50,14 +50,17 @@ class NameResolution(ProjectFiles):
     def _paths(self) -> dict[str, str]:
         """Return the paths of all modules. The key is the dotted name of the module, counted from the root folder.
 
-        If the root is itself a package, each module has a second key that begins with the name of this package.
+        If the root folder is itself a package, each module has a second key, which begins with the name of this
+        package.
         """
         named = {f"{self._name}.{module_name(path)}".rstrip("."): path for path in self._texts if self._name}
         return {**named, **{module_name(path): path for path in self._texts}}
 
     @cached_property
-    def _below(self) -> dict[str, set[str]]:
-        """Return the names that scripts in subfolders use for modules, each with the dotted names from the root.
+    def _names_in_subfolders(self) -> dict[str, set[str]]:
+        """Return the names under which scripts in subfolders import modules.
+
+        The value of each name contains the dotted names of these modules from the root.
 
         For ``backend/utils/common.py``, scripts in the folder ``backend`` use the name ``utils.common``. The result
         then has the key ``utils.common`` with the value ``{"backend.utils.common"}``.
@@ -79,8 +82,8 @@ class NameResolution(ProjectFiles):
         return found
 
     @cached_property
-    def _within(self) -> dict[tuple[str, str], set[str]]:
-        """Return the dotted names of modules, by the name of a folder and the dotted name counted from this folder.
+    def _names_below_folders(self) -> dict[tuple[str, str], set[str]]:
+        """Return dotted names of modules, by the name of a folder and the dotted name of the module below this folder.
 
         For ``a/b/c.py``, the key ``("a", "b.c")`` has the value ``{"a.b.c"}``.
         """
@@ -94,7 +97,7 @@ class NameResolution(ProjectFiles):
     @cached_property
     def _packages(self) -> set[str]:
         """Return the dotted names of all modules, and of the packages that contain them."""
-        parts = (name.split(".") for name in (*self._paths, *self._below))
+        parts = (name.split(".") for name in (*self._paths, *self._names_in_subfolders))
         return {".".join(one[:length]) for one in parts for length in range(1, len(one) + 1)}
 
     def has_package(self, name: str) -> bool:
@@ -112,18 +115,20 @@ class NameResolution(ProjectFiles):
         ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` if ``utils/common.py`` imports the class
         from PyTorch. For a name that the backend defines, the result starts with the dotted name of the defining
         module, counted from the root folder. If a library has the same name as the module's top-level package, the
-        result begins with a dot. A name from outside the backend, or with several possible meanings, is returned
-        unchanged.
+        result begins with a dot. The method returns a name from outside the backend, or a name with several possible
+        meanings, unchanged.
         """
-        return self._origin(qualified)
+        return self._resolve_uncached(qualified)
 
-    def _origin(self, qualified: str, around: frozenset[str] = frozenset(), steps: Iterator[int] | None = None) -> str:
-        """Resolve a name like :meth:`resolve`, without its cache.
+    def _resolve_uncached(
+        self, qualified: str, around: frozenset[str] = frozenset(), steps: Iterator[int] | None = None
+    ) -> str:
+        """Resolve a name like :meth:`resolve`, but without a cache.
 
         Args:
             qualified: the name.
-            around: the names whose lookups led to this lookup. These names are not looked up again, because ``from ._C
-                import *`` may form a cycle.
+            around: the names whose lookups led to this lookup. The method does not look up these names again, because
+                ``from ._C import *`` may form a cycle.
             steps: an iterator with one item for each lookup that is still allowed. The number is limited, because
                 modules that import from each other can form many cycles.
         """
@@ -132,7 +137,7 @@ class NameResolution(ProjectFiles):
             owner, _, name = qualified.rpartition(".")
             path = self._paths.get(owner.lstrip("."))
             if path is None and owner and owner not in around:
-                known = self._origin(owner, around | {owner}, steps)
+                known = self._resolve_uncached(owner, around | {owner}, steps)
                 if known != owner:
                     qualified = f"{known}.{name}"
                     continue
@@ -155,16 +160,16 @@ class NameResolution(ProjectFiles):
         """Return the possible qualified names of an imported name. A later ``import *`` may add further names."""
         bound = table.imports.get(name, set())
         stars = table.later_stars.get(name, ()) if bound else table.stars
-        return bound | {f"{source}.{name}" for source in stars if self._star_may_give(source, name)}
+        return bound | {f"{source}.{name}" for source in stars if self._star_may_bind(source, name)}
 
     def meanings_from_elsewhere(self, module: Module, name: str) -> set[str]:
-        """Return the qualified names that ``name`` in ``module`` may get from an ``import *`` of the backend.
+        """Return the qualified names that ``name`` in ``module`` may get by an ``import *`` from the backend.
 
         In a package, ``name`` may also be a module of the package, which becomes an attribute when it is imported.
         """
         written = {f"{module.absolute(source)}.*" for source, _ in module.scopes.stars}
         sources = {one.rpartition(".")[0] for star in written for one in self._from_root(module.path, star)}
-        found = {self.resolve(f"{source}.{name}") for source in sources if self._star_may_give(source, name, own=True)}
+        found = {self.resolve(f"{source}.{name}") for source in sources if self._star_may_bind(source, name, own=True)}
         inside = qualified_member_name(module.name, name)
         return found | ({inside} if module.path.endswith("__init__.py") and inside in self._packages else set())
 
@@ -179,17 +184,17 @@ class NameResolution(ProjectFiles):
             for table in tables
         )
 
-    def _star_may_give(self, source: str, name: str, *, own: bool = False) -> bool:
+    def _star_may_bind(self, source: str, name: str, *, own: bool = False) -> bool:
         """Return whether ``from source import *`` may bind ``name``. A module outside the backend may bind any name.
 
         Args:
             source: dotted name of the module.
             name: a name.
-            own: whether only objects of modules of the backend count. Submodules and computed names then count, too.
+            own: whether only objects in modules of the backend count. If so, submodules and computed names also count.
         """
-        return any(self._may_give(one, name, own) for one in self._star_sources(source, name))
+        return any(self._module_may_export(one, name, own) for one in self._star_sources(source, name))
 
-    def _may_give(self, source: str, name: str, own: bool) -> bool:
+    def _module_may_export(self, source: str, name: str, own: bool) -> bool:
         path = self._paths.get(source)
         if path is None and not own:
             return source != "torch.utils.data" or _TORCH_DATA.fullmatch(name) is not None
@@ -230,7 +235,7 @@ class NameResolution(ProjectFiles):
         return {self.resolve(one) for name in names for one in self._from_root(outline.path, name)}
 
     def _instead_of_builtin(self, module: Module, qualified: str) -> set[str]:
-        """Return the qualified names that a built-in name may get from an ``import *`` of the backend."""
+        """Return the qualified names that a built-in name may get by an ``import *`` from a module of the backend."""
         owner, _, path = qualified.partition(".")
         first, dot, rest = path.partition(".")
         return (
@@ -248,7 +253,7 @@ class NameResolution(ProjectFiles):
                 explicit = module.scopes.module.bindings.get(first, [])
                 known = any(module.absolute(one.qualified) == f"{source}.{first}" for one in explicit)
                 from_root = self._from_root(module.path, f"{source}.{first}")
-                return known or any(self._star_may_give(one.rpartition(".")[0], first) for one in from_root)
+                return known or any(self._star_may_bind(one.rpartition(".")[0], first) for one in from_root)
         return True
 
     def _from_root(self, path: str, name: str) -> set[str]:
@@ -281,9 +286,9 @@ class NameResolution(ProjectFiles):
     def _possible_modules(self, name: str, path: str) -> set[str]:
         """Return the dotted names, from the root, of modules that ``import name`` in the file at ``path`` may find.
 
-        Scripts import modules from their own folder, or from a folder that they put on ``sys.path``. Packages import
-        from the folders that contain them. The result has no modules in any other folder, because a library may have
-        the same name.
+        Scripts import modules from their own folder, or from a folder that they add to ``sys.path``. Modules of a
+        package import from the folder that contains the package. The result has no modules in any other folder, because
+        a library may have the same name.
         """
         folder = package_name(path)
         folders = list(accumulate(folder.split("."), "{}.{}".format)) if folder else []
@@ -295,20 +300,23 @@ class NameResolution(ProjectFiles):
         beside = f"{folder}.{name}"
         if found or (beside in self._paths and not _is_elsewhere(name)):
             return found or {beside}
-        below = self._below.get(name, set())
+        below = self._names_in_subfolders.get(name, set())
         sources = (f"{one}.src.{name}".lstrip(".") for one in (*reversed(folders), ""))
         nearest = next((one for one in sources if one in below), "")
         return {nearest} if nearest else below
 
     def _in_named_folders(self, name: str, path: str) -> set[str]:
-        """Return the modules called ``name`` in folders that the file at ``path`` may put on ``sys.path``.
+        """Return the modules called ``name`` in folders that the file at ``path`` may add to ``sys.path``.
 
-        Folders are compared by their last name only.
+        The method compares only the last parts of the folders' paths.
         """
         found: set[str] = set()
         # A file that cannot be read has no known changes of `sys.path`.
         for words in self._fact(path, _folders_on_path) if path in self._texts else ():
-            found |= next((self._within[word, name] for word in words if (word, name) in self._within), set())
+            found |= next(
+                (self._names_below_folders[word, name] for word in words if (word, name) in self._names_below_folders),
+                set(),
+            )
         return found
 
     def _find_binding_module(self, qualified: str) -> tuple[str, str, ImportTable]:
@@ -386,7 +394,7 @@ def _read_table(text: str, path: str, from_root: Callable[[str, str], set[str]])
 
 
 def _folders_on_path(text: str) -> list[list[str]]:
-    """Return the words after each ``sys.path`` in a text, the last word first."""
+    """Return the words after each ``sys.path`` in a text, in reverse order."""
     return [_FOLDER.findall(change)[::-1] for change in _PATH_CHANGE.findall(text)]
 
 

@@ -1,7 +1,7 @@
-"""Parse a module with Python's own ``ast``, to decide which rules need LibCST's tree, which is slower.
+"""Parse a module with Python's own ``ast``, to decide which rules need the tree of LibCST.
 
-Parsing with LibCST takes ten times as long. The functions in this module may return too many possible meanings of a
-name, but never too few.
+Parsing with LibCST takes ten times as long as with ``ast``. The functions in this module may return too many possible
+meanings of a name, but never too few.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _NodeIndex:
 
     Attributes:
         all: every node.
-        ends: for each node, its position in ``all``, and the position after the last node inside this node.
+        ends: for each node, the position of the node in ``all``, and the position after the last node inside the node.
         parents: the parent of each node; the module has none.
     """
 
@@ -83,7 +83,7 @@ class Outline:
         self._known: dict[tuple[Any, tuple[Any, ...]], Any] = {}
 
     def once(self, analysis: Callable[Concatenate[Outline, _Asked], _T], *asked: _Asked.args, **_: _Asked.kwargs) -> _T:
-        """Return the result of ``analysis`` for this module, cached from its first use."""
+        """Return the result of ``analysis`` for this module, from a cache after the first call."""
         key = (analysis, asked)
         if key not in self._known:
             self._known[key] = analysis(self, *asked, **_)
@@ -113,7 +113,7 @@ class Outline:
         """Return the greatest depth of nested functions and lambdas."""
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
         depths: dict[ast.AST, int] = {}
-        for node in (self.tree, *self.inside(self.tree)):  # parents first
+        for node in (self.tree, *self.inside(self.tree)):  # each parent precedes its children
             depths[node] = depths.get(self.parents.get(node, node), 0) + isinstance(node, kinds)
         return max(depths.values())
 

@@ -1,4 +1,4 @@
-"""Answer questions about the whole project, from one index of the code in each file."""
+"""Answer questions about the names in a whole project, from an index of the code in each file."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from chirp_migrate.syntax.project_files import answered_once
 _TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|ipynb)", re.DOTALL)
 #: Largest number of characters that a search for an assigned name reads backwards.
 _LONGEST_NAME = 200
-#: The gap between two words of a statement. ``_BEHIND`` is the gap after a word that may be in brackets or quotes.
+#: The text between two words of a statement. ``_BEHIND`` is this text after a word that may be in brackets or quotes.
 _GAP = r"[\s\\]*"
 _BEHIND = r"""[\s\\)\]"']*(?:#[^\n]*\n[\s\\)\]"']*){0,20}"""
 _BLANK = re.compile(r"[\s\\]+")
 #: The beginning of ``from source import``, without the names. Words are taken as a whole, so the search is linear.
 _FROM = re.compile(r"from\b(?<!\wfrom)((?:[.\s\\]|\b(?!(?:from|import)\b)\w+\b)+)\bimport\b")
-#: Code that may read the names of its own module by strings that it computes.
+#: Code that may read names of its own module by computed strings, as in ``globals()[name]``.
 _READS_COMPUTED_NAMES = r"(?<![\w.])(?:globals|locals|vars|dir|eval|exec)\s*\("
 #: Code that may run a file in its own namespace.
 _RUNS_FILES = re.compile(r"%run\b|%load\b|\b(?:exec|run_path)\b")
@@ -54,7 +54,7 @@ class Project(NameResolution):
 
     @answered_once
     def descendants(self, *bases: str) -> frozenset[str]:
-        """Return names of classes that inherit, maybe indirectly, from a class with one of ``bases`` in its name.
+        """Return names of classes that inherit, directly or indirectly, from a class with one of ``bases`` in its name.
 
         Names are compared by spelling only. The result also includes aliases under which files import these classes and
         ``bases``.
@@ -65,7 +65,10 @@ class Project(NameResolution):
         return frozenset(name for name in names if not any(base in name for base in bases))
 
     def _renamed_or_inheriting(self, names: set[str], *, inheriting: bool = True) -> set[str]:
-        """Return names, with the aliases and, if ``inheriting``, the subclasses of the objects with these names."""
+        """Return ``names``, and the aliases of these names.
+
+        With ``inheriting``, the result also contains subclasses of the classes with these names, and their aliases.
+        """
         found, new = set(names), set(names)
         while new:
             indexes = list(self.indexes(*new))
@@ -93,13 +96,13 @@ class Project(NameResolution):
 
         An ``import *`` counts as an import of every name that the text of the importing file contains. An ``import *``
         also counts if the importing file may read computed names, as with ``globals()``, or if other files import the
-        name from the importing file. The result may be True by mistake, because ``x.name`` counts for any ``x`` with
-        the name of the module.
+        name from the importing file. The result may be True although no file reads the name, because ``x.name`` counts
+        for any ``x`` with the name of the module.
         """
         return self._may_be_imported(module.path, name, {module.path}) or self._is_run_with(module.path, name)
 
     def _is_run_with(self, path: str, name: str) -> bool:
-        """Return whether a file or notebook with the word ``name`` may run ``path`` in its own namespace."""
+        """Return whether a file or notebook with the word ``name`` may run the file ``path`` in its own namespace."""
         stem = re.escape(PurePosixPath(path).stem)
         file = re.compile(rf"\b{stem}\.py\b|%run\b[^\r\n]*\b{stem}\b")
         # The text of a notebook in `_texts` has no magics.
@@ -127,7 +130,10 @@ class Project(NameResolution):
 
     @answered_once
     def _importing_files(self, path: str) -> dict[str, set[str]]:
-        """Return the words that other files import or read from a module, each with the paths of these files."""
+        """Return the words that other files import or read from a module.
+
+        The value of each word contains the paths of the files that import or read the word.
+        """
         found: dict[str, set[str]] = defaultdict(set)
         full = module_name(path) or self._name
         last = full.rpartition(".")[2]
@@ -158,7 +164,8 @@ class Project(NameResolution):
     def is_changed(self, title: str) -> bool:
         """Return whether a file patches a method or attribute of the class called ``title``.
 
-        A file that mentions the class and assigns the defaults or the code of a function counts, too.
+        A file also counts if it mentions the class, and assigns ``__defaults__``, ``__kwdefaults__`` or ``__code__`` of
+        any function.
         """
         indexes = list(self.indexes(title))
         return (

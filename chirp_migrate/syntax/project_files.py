@@ -1,4 +1,4 @@
-"""Hold the texts of a project's files, with caches of what analyses find in the texts."""
+"""Store the texts of a project's files, and cache the results of analyses of the texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _METADATA = re.compile(r"""(?m)^\[(?:project|tool\.poetry)\][ \t]*(?:#.*)?$""")
 def answered_once(
     analysis: Callable[Concatenate[_Files, _Asked], _Answer],
 ) -> Callable[Concatenate[_Files, _Asked], _Answer]:
-    """Make a function of a project, or a method, cache its results until any text of the project changes.
+    """Make a function of a project, or a method of a project, cache its results until a text of the project changes.
 
     Callers pass further arguments by position. These arguments must be hashable.
     """
@@ -79,7 +79,7 @@ class ProjectFiles:
         self._name = name
         self._modules: dict[str, Module | None] = {}  # recently used modules, the latest at the end
         self._in_work = ""
-        self._first_answers: dict[object, Any] = {}  # answers about the project with its first texts
+        self._first_answers: dict[object, Any] = {}  # answers about the project with its original texts
         self._answers = self._first_answers  # answers about the project with its current texts
         self._facts: dict[str, dict[object, Any]] = defaultdict(dict)  # facts about each file, until its text changes
 
@@ -92,7 +92,10 @@ class ProjectFiles:
 
     @cached_property
     def is_distributed(self) -> bool:
-        """Return whether other projects may install this project, because a file describes it as a package."""
+        """Return whether other projects may install this project, because it has metadata of a package.
+
+        The metadata is ``setup.py``, or a section such as ``[project]`` of ``pyproject.toml``.
+        """
         return "setup.py" in self._texts or self.settings_match(_METADATA)
 
     def text(self, path: str) -> str:
@@ -127,8 +130,8 @@ class ProjectFiles:
 
         Args:
             path: path of a file of the backend.
-            in_work: whether rules analyse this module now. If so, the module stays parsed until the next call with
-                ``in_work``.
+            in_work: whether rules currently analyse this module. If so, the parsed module stays in memory until the
+                next call with ``in_work``.
 
         Raises:
             UnparsableModule: the text is not Python.
@@ -143,7 +146,7 @@ class ProjectFiles:
                 self._drop_module(one)
         module = self._modules[path] = self._modules.pop(path)
         if module is None:
-            raise UnparsableModule("could not be read before")
+            raise UnparsableModule("the file could not be parsed before")
         return module
 
     @answered_once
@@ -152,15 +155,15 @@ class ProjectFiles:
 
         Args:
             pattern: the regular expression.
-            words: whole words of which every match contains at least one. Only files with one of the words are
-                searched. Without words, all files are searched.
+            words: whole words. Every match must contain at least one of the words, so the method searches only files
+                with one of the words. Without words, the method searches all files.
         """
         return any(self.matching(re.compile(pattern), *words))
 
     def _fact(
         self, path: str, analysis: Callable[Concatenate[str, _Asked], _Answer], *asked: _Asked.args, **_: _Asked.kwargs
     ) -> _Answer:
-        """Return the result of ``analysis`` for the text of a file or notebook, cached until this text changes."""
+        """Return the result of ``analysis`` for the text of a file or notebook, cached until the text changes."""
         known, key = self._facts[path], (analysis, asked)
         try:
             found: _Answer = known[key]

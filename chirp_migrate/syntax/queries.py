@@ -13,7 +13,7 @@ from chirp_migrate.syntax.module import Module, Node, code_children, walk_code
 from chirp_migrate.syntax.scopes import TARGETS
 
 _DEFINITIONS = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
-#: A line break behind an opening bracket or before a closing bracket, with the blanks around it.
+#: A line break after an opening bracket or before a closing bracket, with the blanks around the line break.
 _BREAK_IN_BRACKETS = re.compile(r"(?<=[(\[{])[ \t]*[\r\n]\s*|[ \t]*[\r\n]\s*(?=[)\]}])")
 
 
@@ -67,7 +67,7 @@ def leading_variable_name(node: cst.CSTNode) -> str:
 
 
 def lines_in_strings(module: Module) -> set[int]:
-    """Return the starts of the lines that begin inside a string."""
+    """Return the offsets of the starts of lines that begin inside a string."""
     strings = map(module.span, module.find(cst.SimpleString, cst.FormattedString))
     return {at for start, end in strings for at in module.lines_inside(start, end)}
 
@@ -78,7 +78,7 @@ def is_in_fstring(module: Module, node: cst.CSTNode) -> bool:
 
 
 def is_printed_code(module: Module, start: int, end: int) -> bool:
-    """Return whether a part of the text is code that an f-string such as ``f"{value=}"`` prints."""
+    """Return whether the text from ``start`` to ``end`` is code that an f-string such as ``f"{value=}"`` prints."""
     spans = module.once(_printed_spans)
     return any(first <= start and end <= last for first, last in spans)
 
@@ -102,7 +102,7 @@ def is_docstring(statement: cst.CSTNode) -> bool:
 
 
 def called_method_name(node: cst.CSTNode) -> str:
-    """Return the name of the method that a node calls; "" if the node is not a method call."""
+    """Return the name of the method that the call ``node`` calls; "" if ``node`` is not a method call."""
     match node:
         case cst.Call(func=cst.Attribute(attr=cst.Name(value=name))):
             return name
@@ -194,7 +194,7 @@ def name_role(module: Module, name: cst.CSTNode) -> NameRole:
 
 
 def is_read(module: Module, name: cst.CSTNode) -> bool:
-    """Return whether code uses the current value of a name or attribute. A change or a deletion counts as a use."""
+    """Return whether code uses the current value of a name or attribute; ``x += 1`` and ``del x`` are also uses."""
     return name_role(module, name) in (NameRole.READ, NameRole.CHANGED, NameRole.DELETED)
 
 
@@ -277,7 +277,7 @@ def is_super_init(statement: cst.CSTNode) -> bool:
 
 
 def find_name_inspecting_call(module: Module, scope: cst.CSTNode) -> str | None:
-    """Return a built-in function, such as ``locals``, that ``scope`` calls to inspect its own names; else None."""
+    """Return the built-in function, such as ``locals``, by which ``scope`` inspects its own names; else None."""
     for word in ("eval", "exec", "dir", "locals", "vars"):
         for name in module.named(word):
             call = module.parents[name]

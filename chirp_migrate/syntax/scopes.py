@@ -1,7 +1,7 @@
 """Look up the bindings of names in a module by Python's rules for scopes.
 
-Names are resolved on request, because rules need few names. LibCST's own providers would resolve every name of a file,
-and take several times as long as parsing.
+Names are resolved on request, because rules need few names. LibCST's metadata providers would resolve every name of a
+file, and would take several times as long as parsing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _SCOPES = (cst.Module, cst.FunctionDef, cst.Lambda, cst.ClassDef, *_COMPREHENSIONS)
 #: Nodes that determine the scope of the nodes below them.
 _DECIDE = frozenset({cst.Param, cst.FunctionDef, cst.Lambda, cst.ClassDef, cst.CompFor, *_COMPREHENSIONS})
-#: Nodes that bind names to values, with the field for the bound names.
+#: Nodes that bind names to values, each with the field that contains the bound names.
 TARGETS: dict[type[cst.CSTNode], str] = {
     **dict.fromkeys((cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor), "target"),
     **dict.fromkeys((cst.AsName, cst.MatchAs, cst.MatchStar), "name"),
@@ -75,7 +75,7 @@ class Scope:
 
     @property
     def prefix(self) -> str:
-        """Return the text before a name in the qualified names of this scope, such as ``Class.``."""
+        """Return the prefix of the qualified names in this scope, such as ``Class.``."""
         if self.parent is None:
             return ""
         if isinstance(self.node, cst.ClassDef):
@@ -91,7 +91,7 @@ def _normalized_name(name: str) -> str:
 
 
 def _add_binding(scope: Scope, name: str, binding: Binding) -> None:
-    """Add a binding to a scope, under the name's own spelling and under Python's normal form."""
+    """Add a binding to a scope, under the name as written and under the name in Python's normal form (NFKC)."""
     for spelled in {name, _normalized_name(name)}:
         scope.bindings.setdefault(spelled, []).append(binding)
 
@@ -129,7 +129,7 @@ class Scopes:
             scope = self.scope_of(statement)
             for item in statement.names:
                 scope.elsewhere[item.name.value] = type(statement)
-        # Parameters first: a ``nonlocal`` statement may refer to a parameter.
+        # Bind parameters first, because a ``nonlocal`` statement may refer to a parameter.
         for parameter in find(cst.Param):
             assert isinstance(parameter, cst.Param)
             scope = self.scope_of(parameter.name)

@@ -21,9 +21,9 @@ from libcst._nodes.internal import CodegenState
 
 _BLANK = re.compile(r"\s+")
 
-#: Statements with an expression before their block.
+#: Compound statements with an expression in the header, such as the condition of an ``if``.
 _HEADED = (cst.FunctionDef, cst.ClassDef, cst.With, cst.For, cst.While, cst.If)
-#: Replaces the block of a statement. The text before this replacement is the header of the statement.
+#: A marker that replaces the block of a statement. The generated code before the marker is the header of the statement.
 _NO_BLOCK = cst.SimpleStatementSuite((), leading_whitespace=cst.SimpleWhitespace(""))
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.BaseSmallStatement
@@ -45,9 +45,8 @@ def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, i
     if written == text:
         return state.spans
     starts, ends = _match_offsets(written, text)
-    last = len(
-        written
-    )  # a span may extend beyond the end: LibCST adds a missing newline at the end, and removes it again
+    # A span may extend beyond the end of the text, because LibCST adds a missing newline at the end.
+    last = len(written)
     return {node: (starts[min(start, last)], ends[min(end, last)]) for node, (start, end) in state.spans.items()}
 
 
@@ -79,7 +78,7 @@ def statement_spans(
 
 
 def _statement_header(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatement | None:
-    """Return the statement without its blocks if the node ``inside`` is in the statement's header, else None."""
+    """Return the statement without its blocks if the node ``inside`` is in the header of the statement; else None."""
     if not isinstance(statement, _HEADED):
         return None
     blocks = {name: getattr(statement, name) for name in ("body", "orelse") if hasattr(statement, name)}

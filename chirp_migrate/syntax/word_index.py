@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 _WORD = re.compile(r"\w+")
-#: Replaces each ASCII character outside of words with a blank.
+#: Translation table that replaces each ASCII character outside of words with a blank.
 _BLANKS = {code: " " for code in range(128) if not _WORD.match(chr(code))}
 
 
@@ -22,7 +22,7 @@ class WordIndex:
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
         self._paths = list(texts)
-        self._first: dict[str, str] = {}  # the indexed texts of files that have changed since the index was made
+        self._first: dict[str, str] = {}  # the original texts of files that have changed since the index was created
         self._places: dict[str, array[int]] = {}
         for number, text in enumerate(texts.values()):
             for word in _words(text):
@@ -34,7 +34,7 @@ class WordIndex:
         """Update the index after a change of the text at ``path``; ``before`` is the text before the change.
 
         Returns:
-            Whether any text differs from the text before its first change.
+            Whether any text now differs from its original text.
         """
         if self._first.setdefault(path, before) == self._texts[path]:
             del self._first[path]
@@ -48,7 +48,7 @@ class WordIndex:
     def paths_containing(self, *words: str) -> Iterator[str]:
         """Return the paths of the files that contain one of ``words``, in the order of ``texts``.
 
-        In files that have changed since the index was made, a word also counts if it is a part of a longer word.
+        In files that have changed since the index was created, a word also counts if it is a part of a longer word.
         """
         numbers = {number for word in words for number in self._places.get(word, ())}
         if self._first:

@@ -78,7 +78,7 @@ def test_every_likely_bug_is_shown_in_full(project: Path) -> None:
         for seed in ("`np.random.seed(0)`", "`np.random.seed(worker_id)`"):
             assert seed in printed
         words = " ".join(printed.split())
-        assert 'each worker runs this line again. Move it under `if __name__ == "__main__":`' in words
+        assert 'each worker runs this line again. Move the line under `if __name__ == "__main__":`' in words
 
 
 def test_no_reason_is_cut_short(tmp_path: Path) -> None:
@@ -92,7 +92,9 @@ def test_no_reason_is_cut_short(tmp_path: Path) -> None:
     for columns in ("60", "100"):
         printed = run("plan", project, COLUMNS=columns).stdout
         assert "(-v)" not in printed
-        assert "call `OptimalDataLoaderFactory.create_loader` there instead" in " ".join(printed.split())
+        assert "call `OptimalDataLoaderFactory.create_loader` by hand in place of this call" in " ".join(
+            printed.split()
+        )
 
 
 def test_a_bug_whose_rewrite_is_opt_in_is_shown_where_it_is_not_rewritten(tmp_path: Path) -> None:

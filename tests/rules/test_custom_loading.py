@@ -328,8 +328,8 @@ def test_a_loader_class_is_told_what_it_can_be_derived_from() -> None:
     _, (found,) = rewrite_text("segmentation/loading.py", source, Project(texts), rules=[CustomLoadingCode()])
     assert found.why == "streams+workers"
     assert re.fullmatch(
-        r"`CropLoader` implements loading with CUDA streams \(line \d+\) and a worker pool \(line \d+\): derive it "
-        r"from `chirpid_patch\.WrappedDataLoader`, which has `pin_memory`, `device` and `num_workers` for that "
+        r"`CropLoader` implements loading with CUDA streams \(line \d+\) and a worker pool \(line \d+\): derive the "
+        r"class from `chirpid_patch\.WrappedDataLoader`, which has `pin_memory`, `device` and `num_workers` "
         r"\(docs/migration-notes\.md\)",
         found.message,
     )

@@ -285,7 +285,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP012",
-        "it is decorated",
+        "the function has a decorator",
         (
             "def build(data, pad):\n"
             "    @functools.cache\n"
@@ -298,7 +298,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP012",
-        "its name is deleted",
+        "the code deletes the name of the function",
         (
             "def build(data, pad):\n"
             "    def collate(batch):\n"
@@ -311,7 +311,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP012",
-        "it calls itself by a name that is local",
+        "the function calls itself by a local name",
         (
             "def build(data, pad):\n"
             "    def collate(batch):\n"
@@ -498,7 +498,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP013",
-        "is used again, and might be changed",
+        "is used again, and may change",
         TRANSFER + "        x.add_(1)\n",
         ("x.add_(1)", "x.size(1)"),
     ),
@@ -549,7 +549,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP001",
-        "may be PyTorch's or",
+        "may refer to PyTorch's class or",
         ("try:\n    from fast import DataLoader\nexcept ImportError:\n    pass\nx = DataLoader(data)\n"),
         ("from fast import DataLoader", "from fast import Loader"),
     ),

@@ -24,9 +24,10 @@ def why_captured_values_change(
 ) -> str | None:
     """Return why a rewrite must not store the values of captured names in the object that ``node`` creates.
 
-    A captured name is a variable of an enclosing function. The object reads the variable when code uses the object, so
-    a stored value may be out of date. The result is ``None`` if the stored values are correct: each captured name has a
-    value when the program reaches ``node``, and is not assigned again before the last use of the object.
+    A captured name is a variable of an enclosing function. The object reads the current value of the variable whenever
+    code uses the object. So a value that the rewrite stores when the object is created may be out of date. The result
+    is ``None`` if the stored values are correct: each captured name has a value when the program reaches ``node``, and
+    is not assigned again before the last use of the object.
 
     Args:
         module: the module.
@@ -42,7 +43,7 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
     name, function = captured.name, captured.scope.node
     bindings = [one for one in captured.bindings if not _only_annotates(one.node)]
     if isinstance(function, _COMPREHENSIONS):
-        return f"it reads the last value of the comprehension variable `{name}`"
+        return f"the code reads the last value of the comprehension variable `{name}`"
     place = _direct_definition(module, node, function)
     if any(isinstance(module.parents.get(binding.node), cst.ExceptHandler) for binding in bindings):
         return f"`{name}` is a caught exception, which exists only in its `except` block"
@@ -69,7 +70,7 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
 def _why_used_after(
     module: Module, project: Project, node: cst.CSTNode, captured: CapturedName, again: Iterable[Binding]
 ) -> str | None:
-    """Return why code may use the object after a binding of ``again`` has changed the captured name; else None."""
+    """Return why code may use the object after one of the bindings ``again`` changes the captured name; else None."""
     rebound = f"`{captured.name}` is assigned again"
     scope = module.scopes.scope_of(node)
     while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
@@ -99,7 +100,7 @@ def _is_loop(node: cst.CSTNode) -> bool:
 
 
 def _direct_definition(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTNode:
-    """Return the definition directly inside ``function`` that contains ``node``; if none does, ``node``."""
+    """Return the definition directly inside ``function`` that contains ``node``; without it, return ``node``."""
     place = node
     for ancestor in module.ancestors(node):
         if ancestor is function:

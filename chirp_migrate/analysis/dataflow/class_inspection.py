@@ -14,20 +14,21 @@ from chirp_migrate.syntax.project_files import answered_once
 
 _CLASS_OF = re.compile(r"\btype\b|\b__class__\b|\b__func__\b")
 _CLASS_WORDS = ("type", "__class__", "__func__")
-#: Functions that print a class or read an attribute of it.
+#: Functions that print a class or read an attribute of the class.
 _SHOWS = frozenset(
     {"print", "str", "repr", "getattr", "hasattr", "format", "debug", "info", "warning", "error", "warn"}
 )
-#: Attributes that are equal in two classes if the same ``class`` statement creates both classes.
-_EQUAL = frozenset({"__name__", "__module__", "__doc__"})
+#: Attributes with equal values in two classes that the same ``class`` statement creates.
+_EQUAL_ATTRIBUTES = frozenset({"__name__", "__module__", "__doc__"})
 
 
 @answered_once
 def find_class_used_as_value(project: Project) -> str | None:
-    """Return the first place (``path:line``) that uses the class of an object as a value, such as a key; else None.
+    """Return the first place (``path:line``) that uses ``type(x)`` of an object as a value, such as a key; else None.
 
-    A comparison with the class of another object also counts. These uses do not count: a call of a method of the class,
-    code that reads or prints the name of the class, and a comparison with a class that the code names.
+    A comparison with the class of another object also counts. A call of a method of the class does not count. Code that
+    reads or prints the name of the class does not count. A comparison with a class that the code names, as in ``type(x)
+    is Birds``, does not count.
     """
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
         for line, _ in _class_values(text):
@@ -53,7 +54,7 @@ def find_class_mutation(project: Project) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _class_values(text: str) -> tuple[tuple[int, bool], ...]:
-    """Return each line on which the class of an object is a value, and whether that line names the object."""
+    """Return each line that uses the class of an object as a value, and whether the line names the object."""
     try:
         outline = Outline("", text)
     except UnparsableModule:
@@ -63,8 +64,8 @@ def _class_values(text: str) -> tuple[tuple[int, bool], ...]:
         line = int(getattr(node, "lineno", 1))
         if _names_class_of_any(node, outline):
             found.append((line, False))
-        asked = object_of_class_expression(node)
-        if asked is None or isinstance(asked, ast.Constant) or _is_own_or_caught(asked, outline):
+        expression = object_of_class_expression(node)
+        if expression is None or isinstance(expression, ast.Constant) or _is_own_or_caught(expression, outline):
             continue
         if _is_value(node, outline):
             found.append((line, True))
@@ -72,7 +73,7 @@ def _class_values(text: str) -> tuple[tuple[int, bool], ...]:
 
 
 def _names_class_of_any(node: ast.AST, outline: Outline) -> bool:
-    """Return whether code passes on ``type`` or "__class__", or reads ``__func__`` of a method."""
+    """Return whether code passes ``type`` or "__class__" to a function, or reads ``__func__`` of a method."""
     match node:
         case ast.Constant(value="__class__") | ast.Attribute(attr="__func__"):
             return True
@@ -94,10 +95,10 @@ def _names_class_of_any(node: ast.AST, outline: Outline) -> bool:
     return True
 
 
-def _is_own_or_caught(asked: ast.expr, outline: Outline) -> bool:
+def _is_own_or_caught(expression: ast.expr, outline: Outline) -> bool:
     """Return whether an expression is ``self`` or ``cls`` in a method, or the exception of an ``except`` block."""
-    name = asked.id if isinstance(asked, ast.Name) else ""
-    for around in outline.ancestors(asked) if name else ():
+    name = expression.id if isinstance(expression, ast.Name) else ""
+    for around in outline.ancestors(expression) if name else ():
         if isinstance(around, ast.ExceptHandler) and around.name == name:
             return True
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef) and name in ("self", "cls"):
@@ -114,10 +115,11 @@ def _is_value(node: ast.AST, outline: Outline) -> bool:
         case ast.Attribute(attr=name, ctx=ast.Load()):
             around = outline.parents[parent]
             is_called = isinstance(around, ast.Call) and around.func is parent
-            return name not in _EQUAL and not (is_called and name != "mro" and not name.startswith("__"))
+            return name not in _EQUAL_ATTRIBUTES and not (is_called and name != "mro" and not name.startswith("__"))
         case ast.FormattedValue() | ast.Expr():
             return False
-        case ast.Call(func=function) if function is node:  # after a rewrite, the class also requires captured values
+        case ast.Call(func=function) if function is node:
+            # After a rewrite, the constructor of the class also requires captured values.
             return True
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _SHOWS:
             return False
@@ -130,8 +132,8 @@ def _is_value(node: ast.AST, outline: Outline) -> bool:
 
 def _is_own_class(node: ast.expr, outline: Outline) -> bool:
     """Return whether an expression is the class of ``self`` in a method."""
-    asked = object_of_class_expression(node)
-    return isinstance(asked, ast.Name) and asked.id == "self" and _is_own_or_caught(asked, outline)
+    expression = object_of_class_expression(node)
+    return isinstance(expression, ast.Name) and expression.id == "self" and _is_own_or_caught(expression, outline)
 
 
 def _is_named(node: ast.expr) -> bool:

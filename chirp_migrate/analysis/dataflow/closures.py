@@ -68,7 +68,7 @@ def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]
 
 
 def original_nodes(module: Module, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """Return ``nodes``. If ``block_statements`` created a line, return the parts of the line in its place.
+    """Return ``nodes``, but replace each line that ``block_statements`` created by the parts of the line.
 
     All returned nodes belong to the module's syntax tree.
     """

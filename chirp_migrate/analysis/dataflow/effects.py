@@ -1,4 +1,4 @@
-"""Find side effects of code. If a loop body has no side effects, a rewrite may read the dataset before the loop."""
+"""Find side effects of code. A rewrite may read a dataset before a loop if the body of the loop has no side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find code that may behave differently if a rewrite replaces a function by another object.
+"""Find code that may behave differently after a rewrite, because the rewrite replaces a function by another object.
 
 The search follows the function through variables, attributes, containers, arguments of functions of the project, and
 results. Attributes are identified by name only. A function of another package is assumed to call the function that it
@@ -42,27 +42,34 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (*_DEFINITIONS, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
-#: Code that only calls, tests, compares or prints the function.
+#: Parents of an expression with the function that only call, test, compare or print the function.
 _HARMLESS = (
     *(ast.Call, ast.Compare, ast.Expr, ast.If, ast.IfExp, ast.While, ast.Assert, ast.FormattedValue, ast.UnaryOp),
     *(ast.Delete, ast.comprehension, ast.Slice),
 )
 _TEXTS = (ast.Constant, ast.JoinedStr)
-#: Characters that may be between the start of an expression and its lambda.
+#: Characters that may precede a lambda in an expression that contains only this lambda.
 _BRACKETS = re.compile(r"[\s(\\]*")
-#: Largest number of variables, attributes and results that may hold the function. With more, the search ends.
-_MOST = 300
+#: Largest number of variables, attributes and results that may hold the function. If the search finds more, the search
+#: ends.
+_MOST_HOLDERS = 300
 #: Functions and classes that use their argument's hash or identity.
-_KEYS = frozenset({"id", "hash", "set", "frozenset", "Counter", "fromkeys"}) | frozenset(
+_HASHING_FUNCTIONS = frozenset({"id", "hash", "set", "frozenset", "Counter", "fromkeys"}) | frozenset(
     {"WeakSet", "WeakKeyDictionary", "WeakValueDictionary", "ref", "proxy", "finalize", "WeakMethod"}
 )
 #: Methods whose first argument is a key or an element.
-_KEYED = frozenset({"add", "get", "setdefault", "pop", "discard", "__contains__", "__getitem__", "__setitem__"})
+_HASHING_METHODS = frozenset(
+    {"add", "get", "setdefault", "pop", "discard", "__contains__", "__getitem__", "__setitem__"}
+)
 #: Methods that add elements to a container, and methods that return elements of a container.
-_TAKING = frozenset({"append", "appendleft", "insert", "extend", "add", "setdefault", "update", "put", "__setitem__"})
-_GIVING = frozenset({"items", "values", "get", "pop", "popitem", "popleft", "copy", "setdefault", "__getitem__"})
+_ADDING_METHODS = frozenset(
+    {"append", "appendleft", "insert", "extend", "add", "setdefault", "update", "put", "__setitem__"}
+)
+_GETTING_METHODS = frozenset(
+    {"items", "values", "get", "pop", "popitem", "popleft", "copy", "setdefault", "__getitem__"}
+)
 #: Functions whose results contain their arguments.
-_HOLDING = frozenset(
+_RESULT_CONTAINS_ARGUMENTS = frozenset(
     {"list", "tuple", "set", "frozenset", "dict", "deque", "iter", "next", "reversed", "enumerate", "zip", "chain"}
     | {"filter", "sorted", "islice", "cycle", "copy", "getattr", "field"}
 )
@@ -73,24 +80,24 @@ _INSPECTING = frozenset(
 _CACHES = frozenset({"lru_cache", "cache"})
 _CALLERS = frozenset({"map", "filter", "sorted", "reduce", "starmap", "submit", "partial", "Thread", "Process"})
 #: Functions that create classes or methods.
-_MAKERS = frozenset({"make_dataclass", "new_class", "MethodType"})
+_CLASS_AND_METHOD_MAKERS = frozenset({"make_dataclass", "new_class", "MethodType"})
 
 
 def find_function_uses(
     module: Module, project: Project, node: cst.FunctionDef | cst.Lambda
 ) -> dict[FunctionUseKind, str]:
     """Return how code of the project may use a function: each kind of use, with a place (``path:line``)."""
-    return _Search(project, _file(module.path, module.text)).run(module, node)
+    return _FunctionSearch(project, _names_in_file(module.path, module.text)).run(module, node)
 
 
 def find_class_mutation_on_lines(project: Project, lines: Mapping[str, Collection[int]]) -> str | None:
-    """Return a place (``path:line``) where code may set attributes on a class or read its ``__qualname__``.
+    """Return a place (``path:line``) where code may set attributes on a class, or read ``__qualname__`` of a class.
 
     Args:
         project: the project whose files are searched.
         lines: for each file, the lines that use the class of an object as a value.
     """
-    return _Search(project).change_of_class(lines)
+    return _FunctionSearch(project).find_class_mutation_from(lines)
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,7 @@ class _Definition:
     is_method: bool = False
 
 
-class _File:
+class _FileNames:
     """The places where the names of one file are bound and read, by scope."""
 
     def __init__(self, path: str, text: str) -> None:
@@ -123,14 +130,14 @@ class _File:
         self.aliases: list[ast.alias] = []
         self.definitions: dict[str, list[ast.AST]] = defaultdict(list)
         self.stored: set[str] = set()
-        self._enter(self.tree, self.tree)
+        self._visit_tree(self.tree, self.tree)
 
-    def _enter(self, root: ast.AST, outermost: ast.AST) -> None:
+    def _visit_tree(self, root: ast.AST, outermost: ast.AST) -> None:
         pending = [(root, outermost)]
         while pending:
             node, scope = pending.pop()
             self.scopes[node] = scope
-            self._note(node, scope)
+            self._record_names(node, scope)
             inner = node if isinstance(node, _SCOPES) else scope
             around = self.scopes[self.parents[node]] if isinstance(node, ast.arguments) else scope
             outside = _outside_parts(node)
@@ -138,7 +145,7 @@ class _File:
                 self.parents[child] = node
                 pending.append((child, around if child in outside else inner))
 
-    def _note(self, node: ast.AST, scope: ast.AST) -> None:
+    def _record_names(self, node: ast.AST, scope: ast.AST) -> None:
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 if isinstance(node.ctx, ast.Load):
@@ -218,12 +225,12 @@ def _outside_parts(node: ast.AST) -> list[ast.AST]:
 
 
 @lru_cache(maxsize=512)
-def _file(path: str, text: str) -> _File:
-    return _File(path, text)
+def _names_in_file(path: str, text: str) -> _FileNames:
+    return _FileNames(path, text)
 
 
-class _Search:
-    def __init__(self, project: Project, own: _File | None = None) -> None:
+class _FunctionSearch:
+    def __init__(self, project: Project, own: _FileNames | None = None) -> None:
         self._project, self._own = project, own
         self._found: dict[FunctionUseKind, str] = {}
         self._seen: set[_Holder] = set()
@@ -231,9 +238,9 @@ class _Search:
         self._followed: set[ast.AST] = set()
         self._called: dict[str, list[_Definition]] = {}
 
-    def change_of_class(self, lines: Mapping[str, Collection[int]]) -> str | None:
+    def find_class_mutation_from(self, lines: Mapping[str, Collection[int]]) -> str | None:
         for path, found in lines.items():
-            file = self._file(path)
+            file = self._names_in_file(path)
             for node in [
                 one for one in file.scopes if getattr(one, "lineno", 0) in found and object_of_class_expression(one)
             ]:
@@ -249,7 +256,7 @@ class _Search:
         )
 
     def run(self, module: Module, node: cst.FunctionDef | cst.Lambda) -> dict[FunctionUseKind, str]:
-        file = self._file(module.path)
+        file = self._names_in_file(module.path)
         if isinstance(node, cst.Lambda):
             start = module.span(node)[0]
             lambdas = (one for one in file.scopes if isinstance(one, ast.Lambda))
@@ -264,31 +271,31 @@ class _Search:
             line = module.position(module.span(node.name)[0])[0]
             named = (one for one in file.definitions[node.name.value] if isinstance(one, _DEFINITIONS))
             found = max((one for one in named if one.lineno <= line), key=lambda one: one.lineno)
-            self._hold(file.holder(found.name, found))
+            self._add_holders(file.holder(found.name, found))
         self._follow_all()
         return self._found
 
     def _follow_all(self) -> None:
         while self._pending:
             holder = self._pending.pop()
-            if len(self._seen) > _MOST:
+            if len(self._seen) > _MOST_HOLDERS:
                 self._found.setdefault(FunctionUseKind.LOST, holder[0] or holder[-1])
                 break
             self._follow(holder)
 
-    def _files(self, word: str) -> Iterator[_File]:
+    def _names_in_files(self, word: str) -> Iterator[_FileNames]:
         for path in self._project.paths_containing(word):
-            yield self._file(path)
+            yield self._names_in_file(path)
 
-    def _file(self, path: str) -> _File:
+    def _names_in_file(self, path: str) -> _FileNames:
         if self._own is not None and path == self._own.path:
             return self._own
-        return _file(path, self._project.text(path))
+        return _names_in_file(path, self._project.text(path))
 
-    def _record_use(self, use: FunctionUseKind, file: _File, node: ast.AST) -> None:
+    def _record_use(self, use: FunctionUseKind, file: _FileNames, node: ast.AST) -> None:
         self._found.setdefault(use, f"{file.path}:{getattr(node, 'lineno', 1)}")
 
-    def _hold(self, *holders: _Holder) -> None:
+    def _add_holders(self, *holders: _Holder) -> None:
         for one in holders:
             if one not in self._seen:
                 self._seen.add(one)
@@ -298,11 +305,11 @@ class _Search:
         """Follow the function to all code that reads ``holder``: a variable, attribute or result with the function."""
         kind, name = holder[0], holder[-1]
         if kind == "()":
-            for file in self._files(name):
+            for file in self._names_in_files(name):
                 for call in file.calls.get(name, ()):
                     self._follow_expression(file, call)
             return
-        files = [self._file(kind)] if kind else self._files(name)
+        files = [self._names_in_file(kind)] if kind else self._names_in_files(name)
         for file in files:
             for read in file.reads.get(name, ()):
                 if isinstance(read, ast.Name) != bool(kind) and kind:
@@ -313,9 +320,9 @@ class _Search:
                     self._follow_expression(file, file.parents[read])  # attrgetter("…")(…), map(attrgetter("…"), …)
             for one in file.aliases if not kind else ():
                 if one.name == name and one.asname:
-                    self._hold(file.holder(one.asname, one))
+                    self._add_holders(file.holder(one.asname, one))
 
-    def _follow_expression(self, file: _File, node: ast.AST) -> None:
+    def _follow_expression(self, file: _FileNames, node: ast.AST) -> None:
         """Follow the function from an expression, which is or contains the function, to the code around it."""
         if node in self._followed:
             return
@@ -352,43 +359,43 @@ class _Search:
                 return
             case ast.Tuple(elts=elements) if isinstance(around := file.parents[parent], ast.Assign):
                 for target in around.targets:
-                    self._assign(file, _target_at(target, elements, node), node)
+                    self._follow_assignment(file, _target_at(target, elements, node), node)
             case ast.Tuple() | ast.List() | ast.Dict() | ast.DictComp() | ast.ListComp() | ast.GeneratorExp():
                 self._follow_expression(file, parent)
             case ast.BinOp(left=left, right=right) if any(isinstance(one, _TEXTS) for one in (left, right)):
-                return  # this adds or formats strings
+                return  # the operator adds or formats strings
             case ast.IfExp() | ast.BoolOp() | ast.BinOp() | ast.Await() | ast.Subscript():
                 self._follow_expression(file, parent)
             case ast.NamedExpr(target=target):
-                self._assign(file, target, node)
+                self._follow_assignment(file, target, node)
                 self._follow_expression(file, parent)
             case ast.Assign(targets=targets):
                 for target in targets:
-                    self._assign(file, target, node)
+                    self._follow_assignment(file, target, node)
             case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
-                self._assign(file, target, node)
+                self._follow_assignment(file, target, node)
             case (
                 ast.For(iter=iterable, target=target)
                 | ast.AsyncFor(iter=iterable, target=target)
                 | ast.comprehension(iter=iterable, target=target)
             ) if iterable is node:
-                self._assign(file, _element_target(node, target), node)
+                self._follow_assignment(file, _element_target(node, target), node)
             case ast.Attribute(attr=name):
-                self._read_attribute(file, parent, name)
+                self._follow_attribute_read(file, parent, name)
             case ast.Return() | ast.Yield() | ast.YieldFrom():
-                self._return(file, parent)
+                self._follow_return(file, parent)
             case ast.arguments():
-                self._default(file, parent, node)
+                self._follow_default(file, parent, node)
             case ast.Match(cases=cases):
                 for pattern in (one for case in cases for one in ast.walk(case.pattern)):
                     if isinstance(pattern, ast.MatchClass):
                         self._record_use(FunctionUseKind.CLASS, file, pattern.cls)
                     elif isinstance(pattern, ast.MatchAs | ast.MatchStar) and pattern.name:
-                        self._hold(file.holder(pattern.name, pattern))
+                        self._add_holders(file.holder(pattern.name, pattern))
             case _ if not isinstance(parent, _HARMLESS):
                 self._record_use(FunctionUseKind.LOST, file, node)
 
-    def _read_attribute(self, file: _File, read: ast.Attribute, name: str) -> None:
+    def _follow_attribute_read(self, file: _FileNames, read: ast.Attribute, name: str) -> None:
         around = file.parents.get(read, file.tree)
         is_called = isinstance(around, ast.Call) and around.func is read
         if name == "__dict__" or not isinstance(read.ctx, ast.Load):
@@ -405,73 +412,74 @@ class _Search:
             self._record_use(FunctionUseKind.METHOD, file, read)
         elif name == "__hash__":
             self._record_use(FunctionUseKind.KEY, file, read)
-        elif is_called and name in _GIVING:
+        elif is_called and name in _GETTING_METHODS:
             self._follow_expression(file, around)
 
-    def _assign(self, file: _File, target: ast.AST, value: ast.AST) -> None:
+    def _follow_assignment(self, file: _FileNames, target: ast.AST, value: ast.AST) -> None:
         match target:
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 for one in elements:
-                    self._assign(file, one, value)
+                    self._follow_assignment(file, one, value)
             case ast.Starred(value=inner):
-                self._assign(file, inner, value)
+                self._follow_assignment(file, inner, value)
             case ast.Name(id=name):
                 if isinstance(file.scopes[target], ast.ClassDef):
                     self._record_use(FunctionUseKind.METHOD, file, target)
-                self._hold(file.holder(name, target))
+                self._add_holders(file.holder(name, target))
             case ast.Attribute(value=owner, attr=name):
                 if self._may_be_class(file, owner):
                     self._record_use(FunctionUseKind.METHOD, file, target)
-                self._hold(("", name))
-                self._hold_assigned("__set__", "__setattr__")
-                self._hold(*(holder for found in self._definitions(name) for holder in found.positional[:1]))  # setters
+                self._add_holders(("", name))
+                self._add_setter_parameters("__set__", "__setattr__")
+                # A property setter with this name receives the function.
+                self._add_holders(*(one for found in self._definitions(name) for one in found.positional[:1]))
             case ast.Subscript(value=container):
-                self._hold_in(file, container)
-                self._hold_assigned("__setitem__")
+                self._add_container_holder(file, container)
+                self._add_setter_parameters("__setitem__")
 
-    def _hold_assigned(self, *methods: str) -> None:
+    def _add_setter_parameters(self, *methods: str) -> None:
         """Record that assignments pass the function to methods of the project, such as ``__setattr__``."""
         for one in (found for method in methods for found in self._definitions(method)):
-            self._hold(*one.positional[1:2])
+            self._add_holders(*one.positional[1:2])
 
-    def _hold_in(self, file: _File, container: ast.AST) -> None:
+    def _add_container_holder(self, file: _FileNames, container: ast.AST) -> None:
         """Record that a container holds the function."""
         while isinstance(container, ast.Subscript):
             container = container.value
         match container:
             case ast.Name(id=name):
-                self._hold(file.holder(name, container))
+                self._add_holders(file.holder(name, container))
             case ast.Attribute(attr=name):
-                self._hold(("", name))
+                self._add_holders(("", name))
                 if name == "__dict__" and self._may_be_class(file, container.value):
                     self._record_use(FunctionUseKind.METHOD, file, container)
             case ast.Call(func=called) if last_name(called) in ("vars", "globals", "locals"):
                 self._record_use(FunctionUseKind.LOST, file, container)
 
-    def _return(self, file: _File, statement: ast.AST) -> None:
+    def _follow_return(self, file: _FileNames, statement: ast.AST) -> None:
         scope = file.scopes[statement]
         if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
-            self._hold(("()", scope.name))
+            self._add_holders(("()", scope.name))
             if scope.name in ("__iter__", "__next__", "__enter__"):  # loops and `with` statements call this method
                 self._record_use(FunctionUseKind.LOST, file, statement)
-            if scope.decorator_list:  # it may be a property, or a function that the decorator calls
-                self._hold(("", scope.name))
+            if scope.decorator_list:  # the decorated function may be a property, or the decorator may call the function
+                self._add_holders(("", scope.name))
 
-    def _default(self, file: _File, given: ast.arguments, node: ast.AST) -> None:
+    def _follow_default(self, file: _FileNames, given: ast.arguments, node: ast.AST) -> None:
         for name, default in parameter_defaults(given):
             if default is node:
-                self._hold(file.variable(file.parents[given], name))
+                self._add_holders(file.variable(file.parents[given], name))
 
-    def _follow_argument(self, file: _File, call: ast.Call, node: ast.AST, keyword: str = "") -> None:
+    def _follow_argument(self, file: _FileNames, call: ast.Call, node: ast.AST, keyword: str = "") -> None:
         """Follow the function from an argument of a call."""
         name = last_name(call.func)
         place = call.args.index(node) if node in call.args else 0
         is_first = not keyword and place == 0
         if _is_type_call(call.func) and not isinstance(call.func.args[0], ast.Name):
             self._record_use(FunctionUseKind.METHOD, file, call)  # a call such as `type(self.run)(function, self)`
-        if name in _KEYS or (name in _KEYED and is_first):
+        if name in _HASHING_FUNCTIONS or (name in _HASHING_METHODS and is_first):
             self._record_use(FunctionUseKind.KEY, file, call)
-        if (name == "type" and len(call.args) == 3) or name in _MAKERS:
+        if (name == "type" and len(call.args) == 3) or name in _CLASS_AND_METHOD_MAKERS:
             self._record_use(FunctionUseKind.METHOD, file, call)
         elif name in ("type", *_INSPECTING) or (
             name == "isinstance" and is_first and not self._are_known_classes(file, call.args[-1])
@@ -485,22 +493,22 @@ class _Search:
         elif (name in ("setattr", "delattr", "__setattr__", "update_wrapper") and is_first) or name == "vars":
             self._record_use(FunctionUseKind.ATTRIBUTE, file, call)
         elif name in ("setattr", "__setattr__", "object") and place >= 1:
-            self._set(file, call)
+            self._follow_set_call(file, call)
         for one in call.keywords:
             if one.arg == "key" and node in call.args:
                 self._pass_to_callee(file, call, one.value, 0)
         if name in _CALLERS and place and call.args:
             self._pass_to_callee(file, call, call.args[0], place - 1)
-        if name in _TAKING and isinstance(call.func, ast.Attribute):
-            self._hold_in(file, call.func.value)
+        if name in _ADDING_METHODS and isinstance(call.func, ast.Attribute):
+            self._add_container_holder(file, call.func.value)
             if keyword and keyword != "**":
-                self._hold(("", keyword))
-        if name in _HOLDING and keyword != "key" and not (name == "filter" and is_first):
+                self._add_holders(("", keyword))
+        if name in _RESULT_CONTAINS_ARGUMENTS and keyword != "key" and not (name == "filter" and is_first):
             self._follow_expression(file, call)
-        self._pass(file, call, name, place, keyword)
+        self._pass_argument(file, call, name, place, keyword)
 
-    def _set(self, file: _File, call: ast.Call) -> None:
-        """Follow the function into the attribute that a call such as ``setattr`` sets. A string may name the object."""
+    def _follow_set_call(self, file: _FileNames, call: ast.Call) -> None:
+        """Follow the function into the attribute that a call such as ``setattr`` sets."""
         owner, name = call.args[0], call.args[-2]
         path = str(name.value) if isinstance(name, ast.Constant) else ""
         if owner is name:
@@ -509,25 +517,25 @@ class _Search:
             self._record_use(FunctionUseKind.METHOD, file, call)
         if not path:
             self._record_use(FunctionUseKind.LOST, file, call)
-        self._hold(("", path.rpartition(".")[2]))
+        self._add_holders(("", path.rpartition(".")[2]))
 
-    def _pass_to_callee(self, file: _File, call: ast.Call, called: ast.expr, place: int) -> None:
+    def _pass_to_callee(self, file: _FileNames, call: ast.Call, called: ast.expr, place: int) -> None:
         """Follow the function into a parameter of ``called``, as in the call ``partial(called, function)``."""
         callee = last_name(called)
-        if callee in _KEYS or callee in _KEYED:
+        if callee in _HASHING_FUNCTIONS or callee in _HASHING_METHODS:
             self._record_use(FunctionUseKind.KEY, file, call)
         elif callee == "type":
             self._record_use(FunctionUseKind.CLASS, file, call)
         elif callee in ("setattr", "__setattr__"):
             self._record_use(FunctionUseKind.ATTRIBUTE, file, call)
         for one in self._callees(file, called):
-            self._hold(*(one.positional[place : place + 1] or one.rest))
+            self._add_holders(*(one.positional[place : place + 1] or one.rest))
 
-    def _callees(self, file: _File, called: ast.expr) -> list[_Definition]:
+    def _callees(self, file: _FileNames, called: ast.expr) -> list[_Definition]:
         """Return the possible definitions of a called expression: functions and classes of the project, or a lambda."""
         return [_definition(file, called)] if isinstance(called, ast.Lambda) else self._definitions(last_name(called))
 
-    def _pass(self, file: _File, call: ast.Call, name: str, place: int, keyword: str) -> None:
+    def _pass_argument(self, file: _FileNames, call: ast.Call, name: str, place: int, keyword: str) -> None:
         owner = file.owner(call)
         names = [name]
         if name == "__init__" and owner is not None:
@@ -541,9 +549,9 @@ class _Search:
             found = self._definitions("__call__")
             names = []
         if keyword and keyword[0] != "*" and not (names and names[0]):
-            self._hold(*self._parameters(keyword))  # any function may be the callee
+            self._add_holders(*self._parameters(keyword))  # any function may be the callee
         if keyword and keyword[0] != "*" and not any(keyword in one.named for one in found):
-            self._hold(("", keyword))
+            self._add_holders(("", keyword))
         owned = isinstance(call.func, ast.Attribute) and not self._may_be_class(file, call.func.value)
         for one in found:
             if one.is_cached:
@@ -551,31 +559,31 @@ class _Search:
             if one.dispatches:
                 self._record_use(FunctionUseKind.CLASS, file, call)
             if keyword in ("*", "**"):
-                self._hold(*one.positional, *one.named.values(), *one.rest)
+                self._add_holders(*one.positional, *one.named.values(), *one.rest)
             elif keyword:
-                self._hold(*([one.named[keyword]] if keyword in one.named else one.rest))
+                self._add_holders(*([one.named[keyword]] if keyword in one.named else one.rest))
             else:
-                self._hold(*(one.positional[place : place + 1] or one.rest))
+                self._add_holders(*(one.positional[place : place + 1] or one.rest))
                 if one.is_method and not owned and place:
-                    self._hold(*(one.positional[place - 1 : place] or one.rest))
+                    self._add_holders(*(one.positional[place - 1 : place] or one.rest))
 
     def _parameters(self, name: str) -> Iterator[_Holder]:
         """Yield the parameters called ``name`` of all functions of the project."""
-        for file in self._files(name):
+        for file in self._names_in_files(name):
             given = (node for node in file.scopes if isinstance(node, ast.arg) and node.arg == name)
             yield from (file.variable(file.scopes[node], name) for node in given)
 
     def _definitions(self, name: str) -> list[_Definition]:
         """Return the definitions of all functions and classes called ``name`` in the project."""
         if name not in self._called:
-            self._called[name] = []  # ends the recursion if names refer to each other
-            for file in self._files(name) if name else ():
+            self._called[name] = []  # ends the recursion if the definitions of names refer to each other
+            for file in self._names_in_files(name) if name else ():
                 for node in file.definitions.get(name, ()):
                     self._called[name] += self._definitions_of(file, node)
                 self._called[name] += _cached_variables(file, name)
         return self._called[name]
 
-    def _definitions_of(self, file: _File, node: ast.AST) -> Iterator[_Definition]:
+    def _definitions_of(self, file: _FileNames, node: ast.AST) -> Iterator[_Definition]:
         if isinstance(node, ast.ClassDef):
             made = [
                 one for one in node.body if isinstance(one, ast.FunctionDef) and one.name in ("__init__", "__new__")
@@ -592,13 +600,13 @@ class _Search:
             yield _definition(file, node)
             for decorator in node.decorator_list:
                 called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                for other in self._files(last_name(called)):
+                for other in self._names_in_files(last_name(called)):
                     for one in other.definitions.get(last_name(called), ()):
                         inner = (part for part in ast.walk(one) if part is not one)
                         yield from (_definition(other, part) for part in inner if isinstance(part, ast.FunctionDef))
 
-    def _are_known_classes(self, file: _File, asked: ast.AST) -> bool:
-        """Return whether an expression names classes only, and the project assigns to none of these names."""
+    def _are_known_classes(self, file: _FileNames, asked: ast.AST) -> bool:
+        """Return whether an expression consists of names of classes to which the project assigns no other value."""
         match asked:
             case ast.Tuple(elts=elements):
                 return all(self._are_known_classes(file, one) for one in elements)
@@ -608,10 +616,10 @@ class _Search:
                 return True
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 is_variable = isinstance(asked, ast.Name) and file.holder(name, asked)[0] != ""
-                return not is_variable and not any(name in one.stored for one in self._files(name))
+                return not is_variable and not any(name in one.stored for one in self._names_in_files(name))
         return False
 
-    def _may_be_class(self, file: _File, owner: ast.AST, depth: int = 0) -> bool:
+    def _may_be_class(self, file: _FileNames, owner: ast.AST, depth: int = 0) -> bool:
         """Return whether an expression may be a class."""
         if file.is_self(owner):
             return False
@@ -624,7 +632,9 @@ class _Search:
                 )
             case ast.Name(id=name) | ast.Attribute(attr=name) if name.lstrip("_")[:1].isupper():
                 return not name.isupper() or any(
-                    isinstance(one, ast.ClassDef) for found in self._files(name) for one in found.definitions[name]
+                    isinstance(one, ast.ClassDef)
+                    for found in self._names_in_files(name)
+                    for one in found.definitions[name]
                 )
             case ast.Subscript(value=inner) | ast.Starred(value=inner):
                 return self._may_be_class(file, inner, depth)
@@ -636,11 +646,12 @@ class _Search:
                 return any(self._may_be_class(file, one.iter, depth) for one in clauses)
             case ast.Name(id=name):
                 return depth < 4 and any(
-                    self._may_be_class(other, value, depth + 1) for other, value in self._values(file, name, owner)
+                    self._may_be_class(other, value, depth + 1)
+                    for other, value in self._possible_values(file, name, owner)
                 )
         return False
 
-    def _values(self, file: _File, name: str, read: ast.Name) -> Iterator[tuple[_File, ast.AST]]:
+    def _possible_values(self, file: _FileNames, name: str, read: ast.Name) -> Iterator[tuple[_FileNames, ast.AST]]:
         """Yield the expressions that set a variable: assigned values, iterables of loops, and arguments of calls."""
         holder = file.holder(name, read)
         for node in file.scopes:
@@ -652,7 +663,7 @@ class _Search:
                 case ast.NamedExpr(target=target, value=value):
                     held = [target]
                 case ast.arg(arg=parameter) if parameter == name and file.holder(name, node) == holder:
-                    yield from self._passed(file, file.scopes[node], name)
+                    yield from self._passed_arguments(file, file.scopes[node], name)
                     continue
                 case _:
                     continue
@@ -660,14 +671,16 @@ class _Search:
             if any(isinstance(one, ast.Name) and one.id == name and file.holder(name, one) == holder for one in parts):
                 yield file, value
 
-    def _passed(self, file: _File, function: ast.AST, parameter: str) -> Iterator[tuple[_File, ast.AST]]:
+    def _passed_arguments(
+        self, file: _FileNames, function: ast.AST, parameter: str
+    ) -> Iterator[tuple[_FileNames, ast.AST]]:
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             return
         taking = _definition(file, function)
         holder = file.variable(function, parameter)
         owner = file.owner(function)
         called = owner.name if function.name == "__init__" and owner is not None else function.name
-        for other in self._files(called):
+        for other in self._names_in_files(called):
             for call in other.calls.get(called, ()):
                 for place, one in enumerate(call.args):
                     if holder in (taking.positional[place : place + 1] or taking.rest):
@@ -719,7 +732,7 @@ def _is_type_call(called: ast.AST) -> TypeGuard[ast.Call]:
     return isinstance(called, ast.Call) and last_name(called.func) == "type" and len(called.args) == 1
 
 
-def _definition(file: _File, function: _Function) -> _Definition:
+def _definition(file: _FileNames, function: _Function) -> _Definition:
     given = function.args
     positional = [one.arg for one in (*given.posonlyargs, *given.args)]
     written = [] if isinstance(function, ast.Lambda) else function.decorator_list
@@ -739,14 +752,14 @@ def _definition(file: _File, function: _Function) -> _Definition:
     )
 
 
-def _cached_variables(file: _File, name: str) -> Iterable[_Definition]:
+def _cached_variables(file: _FileNames, name: str) -> Iterable[_Definition]:
     """Return a definition for a variable to which code assigns a cached function, or a function such as ``id``."""
     assigned = (one for one in file.scopes if isinstance(one, ast.Assign)) if name in file.stored else ()
     for node in assigned:
         if any(last_name(one) == name for one in node.targets):
             is_cached = (
                 any(last_name(one) in _CACHES for one in ast.walk(node.value))
-                or last_name(node.value) in _KEYS | _KEYED
+                or last_name(node.value) in _HASHING_FUNCTIONS | _HASHING_METHODS
             )
             return [_Definition((), {}, (), is_cached=is_cached, dispatches=last_name(node.value) == "type")]
     return []

@@ -12,15 +12,15 @@ from chirp_migrate.syntax.project import Project
 
 #: Attributes by which code can distinguish one function from another function.
 CODE = frozenset(f"__{name}__" for name in ("name", "qualname", "code", "defaults", "closure"))
-#: Attributes of a function that the object in its place does not have.
+#: Attributes of a function that the object that replaces the function does not have.
 DETAILS = frozenset(f"__{name}__" for name in ("doc", "annotations", "kwdefaults", "globals", "module"))
 _TELLING = ("isfunction", "ismethod", "isroutine", "FunctionType", "LambdaType")
 #: A check that distinguishes a function from the method that replaces it.
 _METHOD_CHECK = r"\bisinstance\([^\n]{0,200}\bMethodType\b"
 #: Names that are typical of classes.
 _CLASS = re.compile(r"_*[A-Z]+[a-z0-9]\w*|(\w+_)?(cls|class|klass|type|kind)_?")
-#: A string with one of the attribute names ``{0}``. Keys of a literal dictionary do not match: a colon follows such a
-#: key, and the key follows the opening bracket or begins a line.
+#: A string with one of the attribute names ``{0}``. A key of a literal dictionary does not match, because a colon
+#: follows the key, and the key follows the opening bracket or begins a line.
 _STRING = r"""["']({0})["'](?!\s*:)|(?:[^\s{{,]\s*|,[ \t]*)["']({0})["']"""
 
 

@@ -56,7 +56,7 @@ def _delays_body(function: cst.CSTNode) -> bool:
 
 
 def _is_consumed_at_once(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether only the expression around a generator or function uses the generator or function."""
+    """Return whether only the surrounding expression uses a generator or function, so that no code can use it later."""
     argument = module.parents[node]
     call = module.parents[argument]
     if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call):

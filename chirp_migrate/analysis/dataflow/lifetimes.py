@@ -41,12 +41,12 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import contains_node, find_nodes_in_scope, one_line_source
 from chirp_migrate.syntax.scopes import Scope
 
-#: Calls whose result refers to the arguments. No other object stores the arguments.
+#: Calls whose result refers to the arguments of the call. Such a call stores the arguments in no other object.
 _HOLDERS = join_name_patterns(
     *(LOADER, FACTORY_METHOD, DATASET, PROGRESS),
     r"builtins\.(enumerate|filter|iter|map|reversed|zip)|itertools\.(chain|islice)",
 )
-#: Calls after which no object refers to the first argument.
+#: Calls that do not store their first argument, and whose result does not refer to the argument.
 _CONSUMERS = re.compile(r"builtins\.(all|any|isinstance|len|list|next|set|sorted|sum|tuple)")
 #: Attributes of a loader that refer to the dataset. A sampler of PyTorch refers to its dataset, too.
 _HOLDING = frozenset({"dataset", "sampler", "batch_sampler"})
@@ -79,7 +79,7 @@ class UntraceableLifetime(Exception):
 def offset_after_last_use(module: Module, project: Project, creation: cst.CSTNode) -> int:
     """Return the offset in the text after which no code uses an object.
 
-    If the code that creates the object runs again, it creates another object, whose uses do not count.
+    If the code at ``creation`` runs again, the code creates another object. The uses of the other object do not count.
 
     Args:
         module: the module.
@@ -94,7 +94,7 @@ def offset_after_last_use(module: Module, project: Project, creation: cst.CSTNod
 
 
 def may_be_deep_copied(module: Module, project: Project, creation: cst.CSTNode) -> bool:
-    """Return whether code may make a deep copy of an object that contains the object from ``creation``.
+    """Return whether code may make a deep copy of the object from ``creation``, for example as a part of a loader.
 
     The result is False if no code makes deep copies. If code makes deep copies, the result is True in two cases: a
     function returns the object, or the uses of the object cannot be traced (see :func:`offset_after_last_use`).
@@ -146,8 +146,8 @@ class _UseAnalysis:
         may_return: whether the enclosing function may return the value. False in a called function.
         in_order: whether each use must be in a statement after the creation of the object. False in a called function,
             whose variables end with the call.
-        of_function: whether the object is a function. If so, code that reads an attribute such as ``sampler`` reads it
-            from a loader that contains the function.
+        of_function: whether the object is a function. If so, an attribute such as ``sampler`` that code reads belongs
+            to a loader that contains the function.
         depth: number of nested calls of functions of the project that led to this analysis.
     """
 
@@ -292,7 +292,7 @@ class _UseAnalysis:
         return found is scope
 
     def _shorten_code(self, node: cst.CSTNode) -> str:
-        """Return the shortened code of a call in one line. For other nodes, return the statement around the node."""
+        """Return the shortened code of a call, or of the statement around any other node, in one line."""
         code = one_line_source(
             self._module, node if isinstance(node, cst.Call) else enclosing_statement(self._module, node)
         )

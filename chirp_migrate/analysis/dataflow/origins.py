@@ -20,7 +20,10 @@ from chirp_migrate.syntax.queries import (
 
 @dataclass(frozen=True)
 class AssignedValue:
-    """A value that is assigned to a name: ``value``, or its element at position ``part`` if ``part`` is not None."""
+    """A value that is assigned to a name.
+
+    If ``part`` is not None, the name gets the element of ``value`` at this position.
+    """
 
     value: cst.BaseExpression
     part: int | None = None

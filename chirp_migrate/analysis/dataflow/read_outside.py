@@ -1,4 +1,4 @@
-"""Find reads of a loop's variables outside the loop."""
+"""Find code outside a loop that reads the variables of the loop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_read_outside_loop(module: Module, loop: cst.For, name: str) -> bool:
 
 
 def _is_assigned_first(module: Module, read: cst.CSTNode, name: str, loop: tuple[int, int]) -> bool:
-    """Return whether an assignment always runs before ``read``, without an iteration of the loop in between."""
+    """Return whether an assignment always runs before ``read``, and no iteration of the loop runs between both."""
     offset = module.span(read)[0]
     for ancestor in module.ancestors(read):
         start, end = module.span(ancestor) if isinstance(ancestor, cst.For | cst.While) else (0, 0)

@@ -10,7 +10,7 @@ No code is executed.
 
 A function with ``if`` has several paths of execution. Each path is a separate :class:`CodePath`, and its value contains
 no conditions. Loops, ``try``, in-place updates and other code with side effects end the evaluation with
-:class:`UnmodelledCode`. The rule then reports the code instead of rewriting it.
+:class:`UnmodelledCode`. A rule then reports the code, but does not rewrite the code.
 """
 
 from __future__ import annotations
@@ -150,7 +150,10 @@ class Tuple(Value):
 
 @dataclass(frozen=True)
 class ReturnedValue(Value):
-    """The result of an inlined function in a condition. ``ReturnedValue(x)`` is not equal to ``x``."""
+    """The result of an inlined function in a condition.
+
+    :class:`Evaluator` inlines functions. ``ReturnedValue(x)`` is not equal to ``x``.
+    """
 
     value: Value
 
@@ -201,7 +204,7 @@ def make_call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[st
         case Attr(Name("torch"), method), (left, right), () if method in _ARITHMETIC_METHODS:
             return Operation(_ARITHMETIC_METHODS[method], left, right)
         case Attr(Operation(symbol) as base, method), (other,), () if method[:-1] in _ARITHMETIC_METHODS:
-            # The method changes a temporary value in place, so no other code sees the change.
+            # The method changes a temporary object in place, so no other code can notice the change.
             if method.endswith("_") and symbol in _OPERATORS.values():
                 return Operation(_ARITHMETIC_METHODS[method[:-1]], base, other)
     return Call(function, args, keywords)
@@ -286,7 +289,7 @@ class Evaluator:
         return followed
 
     def _run(self, statements: Sequence[cst.CSTNode], env: dict[str, Value]) -> Value | None:
-        """Return the value that ``statements`` return; ``None`` if they end without ``return``."""
+        """Return the value that ``statements`` return; ``None`` if the statements end without ``return``."""
         for statement in statements:
             self._budget -= 1
             if self._budget < 0:
@@ -307,7 +310,10 @@ class Evaluator:
         return None
 
     def _holds_on_path(self, test: cst.BaseExpression, env: Mapping[str, Value]) -> bool:
-        """Return whether a test is true on this path. The path on which the test is false is evaluated later."""
+        """Return whether a test is true on the current path.
+
+        If the test may also be false, the evaluator later evaluates another path, on which the test is false.
+        """
         condition = self.expression(test, env)
         self._path.tests.append(condition)
         return self._holds(condition)
@@ -401,7 +407,7 @@ class Evaluator:
     def _item(self, node: cst.BaseExpression, at: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
         index, base = self.expression(at, env), self.expression(node, env)
         if isinstance(base, Tuple):
-            self._path.kept.append(base)  # the code evaluated the other elements of the tuple, too
+            self._path.kept.append(base)  # the path also evaluates the other elements of the tuple
         value = make_subscript(base, index)
         if isinstance(value, Subscript) and not isinstance(index, Const):
             self._path.items.append(value)
@@ -457,7 +463,7 @@ def takes_plain_arguments(function: cst.FunctionDef | cst.Lambda) -> bool:
 
 
 def block_statements(suite: cst.BaseSuite) -> Sequence[cst.CSTNode]:
-    """Return the statements of a block. The block may be on the same line as its header."""
+    """Return the statements of a block, also of a block on the line of its header, as in ``if x: return y``."""
     if isinstance(suite, cst.SimpleStatementSuite):
         return [cst.SimpleStatementLine(body=suite.body)]
     return suite.body

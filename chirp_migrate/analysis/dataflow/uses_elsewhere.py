@@ -34,7 +34,7 @@ def _is_foreign(project: Project, path: str, called: str) -> bool:
     return bool(sources) and not any(project.has_package(source.partition(".")[0]) for source in sources)
 
 
-#: Words of code that may look up quoted types in the names of another module.
+#: Words in code that may evaluate quoted types, such as ``"Net"``, with the names of another module.
 _TYPE_LOOKUPS = ("get_type_hints", "globalns", "update_forward_refs", "model_rebuild", "_types_namespace")
 #: Code with which a module may set its own top-level names.
 _OWN_NAMES = re.compile(r"\bglobals\s*\(")
@@ -45,7 +45,7 @@ _BY_NAME = ("setattr", "__setattr__", "vars", "__dict__")
 def is_assigned_later(project: Project, attribute: str) -> bool:
     """Return whether code assigns to ``attribute`` of any object, except by ``self.attribute = …`` in ``__init__``.
 
-    Code that sets attributes with computed names counts, too.
+    Code that sets attributes with computed names, as in ``setattr(x, name, y)``, also counts.
     """
     return any(index.computed for index in project.indexes(*_BY_NAME)) or any(
         not store.initial for store in _stores(project, attribute)
@@ -63,9 +63,9 @@ _SETTINGS = re.compile(r"(.*\.)?(args|opts?|options|namespace|\w*(config|cfg|par
 def may_set_computed_attributes(module: Module, project: Project, class_definition: cst.ClassDef) -> bool:
     """Return whether any file of the project may set attributes with computed names on objects of a class.
 
-    Code that sets such attributes on ``self`` counts if it is in the class itself. If the class has bases or subclasses
-    in the project, such code counts in every class. Code also counts if it sets such attributes on an object other than
-    ``self``. The exception is an object whose name is typical of arguments, settings or models.
+    Code that sets such attributes on ``self`` counts if the code is in the class itself. If the class has bases or
+    subclasses in the project, such code counts in every class. Code that sets such attributes on another object than
+    ``self`` also counts, unless the name of the object is typical of arguments, settings or models.
     """
     title = None if has_bases_or_subclasses(module, project, class_definition) else class_definition.name.value
     return any(
@@ -84,7 +84,7 @@ def has_bases_or_subclasses(module: Module, project: Project, class_definition: 
     if any(project.is_class(base) for base in qualified_base_names(module, project, class_definition)):
         return True
     title = class_definition.name.value
-    # Import statements that rules add use aliases that begin with this word. These aliases have no subclasses.
+    # Rules add import statements with aliases that begin with this word. No class inherits from these aliases.
     aliases = (alias for alias in project.aliases(title) if not alias.startswith("WorkerSafe"))
     return bool(project.subclasses(title, *aliases, parameters=True))
 
@@ -119,13 +119,14 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
 
     The result is True if a string or a configuration file contains ``module.name``, or if ``getattr`` is called with
     the name. For the name of a class, the result is also True if a string or a setting ends with the name. A quoted
-    type in a file that binds the name does not count, unless code may look up types elsewhere.
+    type, as in ``x: "Net"``, does not count in a file that binds the name, unless code may evaluate quoted types with
+    the names of another module.
     """
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
     asked = re.compile(rf"""{paths}|getattr\s*\([^,()]*,\s*["']{last}["']""")
-    # Every match of `asked` ends with a match of this pattern. `re` is faster for patterns that begin with plain
-    # characters.
+    # Every match of the full pattern ends with a match of this pattern. `re` is faster for patterns that begin with #
+    # plain characters.
     ending = re.compile(rf"""{last}\\?["']""")
     if any(asked.search(text) for _, text in project.matching(ending, name)):
         return True
@@ -210,7 +211,7 @@ _REPLACES_MODULES = (
 
 
 def import_always_binds_same_object(module: Module, project: Project, qualified: str) -> bool:
-    """Return whether an import of ``qualified`` in ``module`` binds the same object at any time of the run."""
+    """Return whether an import of ``qualified`` in ``module`` binds the same object at any time of a program run."""
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
     if (owner and _may_be_patched(project, owner, last)) or project.search(_REPLACES_MODULES, "modules"):

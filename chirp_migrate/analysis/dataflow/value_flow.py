@@ -1,7 +1,7 @@
 """Find the next step in the flow of an expression's value.
 
-For the value of ``x`` in ``f(x)``, the next step is :class:`CallArgument`. Callers repeat the step to trace the value.
-The steps are the same for loaders, functions and classes. Each caller decides the meaning of a step.
+For the value of ``x`` in ``f(x)``, the next step is :class:`CallArgument`. Analyses trace a value by several steps. All
+analyses, such as those of loaders and of functions, use the same steps, but each analysis decides what a step means.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from chirp_migrate.syntax.module import Module
 
 @dataclass(frozen=True)
 class ConditionalOperand:
-    """The value may become the value of ``whole``: a conditional expression, ``and`` or ``or``."""
+    """The value may become the value of ``whole``, which is a conditional expression, ``and`` or ``or``."""
 
     whole: cst.IfExp | cst.BooleanOperation
 
 
 @dataclass(frozen=True)
 class ContainerElement:
-    """The value becomes an element of ``display``, a literal container. A starred value adds its own elements."""
+    """The value becomes an element of the literal container ``display``; a starred value adds its own elements."""
 
     element: cst.Element | cst.StarredElement
     display: cst.CSTNode
@@ -110,7 +110,7 @@ Step = (
 
 
 def next_use_of_value(module: Module, node: cst.CSTNode) -> Step | None:
-    """Return how the code around ``node`` uses the value of ``node``; ``None`` for a use that is no step."""
+    """Return how the code around ``node`` uses the value of ``node``; ``None`` for a use that no class describes."""
     parent = module.parents[node]
     match parent:
         case cst.BooleanOperation():

@@ -41,7 +41,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name
 
 _WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Compose")
-#: Every text whose code may send functions to worker processes contains at least one of these words.
+#: Words for the code that sends functions to worker processes. A text without any of these words has no such code.
 DESTINATION_WORDS = (*_WORDS, "ransform")
 #: Code that passes a transform, stores it under a key, or defines a function whose name contains ``transform``.
 _TRANSFORM = re.compile(
@@ -51,7 +51,7 @@ _LOADER_KEYWORDS = frozenset({"collate_fn", "worker_init_fn"})
 _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "batch_transform"}
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
 _ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
-#: An argument with one of the keywords, up to the last name of its value.
+#: A keyword argument, up to the last name of the argument's value.
 _GIVEN = rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*"
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
 _LOADER_CALL = join_name_patterns(TORCH_LOADER, FACTORY_METHOD)
@@ -75,7 +75,7 @@ def may_send_functions_to_workers(text: str, project: Project) -> bool:
 
 
 class WorkerPurposeFinder:
-    """Find the purposes for which workers need the functions of one module, such as "collate_fn".
+    """Find the purpose, such as "collate_fn", for which workers need a function of one module.
 
     Args:
         module: the module.
@@ -84,7 +84,8 @@ class WorkerPurposeFinder:
 
     def __init__(self, module: Module, project: Project) -> None:
         self._module, self._project = module, project
-        # Many libraries have an argument `transform`. In a module about PyTorch, the argument belongs to a dataset.
+        # Functions of many libraries have an argument `transform`. In a module that uses PyTorch, the argument is for a
+        # dataset.
         self._keywords = _KEYWORDS if _ABOUT_TORCH.search(module.text) else _LOADER_KEYWORDS
         self._known: dict[cst.CSTNode, str | None] = {}
 
@@ -100,14 +101,14 @@ class WorkerPurposeFinder:
 
     def purpose_of_function(self, node: cst.FunctionDef) -> str | None:
         """Return the purpose of a local function, which follows from the uses of its name."""
-        return self._first(variable_reads(self._module, node.name.value, self._module.scopes.scope_of(node)))
+        return self._first_purpose(variable_reads(self._module, node.name.value, self._module.scopes.scope_of(node)))
 
     def purpose_of_class(self, node: cst.ClassDef) -> str | None:
         """Return the name of a local class as purpose if its objects are datasets; else None."""
         names = qualified_base_names(self._module, self._project, node)
         return node.name.value if any(inherits_from(self._project, name, DATASET) for name in names) else None
 
-    def _first(self, nodes: list[cst.Name] | list[cst.Attribute]) -> str | None:
+    def _first_purpose(self, nodes: list[cst.Name] | list[cst.Attribute]) -> str | None:
         return next((found for node in nodes if (found := self.purpose_of(node)) is not None), None)
 
     def _direct_purpose(self, node: cst.CSTNode) -> str | None:
@@ -202,7 +203,9 @@ class WorkerPurposeFinder:
             # method.
             is_field = isinstance(statement, cst.AnnAssign) and target.value in self._keywords
             return target.value if is_field else None
-        return target.value if self._first(variable_reads(module, target.value, owner.scope)) is not None else None
+        return (
+            target.value if self._first_purpose(variable_reads(module, target.value, owner.scope)) is not None else None
+        )
 
     def _purpose_of_attribute(self, target: cst.Attribute) -> str | None:
         module, name = self._module, target.attr.value
@@ -212,7 +215,10 @@ class WorkerPurposeFinder:
         owner = module.enclosing_class(target)
         if owner is None or not on_self:
             return None
-        if self.purpose_of_class(owner) is not None or self._first(self._reads_on_self(owner, name)) is not None:
+        if (
+            self.purpose_of_class(owner) is not None
+            or self._first_purpose(self._reads_on_self(owner, name)) is not None
+        ):
             return name
         return None
 
@@ -234,7 +240,7 @@ class WorkerPurposeFinder:
         if name in _LOADER_KEYWORDS:
             return name
         scope = self._module.scopes.scope_of(parameter.name)
-        return name if self._first(variable_reads(self._module, name, scope)) is not None else None
+        return name if self._first_purpose(variable_reads(self._module, name, scope)) is not None else None
 
     def _purpose_of_result(self, statement: cst.Return, value: cst.CSTNode) -> str | None:
         """Return the purpose of a function's result, which follows from the function's name or calls."""
@@ -267,7 +273,7 @@ class WorkerPurposeFinder:
         )
 
     def _purpose_of_captured(self, node: cst.CSTNode) -> str | None:
-        """Return the purpose of a name that an escaping function captures. The value of the name also escapes."""
+        """Return the purpose of a captured name, whose value escapes together with the capturing function."""
         if not isinstance(node, cst.Name):
             return None
         owner = self._module.scopes.lookup(node.value, node)

@@ -1,1 +1,1 @@
-"""Find datasets, augmentations and loops over labels in code, and infer the samples of datasets."""
+"""Find datasets, augmentations and loops over labels in code, and infer how datasets compute their samples."""

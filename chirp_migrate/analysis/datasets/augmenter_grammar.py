@@ -1,4 +1,4 @@
-"""Read statements of classes that augment a sample. The checks of masks and of noise share these functions."""
+"""Read the statements of classes that augment samples, for the checks of masks and noise."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def split_at_random_condition(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt],
             after = list(body[place + 1 :])
             work, left = (rest, list(gate.body)) if early else ([*gate.body, *after], rest)
             return list(body[:place]), work, left
-    raise UnknownAugmentation("no single `random.random() > self.p` decides whether it runs")
+    raise UnknownAugmentation("no single `random.random() > self.p` decides whether the class augments a sample")
 
 
 def target_value_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
@@ -83,11 +83,11 @@ class ExpressionNormalizer(ast.NodeTransformer):
     """Normalise expressions, so that equivalent expressions have the same text.
 
     The operands of a sum or product, and the two arguments of ``min`` and ``max``, are sorted. ``a < b`` becomes ``b >
-    a``. If the result of a condition is known, the result replaces the condition.
+    a``. If the result of a condition is known, True or False replaces the condition.
 
     Args:
         names: maps names to the expressions that replace them.
-        same: maps the texts of expressions to the expressions that replace them.
+        same: maps the normalised texts of expressions to the expressions that replace them.
     """
 
     def __init__(self, names: Mapping[str, ast.expr], same: Mapping[str, ast.expr] | None = None) -> None:

@@ -29,13 +29,15 @@ MASK_PARAMETERS = (
     "mask_value",
     "p",
 )
-#: Possible values of variables: the sample and its masked copy, the same two with an added first axis, and sizes.
+#: Possible values of variables: the sample, the masked copy, sample and copy with an added first axis (*lifted*),
+#: sizes.
 _SAMPLE, _COPY, _LIFTED, _LIFTED_COPY = (ast.Name(f"<{one}>") for one in ("sample", "copy", "lifted", "lifted copy"))
 _IMAGE, _FRAMES, _BINS, _UNKNOWN = (ast.Name(f"<{one}>") for one in ("image", "frames", "bins", "unknown"))
 _ARRAYS = (_SAMPLE, _COPY, _LIFTED, _LIFTED_COPY)
 #: The sizes of the last two axes, by their index in the shape.
 _SIZES = {-1: _FRAMES, -2: _BINS}
-#: Maps the attribute with the number of masks on an axis to the attribute with their largest width, and the axis index.
+#: Maps the attribute with the number of masks on an axis to the attribute with the largest width of these masks, and
+#: the index of the axis.
 _AXES = {"num_time_masks": ("time_mask_param", -1), "num_freq_masks": ("freq_mask_param", -2)}
 #: Code that copies an image to an array.
 _IMAGE_COPIES = ("np.array({})", "numpy.array({})", "np.array({}).copy()", "np.asarray({}).copy()")
@@ -69,7 +71,7 @@ def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
 
 
 def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
-    """Return the arguments of the decorator, which show whether short axes stay unmasked.
+    """Return the arguments of the decorator, which declare whether short axes stay unmasked.
 
     An axis is short if its size is at most its mask parameter.
 
@@ -84,7 +86,7 @@ def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> t
         except _RaisesError:
             continue
     if len(guarded) > 1:
-        raise UnknownAugmentation("it skips short axes in some samples only")
+        raise UnknownAugmentation("the class leaves short axes unmasked in some samples, but not in all samples")
     return ("mask_short_axes=False",) if guarded.pop() else ()
 
 
@@ -135,20 +137,20 @@ class _MaskGrammar:
         return ast.unparse(self._replace_terms(node, names))
 
     def check(self, function: ast.FunctionDef) -> bool:
-        """Return whether a method skips masks on an axis whose length is at most the mask parameter of the axis."""
+        """Return whether a method never masks an axis whose length is at most the mask parameter of the axis."""
         x, body = sample_parameter_and_body(function)
         before, work, left = split_at_random_condition(body)
         self._names[x] = self._sample
         if self._trace(before):
-            raise UnknownAugmentation("it returns before `random.random() > self.p` decides whether it runs")
+            raise UnknownAugmentation("the method returns before `random.random() > self.p` decides whether to augment")
         if self._copies or list(map(self._normalized_text, left)) != [f"return {self._sample.id}"]:
-            raise UnknownAugmentation("it does not return the sample unchanged when it is skipped")
+            raise UnknownAugmentation("the method does not return the sample unchanged if the augmentation is skipped")
         if not self._trace(work):
-            raise UnknownAugmentation("it does not return the cloned sample")
+            raise UnknownAugmentation("the method does not return the cloned sample")
         if sorted(self._masked) != sorted(_AXES):
-            raise UnknownAugmentation("it must mask time exactly once and frequency exactly once")
+            raise UnknownAugmentation("the class does not mask time exactly once and frequency exactly once")
         if self._guarded not in (set(), set(_AXES)):
-            raise UnknownAugmentation("it leaves short axes unmasked for only one of time and frequency")
+            raise UnknownAugmentation("the class leaves short axes unmasked for time or frequency, but not for both")
         return bool(self._guarded)
 
     def _trace(self, statements: Sequence[ast.stmt]) -> bool:
@@ -159,7 +161,7 @@ class _MaskGrammar:
                     text = self._normalized_text(statement).removeprefix("return ")
                     self._trace_copy(text)
                     if text not in [made.format(_COPY.id) for made in self._returned]:
-                        raise UnknownAugmentation("it does not return the cloned sample")
+                        raise UnknownAugmentation("the method does not return the cloned sample")
                     return True
                 case ast.For():
                     self._check_loop(statement, frozenset())
@@ -175,36 +177,39 @@ class _MaskGrammar:
         return False
 
     def _trace_assignment(self, statement: ast.stmt, names: _Names) -> None:
-        """Trace an assignment of a size. Outside loops, also trace arrays, and tests of the number of axes."""
+        """Trace an assignment of a size.
+
+        Outside of loops, also trace assignments of arrays and of tests of the number of axes.
+        """
         for target, value in target_value_pairs(statement):
             if isinstance(target, ast.Tuple):
                 self._trace_unpacking(target, value, statement, names)
                 continue
-            meant = self._replace_terms(value, names)
-            is_known = meant in _SIZES.values()
+            meaning = self._replace_terms(value, names)
+            is_known = meaning in _SIZES.values()
             if names is self._names:
-                meant = self._trace_copy(ast.unparse(meant)) or meant
+                meaning = self._trace_copy(ast.unparse(meaning)) or meaning
                 known = (*_ARRAYS, self._sample, _UNKNOWN, *self._equal_expressions.values())
-                is_known = is_known or meant in known or _is_bool(meant)
+                is_known = is_known or meaning in known or _is_bool(meaning)
             if not isinstance(target, ast.Name) or not is_known:
                 raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
-            self._set_meaning(target.id, meant, statement, names)
+            self._set_meaning(target.id, meaning, statement, names)
 
     def _trace_copy(self, text: str) -> ast.expr | None:
         """Return the copy that an expression creates, or None. A method may only create one copy."""
         copy = self._copied.get(text)
         self._copies += copy is not None
         if self._copies > 1:
-            raise UnknownAugmentation("it copies the sample more than once")
+            raise UnknownAugmentation("the method copies the sample more than once")
         return copy
 
-    def _set_meaning(self, name: str, meant: ast.expr, statement: ast.stmt, names: _Names) -> None:
+    def _set_meaning(self, name: str, meaning: ast.expr, statement: ast.stmt, names: _Names) -> None:
         """Record the value of a variable. A variable with a size must not change."""
-        known = names.get(name, meant)
-        changes = (known in _ARRAYS and meant in _ARRAYS) or (_is_bool(known) and _is_bool(meant))
-        if name == "self" or (known is not meant and not changes):
+        known = names.get(name, meaning)
+        changes = (known in _ARRAYS and meaning in _ARRAYS) or (_is_bool(known) and _is_bool(meaning))
+        if name == "self" or (known is not meaning and not changes):
             raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
-        names[name] = meant
+        names[name] = meaning
 
     def _trace_unpacking(self, target: ast.Tuple, value: ast.expr, statement: ast.stmt, names: _Names) -> None:
         """Trace an assignment from a shape: ``*_, rows, columns = x.shape``, or one variable for each axis.
@@ -223,15 +228,15 @@ class _MaskGrammar:
         if not starred and not ends and count != self._ndim + (array in (_LIFTED, _LIFTED_COPY)):
             if self._ndim == 4 and count == 3:
                 raise _RaisesError
-            raise UnknownAugmentation(f"it takes samples of {count} axes only")
+            raise UnknownAugmentation(f"the method takes only samples with {count} axes")
         for place, one in enumerate(target.elts, -len(target.elts)):
             name = one.value if isinstance(one, ast.Starred) else one
             if not isinstance(name, ast.Name) or (name is not one and one is not target.elts[0]):
                 raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
             self._set_meaning(name.id, _SIZES.get(place, _UNKNOWN) if name is one else _UNKNOWN, statement, names)
 
-    def _check_loop(self, loop: ast.For, asked: frozenset[str]) -> None:
-        """Check a loop that applies masks. ``asked`` contains the conditions under which the loop runs."""
+    def _check_loop(self, loop: ast.For, conditions: frozenset[str]) -> None:
+        """Check a loop that applies masks. ``conditions`` contains the conditions under which the loop runs."""
         count = next((name for name in _AXES if ast.unparse(loop.iter) == f"range(self.{name})"), None)
         unused = isinstance(loop.target, ast.Name) and self._names.get(loop.target.id, _UNKNOWN) is _UNKNOWN
         if count is None or loop.orelse or not unused or ast.unparse(loop.target) == "self":
@@ -246,56 +251,56 @@ class _MaskGrammar:
                 inner, steps = sample_parameter_and_body(self._methods[name])
                 if not steps or ast.unparse(steps[-1]) != f"return {inner}":
                     raise UnknownAugmentation(f"`{name}` does not return its argument")
-                self._check_mask(steps[:-1], {inner: self._names[x]}, count, asked)
+                self._check_mask(steps[:-1], {inner: self._names[x]}, count, conditions)
             case body:
-                self._check_mask(body, dict(self._names), count, asked)
+                self._check_mask(body, dict(self._names), count, conditions)
         self._masked.append(count)
 
     def _is_own_method(self, name: str) -> bool:
         return name in self._methods and name != "forward" and not name.startswith("__")
 
-    def _check_mask(self, steps: Sequence[ast.stmt], names: _Names, count: str, asked: frozenset[str]) -> None:
+    def _check_mask(self, steps: Sequence[ast.stmt], names: _Names, count: str, conditions: frozenset[str]) -> None:
         """Check the statements of one mask: sizes, an optional ``if``, a width, a start, and the assignment."""
         parameter, axis = _AXES[count]
         steps = list(steps)
-        while len(steps) > 1 and not _is_draw(steps[0]):
+        while len(steps) > 1 and not _is_random_call(steps[0]):
             self._trace_assignment(steps.pop(0), names)
         guard = steps[0] if len(steps) == 1 else None
         if isinstance(guard, ast.If) and not guard.orelse:
-            self._check_mask(guard.body, names, count, asked | self._guard_conditions(guard.test, names))
+            self._check_mask(guard.body, names, count, conditions | self._guard_conditions(guard.test, names))
             return
         if len(steps) == 2 and isinstance(steps[1], ast.If) and not steps[1].orelse:
-            width = self._trace_draw(steps[0], names)[0]
+            width = self._trace_random_number(steps[0], names)[0]
             if self._normalized_text(steps[1].test, names) != f"{width} > 0":
                 raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(steps[1])}`")
             steps = [steps[0], *steps[1].body]
         if len(steps) != 3:
             raise UnknownAugmentation("a mask does not have a random width and a random start")
-        self._check_guard(asked, count)
-        (width, widest), (start, room) = (self._trace_draw(step, names) for step in steps[:2])
+        self._check_guard(conditions, count)
+        (width, widest), (start, room) = (self._trace_random_number(step, names) for step in steps[:2])
         size = _SIZES[axis].id
         if widest != f"min({size}, self.{parameter})":
             raise UnknownAugmentation(f"`{width}` is not a random number from 0 to min({parameter}, size)")
         # The width is never larger than the size, so `size - width` and `max(0, size - width)` are equal.
         if start == width or room not in (f"{size} - {width}", f"max(0, {size} - {width})"):
             raise UnknownAugmentation(f"`{start}` is not a random place at which the mask fits")
-        stretch = f"{start}:{' + '.join(sorted((start, width)))}"
-        places = [f"{_COPY.id}[{place}]" for place in self._range_subscripts(axis, stretch, self._ndim)]
-        places += [f"{_LIFTED_COPY.id}[{place}]" for place in self._range_subscripts(axis, stretch, self._ndim + 1)]
+        range_text = f"{start}:{' + '.join(sorted((start, width)))}"
+        places = [f"{_COPY.id}[{place}]" for place in self._range_subscripts(axis, range_text, self._ndim)]
+        places += [f"{_LIFTED_COPY.id}[{place}]" for place in self._range_subscripts(axis, range_text, self._ndim + 1)]
         if self._normalized_text(steps[-1], names) not in [f"{place} = self.mask_value" for place in places]:
             raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(steps[-1])}`")
 
-    def _range_subscripts(self, axis: int, stretch: str, count: int) -> list[str]:
+    def _range_subscripts(self, axis: int, range_text: str, count: int) -> list[str]:
         """Return the possible subscripts, such as ``:, start:end``, that select a range on one axis only."""
-        places = [f"..., {stretch}" if axis == -1 else f"..., {stretch}, :"]
+        places = [f"..., {range_text}" if axis == -1 else f"..., {range_text}, :"]
         if self._ndim < 4:
             axes = [":"] * count
-            axes[axis] = stretch
+            axes[axis] = range_text
             places.append(", ".join(axes))
             places += [", ".join(axes[:-1])] if axis == -2 else []
         return places
 
-    def _trace_draw(self, statement: ast.stmt, names: _Names) -> tuple[str, str]:
+    def _trace_random_number(self, statement: ast.stmt, names: _Names) -> tuple[str, str]:
         """Return the variable and the source of the upper end of ``variable = random.randint(0, end)``."""
         match target_value_pairs(statement):
             case [(ast.Name(id=name), ast.Call(func=function, args=[low, high]) as drawn)] if ast.unparse(
@@ -318,11 +323,11 @@ class _MaskGrammar:
             known |= {f"{_SIZES[axis].id} > self.{parameter}": f"{count} longer"}
         return frozenset(known.get(text, text) for text in (self._normalized_text(part, names) for part in parts))
 
-    def _check_guard(self, asked: frozenset[str], count: str) -> None:
-        """Check the conditions of a mask: only the conditions *positive* and *longer* of its own axis are permitted."""
-        if not asked <= {f"{count} positive", f"{count} longer"}:
-            raise UnknownAugmentation("its masks depend on another condition than `parameter > 0 and size > parameter`")
-        if f"{count} longer" in asked:
+    def _check_guard(self, conditions: frozenset[str], count: str) -> None:
+        """Check that a mask has only the conditions *positive* and *longer* of its own axis."""
+        if not conditions <= {f"{count} positive", f"{count} longer"}:
+            raise UnknownAugmentation("the masks depend on a condition other than `parameter > 0 and size > parameter`")
+        if f"{count} longer" in conditions:
             self._guarded.add(count)
 
 
@@ -330,7 +335,7 @@ def _is_bool(value: ast.AST) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, bool)
 
 
-def _is_draw(statement: ast.stmt) -> bool:
+def _is_random_call(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.If) or (
         isinstance(statement, ast.Assign)
         and isinstance(statement.value, ast.Call)
@@ -363,7 +368,7 @@ def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
     loads = (node for statement in (*steps, last) for node in ast.walk(statement) if isinstance(node, ast.Name))
     unread = names.keys() - {load.id for load in loads if isinstance(load.ctx, ast.Load)}
     if unread or ExpressionNormalizer(names).text(last.value) not in map(ExpressionNormalizer({}).text, results):
-        raise UnknownAugmentation("its result is not `clamp(x + randn_like(x) * std, 0, 1)`")
+        raise UnknownAugmentation("the result is not `clamp(x + randn_like(x) * std, 0, 1)`")
     return ()
 
 
@@ -374,8 +379,8 @@ def _statements_behind_gate(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """
     before, work, left = split_at_random_condition(body)
     if before:
-        raise UnknownAugmentation("no single `random.random() > self.p` decides whether it runs")
+        raise UnknownAugmentation("no single `random.random() > self.p` decides whether the class augments a sample")
     if not work or [ast.unparse(one) for one in left] != [f"return {x}"]:
-        raise UnknownAugmentation("it does not return the sample unchanged when it is skipped")
+        raise UnknownAugmentation("the method does not return the sample unchanged if the augmentation is skipped")
     end = next((place for place, one in enumerate(work) if isinstance(one, ast.Return)), len(work))
     return work[: end + 1]

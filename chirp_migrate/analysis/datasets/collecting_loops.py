@@ -1,4 +1,4 @@
-"""Recognise loops that only collect values, and check whether the values may be read before the first iteration."""
+"""Recognise loops that only collect values of samples, and check whether samples may be read before the loop."""
 
 from __future__ import annotations
 
@@ -102,12 +102,12 @@ def _target_problem(
         return f"the loop changes `{name}`"
     if name is None or not _has_only_new_values(module, scope, name):
         shown = module.source(container).strip()
-        return f"`{shown}` is not created right before the loop, so other code could see it half filled after an error"
+        return f"`{shown}` is not created right before the loop, so other code could read partial data after an error"
     return None
 
 
 def _has_only_new_values(module: Module, scope: cst.CSTNode, name: str) -> bool:
-    """Return whether the function gives ``name`` only new containers or numbers as values."""
+    """Return whether the code of a scope assigns only new containers or numbers to ``name``."""
     if name in function_parameters(scope):
         return False
     shared: list[cst.Global | cst.Nonlocal] = find_nodes_in_scope(scope, cst.Global, cst.Nonlocal)

@@ -1,4 +1,4 @@
-"""Find random generators in datasets, if every worker gets a copy of the generator with the same state."""
+"""Find random generators in datasets of which every worker gets a copy with the same state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _RESEEDING = frozenset(
     {"seed", "manual_seed", "set_state", "setstate", "graphsafe_set_state", "__setstate__", "bit_generator"}
 )
 _COPIES = frozenset({"copy.copy", "copy.deepcopy", "builtins.isinstance", "builtins.id", "builtins.repr"})
-#: Methods that shuffle. If workers share the samples of an iterable dataset, the workers may need the same order.
+#: Methods that shuffle. The workers of an iterable dataset may share its samples, and then need the same shuffled
+#: order.
 _ORDERING = frozenset({"shuffle", "permutation", "permuted", "randperm"})
 
 
@@ -46,12 +47,15 @@ class StoredRandomGenerator:
 
     name: str
     value: cst.BaseExpression
-    drawn: DatasetMethod
+    using_method: DatasetMethod
     workers: str
 
 
 def find_random_generators(dataset_class: DatasetClass) -> Iterator[StoredRandomGenerator]:
-    """Yield the random generators of a dataset. Yields nothing if the dataset uses the number of its worker."""
+    """Yield the random generators of a dataset that have the same state in all workers.
+
+    The result is empty if the dataset uses the number of its worker, for example as a seed.
+    """
     if not dataset_class.uses_worker_number:
         yield from _generators_in_attributes(dataset_class)
         yield from _generators_in_variables(dataset_class)
@@ -61,9 +65,9 @@ def _generators_in_attributes(state: DatasetClass) -> Iterator[StoredRandomGener
     for attribute, value, _ in state.stored_values(
         lambda one: _makes_generator(state.module, state.project, one) or None
     ):
-        drawn = next((use for use in state.uses(attribute) if _uses_generator(state, use)), None)
-        if drawn is not None and not _is_reseeded(state, attribute):
-            yield StoredRandomGenerator(f"self.{attribute}", value, drawn.method, "worker")
+        using_method = next((use for use in state.uses(attribute) if _uses_generator(state, use)), None)
+        if using_method is not None and not _is_reseeded(state, attribute):
+            yield StoredRandomGenerator(f"self.{attribute}", value, using_method.method, "worker")
 
 
 def _generators_in_variables(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
@@ -77,7 +81,8 @@ def _generators_in_variables(state: DatasetClass) -> Iterator[StoredRandomGenera
             if made is None:
                 continue
             targets = statement.targets if isinstance(statement, cst.Assign) else (statement,)
-            # A spawned worker imports the module again. Then only a generator with a fixed seed has the same state.
+            # A spawned worker imports the module again, so only a generator with a fixed seed has the same state in
+            # each worker.
             workers = "worker" if _always_has_same_state(module, made) else "forked worker"
             for name in (t.target.value for t in targets if isinstance(t.target, cst.Name)):
                 if scope is state.node:

@@ -1,7 +1,7 @@
 """Infer whether a dataset's ``__getitem__`` standardises or augments samples, or returns the items of a sequence.
 
-The functions compare symbolic values (``dataflow.symbolic``). So the code may be a class, a local class or a dictionary
-of lambdas, and may spell its steps in different ways.
+The functions compare symbolic values (``dataflow.symbolic``). So they recognise a class, a local class and a dictionary
+of lambdas, and different spellings of the same steps.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class StandardizedSamples:
 
 @dataclass(frozen=True)
 class AugmentationStage:
-    """One augmentation of a sample (x, y): the dataset applies ``function`` to x if ``gate`` is true or None."""
+    """One augmentation of a sample (x, y).
+
+    The dataset applies ``function`` to x if the value ``gate`` is true at run time, or always if ``gate`` is None.
+    """
 
     function: Value
     gate: Value | None
@@ -79,8 +82,9 @@ class GetitemResult:
         conditions: the values that decide which result is returned. An ``if`` checks whether one of these values is
             true, or whether the value is None.
         outcomes: the result for each combination of conditions.
-        complete: whether the method only computes its result. If so, every assigned value is part of the result, every
-            call occurs once, and every condition changes a result. No value is tested both for None and for its truth.
+        complete: whether the method does nothing besides computing its result. If so, every assigned value is part of
+            the result, every call occurs once, and every condition changes a result. The method tests no value both for
+            None and for its truth.
         reads_once: whether no object is subscripted twice with the same index.
         none_tested: the values that are compared with None.
     """
@@ -158,7 +162,7 @@ def is_part_of_value(part: Value, value: Value) -> bool:
 
 
 def match_dataset_pattern(getitem_result: GetitemResult) -> Meaning | None:
-    """Return the semantics of a dataset with this result of ``__getitem__``; None if no pattern matches."""
+    """Return the semantics of a dataset, inferred from the results of ``__getitem__``; None if no pattern matches."""
     for value in getitem_result.outcomes.values() if not getitem_result.conditions else ():
         match value:
             case Subscript(held, at) if at == INDEX:
@@ -181,7 +185,7 @@ def match_standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | 
     match divisor:
         case Operation("+", std, Const(number)) | Operation("+", Const(number), std):
             eps = finite_number(number)
-            if not eps:  # 0 means that the number is 0, or is not finite
+            if not eps:  # ``finite_number`` returns 0 for a number that is 0 or not finite
                 return None
         case Operation("+"):
             return None
@@ -189,7 +193,7 @@ def match_standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | 
 
 
 def finite_number(number: str) -> float:
-    """Return the value of a literal; 0 if it is not a finite number."""
+    """Return the value of a literal; 0 if the literal is not a finite number."""
     try:
         value = float(number)
     except ValueError:
@@ -212,7 +216,7 @@ def match_augmentation_pattern(getitem_result: GetitemResult) -> AugmentedSample
     if not full or len(set(full)) != len(full) or len(datasets) > 1 or not in_order:
         return None
 
-    def where(*conditions: Value | None) -> list[tuple[bool, ...]]:
+    def truths_with(*conditions: Value | None) -> list[tuple[bool, ...]]:
         places = [getitem_result.conditions.index(condition) for condition in conditions if condition is not None]
         return [truths for truths in chains if all(truths[place] for place in places)]
 
@@ -223,7 +227,7 @@ def match_augmentation_pattern(getitem_result: GetitemResult) -> AugmentedSample
     for function in full:
         applied = [truths for truths, chain in chains.items() if function in chain]
         gates = [None, *(condition for condition in getitem_result.conditions if condition != training)]
-        stages += [AugmentationStage(function, gate) for gate in gates if where(training, gate) == applied][:1]
+        stages += [AugmentationStage(function, gate) for gate in gates if truths_with(training, gate) == applied][:1]
     return AugmentedSamples(datasets.pop(), tuple(stages), training) if len(stages) == len(full) else None
 
 

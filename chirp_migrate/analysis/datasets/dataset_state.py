@@ -1,6 +1,6 @@
-"""Find the attributes that constructors of dataset classes store on ``self``, and the uses of these attributes.
+"""Find the attributes that constructors of dataset classes set on ``self``, and the uses of these attributes.
 
-Each worker process gets a copy of the dataset, by pickling or by a fork. Rules decide whether an attribute may be
+Each worker process gets a copy of the dataset, by pickling or by a fork. Rules report attributes that must not be
 copied.
 """
 
@@ -90,7 +90,7 @@ class DatasetClass:
 
     @property
     def uses_worker_number(self) -> bool:
-        """Return whether the class uses the number of its worker, from ``get_worker_info``."""
+        """Return whether the class uses the number of the worker process in which it runs, from ``get_worker_info``."""
         return any("get_worker_info" in module.source(node) for module, node in self.lineage)
 
     def _reachable_methods(self, *names: str) -> list[DatasetMethod]:
@@ -144,11 +144,12 @@ class DatasetClass:
     def stored_values(
         self, kind: Callable[[cst.BaseExpression], Kind | None]
     ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-        """Yield attribute, value and kind for each attribute in which the constructor stores a value with a kind.
+        """Yield attribute, value and kind for each value in an attribute for which ``kind`` returns a kind.
 
-        ``kind`` returns the kind of an expression, such as an open file, or None for any other expression. A value in a
-        container also counts. The result omits attributes that the constructor later deletes, closes or sets to None.
-        The result also omits attributes that code outside the class sets, for example in a ``worker_init_fn``.
+        ``kind`` is a function that returns the kind of an expression, such as an open file, or None for any other
+        expression. A value in a container also counts. The result omits attributes that the constructor later deletes,
+        closes or sets to None. The result also omits attributes that code outside the class sets, for example in a
+        ``worker_init_fn``.
         """
         constructing = [one for one in self.constructor_methods if one.owner is self.node]
         for attribute, uses in self._uses.items():

@@ -1,6 +1,6 @@
 """Infer which decorator of ``chirpid_patch`` fits a dataset class.
 
-The result depends on ``__getitem__``, and on the methods that ``__getitem__`` calls.
+The choice depends on ``__getitem__``, and on the methods that ``__getitem__`` calls.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ DECORATORS = frozenset(_DECORATORS.values())
 
 
 class _NotAnAttribute(Exception):
-    """Raised if a part of the result is not an attribute of ``self``."""
+    """Raised if a part of the inferred semantics is not an attribute of ``self``, so that no decorator can name it."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def find_declaring_decorator(
     lambdas_count: bool = False,
     captured: Collection[str] | None = None,
 ) -> DeclaringDecorator | str | None:
-    """Return the decorator that fits the class ``node``, or the reason why the decorator does not fit.
+    """Return the decorator that fits the class ``node``, or the reason why no decorator fits.
 
     The result is ``None`` for a class that is not a dataset of a known kind.
     ``chirp_migrate.rules.chp002_dataset_class`` describes the conditions.
@@ -147,7 +147,7 @@ def find_declaring_decorator(
 def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
     """Return whether a list contains file paths, judged by its name or its source.
 
-    Samples in files cannot be read at once.
+    Samples in files cannot be read in whole batches.
     """
     attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):
@@ -224,7 +224,7 @@ class _DeclaredReader:
         except _NotAnAttribute:
             arguments = []
         if not arguments or not none_tested.isdisjoint(flags):
-            return "its samples depend on more than its attributes, or on an attribute being None"
+            return "the samples depend on more than the attributes of the object, or on whether an attribute is None"
         arguments += [f"calls={string_tuple_source(sorted(self._calls))}"] if self._calls else []
         held = ", ".join(f'"{name}": "{self._held[name]}"' for name in sorted(self._called_held))
         return DeclaringDecorator(_DECORATORS[type(meaning)], (*arguments, *([f"held={{{held}}}"] if held else [])))

@@ -2,8 +2,8 @@
 
 The module compares the value of the code for a sample of shape (1, F, T) with one pattern. In this pattern, the code
 scales the sample to 0..255 by its smallest and largest value, and builds an image. Then the code augments the image
-once, and converts the image back to a tensor. Samples of other shapes do not matter, because the class's own code still
-reads them.
+once, and converts the image back to a tensor. Samples of other shapes do not matter, because the original code of the
+class still reads these samples.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class AugmentedImages:
         augmenter: the attribute with the callable that receives the image. If the attribute is None, samples stay
             unchanged.
         training: the flag that switches the augmenter on; None if there is no flag.
-        eps: number that is added to the range of the sample's values. The sum is the divisor of the values.
+        eps: number that the class adds to the range (maximum - minimum) of the sample's values. The class divides the
+            values by this sum.
         divisor: number by which the values of the masked image are divided.
     """
 
@@ -92,7 +93,7 @@ def match_image_pattern(paths: Sequence[CodePath]) -> AugmentedImages | None:
     known = {condition: holds for condition in conditions if (holds := _holds_for_tensor(condition)) is not None}
     taken = [path for path in paths if all(known.get(one, holds) == holds for one, holds in path.truths.items())]
     masked = next(path for path in taken if all(holds or one in known for one, holds in path.truths.items()))
-    found = _read_imaging(masked.value)
+    found = _match_imaging(masked.value)
     tests = [*conditions, *(test for path in paths for test in path.tests)]
     if found is None or not all(_does_nothing_besides(path, tests) for path in taken):
         return None
@@ -149,7 +150,7 @@ def _holds_for_tensor(test: Value) -> bool | None:
     return None
 
 
-def _read_imaging(value: Value) -> AugmentedImages | None:
+def _match_imaging(value: Value) -> AugmentedImages | None:
     """Match a value with the pattern, from the outermost operation to the innermost; None without a match."""
     match value:
         case Tuple((first, Subscript(Subscript(dataset) as sample, Const("1")))) if _is_x(
@@ -173,7 +174,10 @@ def _read_imaging(value: Value) -> AugmentedImages | None:
 
 
 def _value_before_steps(value: Value, steps: Mapping[str, str], first: Value | None = None) -> tuple[Value, list[str]]:
-    """Undo known steps, at most back to ``first``. Return the value before the steps, and the steps' names in order."""
+    """Return the value before the known steps of ``value``, and the names of the steps in order.
+
+    Steps are undone at most back to the value ``first``.
+    """
     taken: list[str] = []
     gap = Name("_")
     while value != first:
@@ -213,12 +217,12 @@ def _range_epsilon(value: Value, x: Value) -> float | None:
             eps = finite_number(str(added))
             if not eps > 0:
                 return None
-    lows, highs = _ends("min", array), _ends("max", array)
+    lows, highs = _forms_of_extremum("min", array), _forms_of_extremum("max", array)
     is_range = str(low) in lows and str(span) in [f"{high} - {low}" for high in highs for low in lows]
     return eps if cast and is_range and _is_array_of(array, x) else None
 
 
-def _ends(which: str, array: Value) -> tuple[str, str]:
+def _forms_of_extremum(which: str, array: Value) -> tuple[str, str]:
     return f"{array}.{which}()", f"np.{which}({array})"
 
 

@@ -1,4 +1,4 @@
-"""Find comprehensions and loops that only use the labels of a dataset, and reasons against reading labels at once."""
+"""Find comprehensions and loops that only use the labels of a dataset, and reasons why they cannot be rewritten."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _AT_ONCE = re.compile(
 def match_label_comprehension(
     module: Module, project: Project, is_dataset: IsDataset, node: Comprehension
 ) -> ScannedSamples | None:
-    """Return the label scan of a comprehension that only uses the labels of a dataset; else None."""
+    """Return the label scan (see ``label_scan``) of a comprehension that only uses labels; else None."""
     loops = [node.for_in]
     while loops[-1].inner_for_in is not None:
         loops.append(loops[-1].inner_for_in)
@@ -69,7 +69,7 @@ def match_label_comprehension(
 
 
 def match_label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> ScannedSamples | None:
-    """Return the label scan of a ``for`` statement that only uses the labels of a dataset; else None."""
+    """Return the label scan (see ``label_scan``) of a ``for`` that only uses the labels of a dataset; else None."""
     if node.orelse is not None or node.asynchronous is not None:
         return None
     body, scope = block_statements(node.body), module.enclosing_scope(node)
@@ -120,13 +120,13 @@ def _why_read_is_conditional(module: Module, scan: ScannedSamples, node: cst.CST
 
 
 def _why_order_matters(module: Module, project: Project, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
-    """Return why an expression may have another value if the sample is read before the expression; else None."""
+    """Return why an expression may have another value if the rewritten code reads the sample before it; else None."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
         around = takewhile(lambda one: one is not node, module.ancestors(read))
         for ancestor in chain(around, [node] if isinstance(node, cst.DictComp) else []):
-            # A plain name of a called function, or of a subscripted object, may be evaluated first. Targets are
-            # evaluated later.
+            # The order does not matter for a plain name of a called function or of a subscripted object. Python
+            # evaluates the targets of assignments later.
             later: set[cst.CSTNode] = {ancestor.func} if isinstance(ancestor, cst.Call) else set()
             later |= {ancestor.value} if isinstance(ancestor, cst.Subscript) else set()
             later |= set(ancestor.targets) if isinstance(ancestor, cst.Assign) else set()

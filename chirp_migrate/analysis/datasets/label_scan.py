@@ -29,11 +29,11 @@ IsDataset = Callable[[cst.CSTNode], bool]
 
 @dataclass
 class ScannedSamples:
-    """One iteration over a dataset in which code uses only the labels of the samples.
+    """A label scan: a loop or comprehension over a dataset that uses only the labels of the samples.
 
     Attributes:
         dataset: the dataset expression.
-        target: the target of the loop, which a label replaces.
+        target: the target of the loop. In the rewritten loop, the variable for the label replaces this target.
         iterable: the iterable of the loop, without ``enumerate``.
         index: the expression of a sample's index, which contains the loop's variable; None if the loop iterates over
             the dataset itself.
@@ -125,7 +125,7 @@ def _base_of_second_item(node: cst.CSTNode) -> cst.BaseExpression | None:
 
 
 def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
-    """Return every ``sample[1]`` that ``code`` reads, where ``sample`` is the name of a variable."""
+    """Return the expressions in ``code`` that read ``[1]`` of the variable called ``sample``."""
     around = [(use, module.parents[use]) for use in variable_uses(module, code, sample)]
     return [
         parent
@@ -164,7 +164,7 @@ def _indexed_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> ScannedSamples | None:
-    """Return the label scan of a loop over indices ``i`` whose code reads ``dataset[i][1]``; else None."""
+    """Return the label scan of a loop over indices ``i`` whose body reads ``dataset[i][1]``; None for other loops."""
     samples = list(_indexed_samples(module, is_dataset, code, target.value))
     reads = [module.parents[sample] for sample, _, _ in samples]
     if not samples or any(
@@ -190,7 +190,7 @@ def _unpacking_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> ScannedSamples | None:
-    """Return the label scan of a loop whose first statement unpacks the label from the sample; else None."""
+    """Return the label scan of a loop that starts with ``_, y = dataset[i]`` or similar; None for other loops."""
     match code[0]:
         case (
             cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=left)], value=value)]) as first
@@ -261,13 +261,13 @@ def match_stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call)
 
 
 def why_not_readable_before_loop(module: Module, project: Project, scan: ScannedSamples) -> str | None:
-    """Return why the code must not read all samples before the loop; None without a reason.
+    """Return why a rewrite must not read all samples before the loop; None without a reason.
 
     For example, the code that computes the indices may replace the dataset.
     """
     parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
     if any(has_await_yield_walrus(part) for part in parts):
-        return "its indices contain `await` or bind names"
+        return "the code of the indices contains `await` or binds names"
     if scan.index is None:
         return None
     problem = side_effect_message(module, [scan.index])
@@ -298,7 +298,7 @@ def may_be_rebound_during_loop(module: Module, project: Project, node: cst.BaseE
 
 
 def _is_local(module: Module, node: cst.BaseExpression) -> bool:
-    """Return whether an expression is a local variable that no inner function, and so no call, can rebind."""
+    """Return whether an expression is a local variable that no inner function binds, so that no call can rebind it."""
     if not isinstance(node, cst.Name) or isinstance(binding_scope(module, node, node.value), cst.Module):
         return False
     return not any(item.name.value == node.value for item in module.find(cst.NameItem))

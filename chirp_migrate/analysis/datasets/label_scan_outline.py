@@ -1,7 +1,7 @@
 """Test quickly whether a module may contain a label scan: code that iterates over a dataset only for the labels.
 
-The test reads the syntax tree of ``ast``. The test accepts all code that the module ``label_scan`` recognises, and
-more.
+The test reads the syntax tree of ``ast``. The test accepts all code that the module ``label_scan`` recognises, and some
+other code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from chirp_migrate.analysis.known_names import may_name_dataset
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 
-#: Without one of these words in the text, only the name of a variable can show that the variable is a dataset.
+#: Words that may show that a variable is a dataset. In a text without these words, only the name of the variable can
+#: show this.
 _FACTS = re.compile(r"Dataset|Subset|random_split|DataLoader|create_\w*loader|torchvision")
 
 _Loop = ast.For | ast.comprehension

@@ -79,7 +79,7 @@ def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str
 
 
 def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> RuntimeReplacement | None:
-    """Return the object of ``chirpid_patch`` that does the same as a lambda; None without such an object."""
+    """Return the object of ``chirpid_patch`` with the same effect as a lambda; None without such an object."""
     if len(node.params.params) != 1 or not takes_plain_arguments(node):
         return None
     parameter = node.params.params[0].name.value
@@ -88,7 +88,8 @@ def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> Run
     source = _standardizing(module, node.body, parameter)
     if source is None:
         return None
-    # Unlike a lambda, `Standardize` has attributes, so code that checks for such attributes may behave differently.
+    # `Standardize` has the attributes `mean` and `std`, and a lambda has not. Code that checks for such attributes may
+    # behave differently.
     return (
         None
         if has_dynamic_attribute_read(project, "mean", "std")

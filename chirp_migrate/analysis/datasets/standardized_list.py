@@ -119,7 +119,7 @@ def _read_iteration(
         case sample, mean, std, eps if sample == _SAMPLE:  # `for x, y in subset` reads all samples of subset in order
             found = StandardizedList(Name(source.value), Const("..."), mean, std, eps, 1)
         case Subscript(dataset, at) as sample, mean, std, eps if at == index:
-            # Without a statement before it, the pair reads the sample twice: first for x, then for y.
+            # If no statement precedes the ``append``, the pair reads the sample twice: first for x, then for y.
             is_read_twice = not body and path.items == [sample, sample]
             if not is_read_twice and not (path.items == [sample] and _is_unpacked(body)):
                 return None
@@ -141,7 +141,7 @@ def _is_unpacked(body: Sequence[cst.CSTNode]) -> bool:
 
 
 def _has_stable_value(module: Module, node: cst.CSTNode, name: str) -> bool:
-    """Return whether a name has a value at ``node``, and no code that runs while a sample is read can rebind it.
+    """Return whether a name has a value at ``node`` that no code can change while a sample is read.
 
     The result is False for a name of a class body, because comprehensions cannot see such a name. In a function, a name
     of the module has a value if the module binds the name on every path.

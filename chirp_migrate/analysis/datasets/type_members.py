@@ -82,8 +82,8 @@ def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
         if not isinstance(definition, cst.FunctionDef):
             return None
         own = module.scopes.names_bound(definition, nested=True) - {one.name.value for one in definition.params.params}
-        # A local variable of the function has no value before its first assignment. The evaluator would wrongly use a
-        # variable of the same name outside the function.
+        # The evaluator would confuse a local variable of the function, before its first assignment, with a variable of
+        # the same name outside the function.
         return None if any(module.scopes.lookup(one, node) is not None for one in own) else definition
 
     return Evaluator(module.source, inline)

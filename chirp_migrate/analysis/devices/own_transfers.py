@@ -15,7 +15,7 @@ from chirp_migrate.syntax.project_files import answered_once
 
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
-_GIVEN = "the project replaces the method `{}` of an object, and the replacement perhaps takes no `non_blocking`"
+_GIVEN = "the project replaces the method `{}` of an object, and the replacement may lack the parameter `non_blocking`"
 #: Code, mostly in tests, that inspects the arguments of calls of ``to``, or replaces this method of tensors.
 _OBSERVED = re.compile(
     r"""\.(?:to|cuda)\.(?:assert_\w+|call_args\w*|mock_calls)|\bTensor(?:\s*,\s*["']|\.)(?:to|cuda)(?:["']|\s*=(?!=))"""
@@ -83,11 +83,12 @@ def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
             ) if name in _MOVES + _GETTERS:
                 yield node.lineno, _GIVEN.format(name), None
             case ast.FunctionDef(name=name, args=arguments) if name in _GETTERS and len(arguments.args) > 1:
-                # Methods are checked together with their class. Other code may assign a plain function to a class.
+                # Methods are checked together with their class. This branch checks plain functions, which other code
+                # may assign to a class.
                 if node not in methods:
                     yield (
                         node.lineno,
-                        f"a function may serve as `{name}`, and return a `to` without `non_blocking`",
+                        f"the function `{name}` may return a `to` without `non_blocking`",
                         None,
                     )
             case ast.Call(func=ast.Name(id="type"), args=[_, _, ast.Dict(keys=keys)]):
@@ -105,7 +106,7 @@ def _transfers_of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int,
             case ast.Assign(targets=targets):
                 given = {target.id for target in targets if isinstance(target, ast.Name)}
                 for name in (one for one in (*_MOVES, *_GETTERS) if one in given):
-                    yield node.lineno, f"the batch may be a `{owner}`, whose `{name}` perhaps takes no `non_blocking`"
+                    yield node.lineno, f"the batch may be a `{owner}`, whose `{name}` may take no `non_blocking`"
             case ast.FunctionDef(name=name) if name in _GETTERS:
                 yield (
                     node.lineno,

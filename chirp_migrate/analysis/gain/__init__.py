@@ -1,1 +1,1 @@
-"""Find the gain of migrating a loader: batched reading, picklable objects, pinned transfers, or nothing."""
+"""Find the gain of migrating a loader, such as batched reading, picklable objects or pinned transfers."""

@@ -1,9 +1,9 @@
-"""Find the gain of migrating each loader, and of rewriting each object in a loader.
+"""Find the gain, such as batched reading, of migrating each loader and of rewriting each object in a loader.
 
-The analysis runs the program on abstract values (``analysis/objects``). So the analysis finds each dataset that the
-program creates, for example in a called function, an attribute or a list. The gain is *nothing* only if every possible
-dataset of a loader is known, and none of these datasets can be read in batches. If a dataset is unknown,
-``chirpid_patch`` decides when the program runs.
+The analysis runs the program on abstract values (``analysis/objects``). So the analysis also finds a dataset that a
+called function creates, or that an attribute or list contains. The gain is *nothing* only if every possible dataset of
+a loader is known, and none of these datasets can be read in batches. If a dataset is unknown, the gain is *at run
+time*, because ``chirpid_patch`` decides in the running program whether to read batches.
 """
 
 from __future__ import annotations
@@ -53,14 +53,19 @@ from chirp_migrate.plans.plan import (
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project, is_test_file
 
-#: Kinds of objects that a rewrite can make picklable. The rewrite moves the definition to the top level of a module.
-_HOISTED = frozenset({ReportedUnpicklableKind.LAMBDA, ReportedUnpicklableKind.FUNCTION, ReportedUnpicklableKind.CLASS})
+#: Kinds of objects that a rewrite can make picklable, by moving the definition of the object to the top level of a
+#: module.
+_MOVABLE_KINDS = frozenset(
+    {ReportedUnpicklableKind.LAMBDA, ReportedUnpicklableKind.FUNCTION, ReportedUnpicklableKind.CLASS}
+)
 #: Functions that collate a batch exactly as ``chirpid_patch`` does.
-_STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
+_STACKING_COLLATION = re.compile(
+    r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs"
+)
 #: Names of library functions that may refer to a collate function of PyTorch.
-_MAY_STACK = re.compile(r"(builtins|torch)\..*|(.*\.)?(default_)?(collate|convert)(_fn)?")
+_POSSIBLY_STACKING_COLLATION = re.compile(r"(builtins|torch)\..*|(.*\.)?(default_)?(collate|convert)(_fn)?")
 _TORCH_DATASET = re.compile(r"torch\.utils\.data\.(dataset\.)?Dataset")
-#: How many positional arguments of ``DataLoader`` precede ``sampler``.
+#: Number of positional arguments of ``DataLoader`` before ``sampler``.
 _ARGUMENTS_BEFORE_SAMPLER = 3
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -74,7 +79,7 @@ _CALLS_BY_NAME = re.compile(
 _NO_BATCHES = Gain(GainKind.NOTHING, "no dataset of this project can be read a batch at a time")
 _NO_GAIN_AS_VALUE = Gain(
     GainKind.NOTHING,
-    "the code calls `DataLoader` through a variable, and no known dataset of it can be read a batch at a time",
+    "the code calls `DataLoader` through a variable, and no known dataset of such a call can be read a batch at a time",
 )
 _AT_RUN_TIME = Gain(GainKind.AT_RUN_TIME, "the dataset is known only when the program runs")
 
@@ -105,7 +110,7 @@ class LoaderGains:
 
     Args:
         project: the backend before any rewrite.
-        objects: the objects in the loaders, from a run of the program on abstract values.
+        objects: the objects in the loaders that cannot be pickled, and the run of the program on abstract values.
     """
 
     def __init__(self, project: Project, objects: UnpicklableObjects) -> None:
@@ -142,8 +147,8 @@ class LoaderGains:
         gains = [self._gain_of_rewrite(CreationPlace(module.path, node), is_moved) for node in nodes]
         if not gains:
             gains = [self._nothing_for_library(_AT_RUN_TIME)]
-        # Several calls of the original file may match ``call``. Calls with a gain are rewritten first. So if one of the
-        # matching calls has the gain *nothing*, ``call`` is that call.
+        # Several calls of the original file may match ``call``. Rules rewrite calls with a gain first. So if one of the
+        # matching calls has the gain *nothing*, ``call`` is this matching call.
         return next((one for one in gains if one.kind is GainKind.NOTHING), gains[0])
 
     def _gain_of_rewrite(self, place: CreationPlace, is_moved: Callable[[CreationPlace], bool]) -> Gain:
@@ -156,9 +161,10 @@ class LoaderGains:
         return self._nothing_for_library(gain)
 
     def _nothing_for_library(self, gain: Gain) -> Gain:
-        """Return ``gain``, but replace *at run time* by *nothing* for some libraries.
+        """Return ``gain``, but *nothing* instead of *at run time* for a library that has no batched reading.
 
-        These libraries are projects that can be installed and contain no dataset that can be read in batches.
+        A library is a project that can be installed. It has no batched reading if none of its datasets can be read in
+        batches.
         """
         if gain == _AT_RUN_TIME and self._project.is_distributed and self._gain_without_batches is not None:
             return self._gain_without_batches
@@ -190,15 +196,15 @@ class LoaderGains:
         ]
         readings += possible_dataset_readings(self._project, others) if others else []
         found = [one for loader in own for one in self._readings(loader)]
-        if not readings or any(one.way is not SampleReadingMode.ONE_BY_ONE for one in readings):
+        if not readings or any(one.mode is not SampleReadingMode.ONE_BY_ONE for one in readings):
             return None
-        if any(one.way is SampleReadingMode.AT_ONCE for one in found):
+        if any(one.mode is SampleReadingMode.AT_ONCE for one in found):
             return None
-        known = [one for one in (*readings, *found) if one.way is SampleReadingMode.ONE_BY_ONE]
+        known = [one for one in (*readings, *found) if one.mode is SampleReadingMode.ONE_BY_ONE]
         only_indexed = all(one.why == INDEXED_ONE_BY_ONE for one in known)
-        return _gain_at(GainKind.NOTHING, ALL_INDEXED_ONE_BY_ONE, readings[0].place) if only_indexed else _NO_BATCHES
+        return _make_gain(GainKind.NOTHING, ALL_INDEXED_ONE_BY_ONE, readings[0].place) if only_indexed else _NO_BATCHES
 
-    def gain_of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
+    def gain_of_object(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
         """Return the gain of rewriting an object in a loader, so that the object can be pickled.
 
         Args:
@@ -211,16 +217,18 @@ class LoaderGains:
         if not holders and not self._may_have_workers_near(module.path):
             return Gain(GainKind.NOTHING, "no loader of this file, or of the files that it imports, has workers")
         if not holders:
-            return Gain(GainKind.AT_RUN_TIME, "which loaders hold it is known only when the program runs")
+            return Gain(
+                GainKind.AT_RUN_TIME, "the loaders that contain this object are known only when the program runs"
+            )
         sending = next((one for one in holders if one.sends_to_workers), None)
         if sending is not None:
-            return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", sending.place)
+            return _make_gain(GainKind.PICKLABLE, "workers can then also start without `fork`", sending.place)
         if reads_batches:
             gains = (self._gain_of_place(one.place) for one in holders)
             return next(
                 (one for one in gains if one.kind is not GainKind.NOTHING), self._gain_of_place(holders[0].place)
             )
-        return _gain_at(GainKind.NOTHING, "no loader that holds it has workers", holders[0].place)
+        return _make_gain(GainKind.NOTHING, "no loader that contains this object has workers", holders[0].place)
 
     def gain_of_class(self, path: str, name: str) -> Gain | None:
         """Return the gain *nothing* if no loader reads samples of a dataset class in batches.
@@ -232,13 +240,13 @@ class LoaderGains:
             path: path of the module that defines the class.
             name: the name of the class.
         """
-        # If no loader is known to get objects of the class, any loader may get them.
+        # If no loader is known to read objects of the class, any loader may read such objects.
         loaders = _relevant_loaders(path, self._readers.get((path, name), ())) or _relevant_loaders(
             path, self._run.loaders
         )
         if not loaders or not all(map(self._builds_no_batches, loaders)):
             return None
-        return _gain_at(GainKind.NOTHING, "no loader reads its samples in batches", loaders[0].place)
+        return _make_gain(GainKind.NOTHING, "no loader reads samples of this class in batches", loaders[0].place)
 
     def gain_of_transform(self, path: str, name: str) -> Gain | None:
         """Return the gain *nothing* if no loader applies a transform class to batches.
@@ -264,7 +272,7 @@ class LoaderGains:
         """Return the gain of rewriting ``DataLoader`` where a file does not call the class, as in ``cls = DataLoader``.
 
         A file that stores ``DataLoader`` in a variable may build a loader with that variable. The result is the gain of
-        such a loader, if its samples can be read in batches.
+        this loader if its samples can be read in batches.
         """
         places = (CreationPlace(path, node) for node in self._loaders.get(path, ()))
         gains = (self._gain_of_place(one, moves=False) for one in places if self._may_call_variable(one))
@@ -295,7 +303,7 @@ class LoaderGains:
     def pinning_calls(
         self, module: Module, loop: cst.For, is_moved: Callable[[CreationPlace], bool]
     ) -> tuple[CreationPlace, ...]:
-        """Return the calls that build the loaders of a loop, for loaders that pin their batches after the migration.
+        """Return the calls that build those loaders of a loop that pin their batches after the migration.
 
         A loader that already pins its batches counts in two cases: the factory builds the loader, or the rewrite of the
         loader has a gain.
@@ -328,10 +336,9 @@ class LoaderGains:
         return _relevant_loaders(module.path, _loaders_in(value))
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
-        """Return the loops over loaders of ``call`` whose batches are pinned only after the migration.
+        """Return the loops over the loaders of ``call`` that pin their batches only after the migration.
 
-        Each result is a pair of path and line of a loop in the original files. Loaders that already pin their batches
-        are omitted.
+        Each result is the path and line of a loop in the original files.
         """
         own = [one for one in self._loaders_at(module, module.span(call)[0]) if self._pins_by_factory(one)]
         return [
@@ -357,11 +364,11 @@ class LoaderGains:
         return [loader for node in nodes for loader in self._loaders[module.path][node]]
 
     def _calls_by_offset(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return the calls that build loaders in a module, by their offsets in the present text."""
+        """Return the calls that build loaders in a module, by their offsets in the current text of the module."""
         return self._index_by_offset(module, self._loaders)
 
     def _code_of_objects(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return the code in a module that creates objects in loaders, by offsets in the present text."""
+        """Return the code in a module that creates objects in loaders, by offsets in the current text."""
         return self._index_by_offset(module, self._holders)
 
     def _index_by_offset(
@@ -373,7 +380,7 @@ class LoaderGains:
         return found
 
     def _gain_of_place(self, place: CreationPlace, *, moves: bool = True) -> Gain:
-        """Return the gain of the loader call at a place."""
+        """Return the gain of the loader call at a place, from a cache."""
         key = place, moves
         if key not in self._known:
             self._known[key] = self._gain_of_loaders(self._loaders[place.path][place.node], moves=moves)
@@ -384,26 +391,26 @@ class LoaderGains:
         possible = [one for one in loaders if self._possible_datasets(one) or not one.arguments.get("dataset")]
         loaders = possible or loaders
         if _has_no_samples(loaders[0].place.node):
-            return _gain_at(GainKind.NOTHING, NO_SAMPLES, loaders[0].place)
+            return _make_gain(GainKind.NOTHING, NO_SAMPLES, loaders[0].place)
         readings = [one for loader in loaders for one in self._readings(loader)]
-        known = [one for one in readings if one.way is not SampleReadingMode.UNKNOWN]
+        known = [one for one in readings if one.mode is not SampleReadingMode.UNKNOWN]
         is_in_memory = all(map(self._holds_samples, loaders)) or (known and all(one.in_memory for one in known))
         if is_in_memory and _has_batches_of_one(loaders):
             why = ONE_SAMPLE_IN_MEMORY if len(known) == len(readings) else ONE_SAMPLE
-            return _gain_at(GainKind.NOTHING, why, loaders[0].place)
-        at_once = next((one for one in readings if one.way is SampleReadingMode.AT_ONCE), None)
+            return _make_gain(GainKind.NOTHING, why, loaders[0].place)
+        at_once = next((one for one in readings if one.mode is SampleReadingMode.AT_ONCE), None)
         collations = [
             one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks_samples(one)
         ]
         own = [found for found in map(self._custom_collation, collations) if found is not None]
-        replaced, are_single = self._replaced_by(loaders), all(map(_gives_single_samples, loaders))
+        replaced, are_single = self._replaced_by(loaders), all(map(_yields_single_samples, loaders))
         if at_once is not None and not collations and replaced is None and not are_single:
-            return _gain_at(GainKind.BATCHED, at_once.why, at_once.place)
+            return _make_gain(GainKind.BATCHED, at_once.why, at_once.place)
         is_own = bool(own) and len(own) == len(collations)
         names_collation = is_own and (_names_collation(loaders[0].place.node, own) or self._sets_collation(loaders))
         collates_itself = at_once is None and _passes_collation_of_dataset(loaders[0].place.node)
         if replaced is None and not are_single and not names_collation and not collates_itself:
-            if any(one.way is SampleReadingMode.UNKNOWN for one in readings) or (
+            if any(one.mode is SampleReadingMode.UNKNOWN for one in readings) or (
                 at_once is not None and len(own) < len(collations)
             ):
                 return _AT_RUN_TIME
@@ -414,18 +421,18 @@ class LoaderGains:
         sending, in_test = [one for one in loaders if one.sends_to_workers], is_test_file(loaders[0].place.path)
         held = [one for loader in sending for one in self._objects.held.get(loader, ())]
         held = [one for one in held if in_test or not is_test_file(one.place.path)]
-        if moves and held and all(one.sort in _HOISTED for one in held):
-            return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", held[0].place)
+        if moves and held and all(one.reported_kind in _MOVABLE_KINDS for one in held):
+            return _make_gain(GainKind.PICKLABLE, "workers can then also start without `fork`", held[0].place)
         if are_single:
-            return _gain_at(GainKind.NOTHING, "`batch_size=None` disables automatic batching", loaders[0].place)
+            return _make_gain(GainKind.NOTHING, "`batch_size=None` disables automatic batching", loaders[0].place)
         if replaced is not None:
-            return _gain_at(GainKind.NOTHING, "accelerate rebuilds the loader with PyTorch's class", replaced)
+            return _make_gain(GainKind.NOTHING, "accelerate rebuilds the loader with PyTorch's class", replaced)
         if own:
             of = "a library" if own[0].place is None else "the project"
-            return _gain_at(GainKind.NOTHING, f"a `collate_fn` of {of} builds the batches", own[0].place)
+            return _make_gain(GainKind.NOTHING, f"a `collate_fn` of {of} builds the batches", own[0].place)
         if collates_itself:
-            return _gain_at(GainKind.NOTHING, "a `collate_fn` of the dataset builds the batches", loaders[0].place)
-        return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
+            return _make_gain(GainKind.NOTHING, "a `collate_fn` of the dataset builds the batches", loaders[0].place)
+        return _make_gain(GainKind.NOTHING, readings[0].why, readings[0].place)
 
     def _holds_samples(self, loader: LoaderObject) -> bool:
         """Return whether all samples of a loader are provably in memory, in tensors or in a list."""
@@ -435,7 +442,10 @@ class LoaderGains:
         return (bool(lists) and all(lists)) or all(one.in_memory for one in self._readings(loader))
 
     def _replaced_by(self, loaders: list[LoaderObject]) -> CreationPlace | None:
-        """Return the call that builds new loaders from ``loaders``; None if a loop also uses one of ``loaders``."""
+        """Return the call that builds new loaders from ``loaders``.
+
+        The result is None if a loop iterates over one of ``loaders`` itself.
+        """
         if not all(one.replaced_by for one in loaders) or any(
             held is one for value in self._run.loops.values() for held in _loaders_in(value) for one in loaders
         ):
@@ -475,14 +485,16 @@ class LoaderGains:
                 return _Collation(cls.name, cls.place)
             case Instance(cls="functools.partial", cells={0: (function,)}):
                 return self._custom_collation(function)
-            case LibraryName(name=name) if not (_stacks_samples(collation) or _MAY_STACK.fullmatch(name)):
+            case LibraryName(name=name) if not (
+                _stacks_samples(collation) or _POSSIBLY_STACKING_COLLATION.fullmatch(name)
+            ):
                 return _Collation(name.rpartition(".")[2])
         return None
 
     def _declared_class(self, cls: ClassObject, name: str) -> ClassObject | None:
-        """Return the project's class that annotates an attribute, as in ``self.name: Class``; else None.
+        """Return the class of the project that annotates an attribute, as in ``self.name: Class``; else None.
 
-        The annotation must have no value.
+        An annotation with a value does not count.
         """
         for base in cls.order:
             for node in ast.walk(base.place.node) if isinstance(base, ClassObject) else ():
@@ -518,31 +530,25 @@ class LoaderGains:
         ]
 
     def _readings(self, loader: LoaderObject) -> list[DatasetReading]:
-        """Return how the datasets of a loader are read.
-
-        In-memory datasets that tests create count only for loaders in tests.
-        """
+        """Return how the datasets of a loader are read: in batches, one by one, or unknown."""
         found = possible_dataset_readings(self._project, self._possible_datasets(loader))
         if not is_test_file(loader.place.path):
-            found = [one for one in found if not (one.way is SampleReadingMode.AT_ONCE and _is_created_by_tests(one))]
-        known = [one for one in found if one.way is not SampleReadingMode.UNKNOWN]
+            found = [one for one in found if not (one.mode is SampleReadingMode.AT_ONCE and _is_created_by_tests(one))]
+        known = [one for one in found if one.mode is not SampleReadingMode.UNKNOWN]
         if known and len(known) == len(found):
             return known
         annotated = self._annotated_readings(loader.place)
         return [*known, *annotated] if annotated else found or [DatasetReading(SampleReadingMode.UNKNOWN)]
 
     def _possible_datasets(self, loader: LoaderObject) -> Value:
-        """Return the datasets that reach a loader, without tensors, arrays and lists that a check excludes."""
+        """Return the possible datasets of a loader, without the objects that an ``isinstance`` check excludes."""
         given = loader.arguments.get("dataset", ())
         if not self._is_checked_to_be_dataset(loader.place):
             return given
         return tuple(one for one in given if not (is_numeric_array(one) or isinstance(one, Container)))
 
     def _is_checked_to_be_dataset(self, place: CreationPlace) -> bool:
-        """Return whether a call stands in a block such as ``if isinstance(data, Dataset):``, for its dataset ``data``.
-
-        Tensors, arrays and lists do not reach such a call.
-        """
+        """Return whether a call with the dataset ``data`` is in a block such as ``if isinstance(data, Dataset):``."""
         given, around = _dataset_of(place.node), self._definitions_around(place)
         if not isinstance(given, ast.Name) or not around:
             return False
@@ -569,7 +575,7 @@ class LoaderGains:
         return any(name in one.names for one in outer)
 
     def _annotated_readings(self, place: CreationPlace) -> list[DatasetReading]:
-        """Return how a loader reads a dataset that is an annotated parameter, as in ``def load(dataset: Birds)``.
+        """Return how a loader reads a dataset whose parameter has an annotation, as in ``def load(dataset: Birds)``.
 
         The result is empty if the annotation is no class of the project. The result is also empty if objects of the
         class, or of a subclass, may be read in batches.
@@ -585,14 +591,13 @@ class LoaderGains:
             return []
         classes = [cls, *(one for one in self._run.classes if one is not cls and cls in one.order)]
         readings = possible_dataset_readings(self._project, [Instance(one.place, one) for one in classes])
-        is_known = all(one.way is SampleReadingMode.ONE_BY_ONE and not _is_stub(one.place) for one in readings)
+        is_known = all(one.mode is SampleReadingMode.ONE_BY_ONE and not _is_stub(one.place) for one in readings)
         return readings if is_known else []
 
     def _has_only_known_datasets(self, place: CreationPlace, readings: list[DatasetReading]) -> bool:
         """Return whether a loader can only get the datasets that this analysis found.
 
-        The loader may get other datasets if the analysis may have missed calls of the function or class that builds the
-        loader.
+        The result is False if the analysis may have missed calls of the function or class that builds the loader.
         """
         around = self._definitions_around(place)
         if not around or _is_inside(place.path, around[0], readings):
@@ -607,7 +612,7 @@ class LoaderGains:
         return True
 
     def _count_mentions(self, name: str) -> int:
-        """Return how many lines of the project mention the name of a definition, except its definition and imports."""
+        """Return how many lines mention the name of a definition. Definitions and imports of the name do not count."""
         if name not in self._mentions:
             word = re.compile(rf"\b(?<!def )(?<!class ){re.escape(name)}\b")
             texts = map(self._project.text, self._project.paths_containing(name))
@@ -635,7 +640,7 @@ class LoaderGains:
         found = [one for one in self._run.loaders[first:] if one.place == place]
         del self._run.loaders[first:]
         return bool(found) and all(
-            one.way is not SampleReadingMode.UNKNOWN for loader in found for one in self._readings(loader)
+            one.mode is not SampleReadingMode.UNKNOWN for loader in found for one in self._readings(loader)
         )
 
 
@@ -646,7 +651,7 @@ def _relevant_loaders(path: str, loaders: Iterable[LoaderObject]) -> list[Loader
 
 def _is_created_by_tests(reading: DatasetReading) -> bool:
     """Return whether tests create the dataset of ``reading``, or a dataset inside this dataset."""
-    return any(is_test_file(place.path) for place in reading.made)
+    return any(is_test_file(place.path) for place in reading.creating_calls)
 
 
 def _called_name(call: ast.AST) -> str:
@@ -656,14 +661,14 @@ def _called_name(call: ast.AST) -> str:
 
 
 def _may_rebind(node: ast.AST, name: str) -> bool:
-    """Return whether a node may bind ``name`` again, or run its code later (a lambda)."""
+    """Return whether a node may bind ``name`` again, or is a lambda, whose code runs later."""
     if isinstance(node, ast.Name):
         return node.id == name and not isinstance(node.ctx, ast.Load)
     bound = (getattr(node, key, None) for key in ("name", "asname", "rest"))
     return isinstance(node, ast.Lambda) or name in bound
 
 
-def _gain_at(kind: GainKind, why: str, place: CreationPlace | None) -> Gain:
+def _make_gain(kind: GainKind, why: str, place: CreationPlace | None) -> Gain:
     return Gain(kind, why) if place is None else Gain(kind, why, place.path, getattr(place.node, "lineno", 1))
 
 
@@ -682,7 +687,7 @@ def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderObject]:
 
 
 def _pins_itself(loader: LoaderObject) -> bool:
-    """Return whether the argument `pin_memory` of a loader is provably true if a device is available."""
+    """Return whether the value of `pin_memory` of a loader is provably true on a machine with a CUDA device."""
     given = loader.arguments.get("pin_memory", NONE)
     return given != NONE and (all(map(_is_pinning, given)) or _checks_for_cuda(loader.place.node))
 
@@ -771,7 +776,7 @@ def _has_batches_of_one(loaders: list[LoaderObject]) -> bool:
     return _called_name(call) == "DataLoader" and all("batch_size" not in one.arguments for one in loaders)
 
 
-def _gives_single_samples(loader: LoaderObject) -> bool:
+def _yields_single_samples(loader: LoaderObject) -> bool:
     """Return whether a loader provably yields single samples (``batch_size=None``)."""
     return loader.arguments.get("batch_size") == NONE and loader.arguments.get("batch_sampler", NONE) == NONE
 
@@ -782,7 +787,7 @@ def _stacks_samples(collation: AbstractObject) -> bool:
         case Constant(value=None):
             return True
         case LibraryName(name=name):
-            return _STACKING.fullmatch(name) is not None
+            return _STACKING_COLLATION.fullmatch(name) is not None
     return False
 
 
@@ -811,7 +816,7 @@ def _names_collation(call: ast.AST, own: list[_Collation]) -> bool:
 def _is_inside(path: str, node: ast.AST, readings: list[DatasetReading]) -> bool:
     """Return whether the code of the definition ``node`` creates all datasets of ``readings``."""
     first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
-    made = [place for one in readings for place in one.made]
+    made = [place for one in readings for place in one.creating_calls]
     return bool(made) and all(
         place.path == path and first <= getattr(place.node, "lineno", 0) <= last for place in made
     )

@@ -44,7 +44,7 @@ _TORCH = "torch.utils.data."
 _SHIPPED = "chirpid_patch."
 #: Libraries whose datasets read each sample with the library's own code.
 _LIBRARIES = ("torchvision.", "torchaudio.")
-#: Functions and methods that only convert or rearrange values in memory, and read no files.
+#: Functions and methods that only convert or rearrange values in memory, and do not read files.
 _COMPUTES = re.compile(
     r"tuple|list|dict|int|float|bool|len|range|zip|enumerate|isinstance|slice|max|min|sum|super"
     r"|(torch|np|numpy)\.(\w+Tensor|tensor|as_tensor|from_numpy|is_tensor|stack|concatenate|cat|array|asarray|\w*float\d*"
@@ -76,14 +76,14 @@ class DatasetReading:
         way: whether samples are read in whole batches (*at once*), one by one, or in an unknown way.
         why: the reason, for messages.
         place: the code to which ``why`` refers.
-        made: the calls that create the dataset and the datasets inside it.
+        creating_calls: the calls that create the dataset and the datasets inside it.
         in_memory: whether batches are provably gathered from tensors.
     """
 
-    way: SampleReadingMode
+    mode: SampleReadingMode
     why: str = ""
     place: CreationPlace | None = None
-    made: tuple[CreationPlace, ...] = ()
+    creating_calls: tuple[CreationPlace, ...] = ()
     in_memory: bool = False
 
 
@@ -93,7 +93,7 @@ _UNKNOWN = DatasetReading(SampleReadingMode.UNKNOWN)
 def possible_dataset_readings(
     project: Project, value: Iterable[AbstractObject], depth: int = 0
 ) -> list[DatasetReading]:
-    """Return how each dataset in ``value`` is read. None in ``value`` does not count."""
+    """Return how each possible dataset in ``value`` is read; the object None is not a dataset."""
     things = [one for one in value if getattr(one, "value", one) is not None]
     return [_reading(project, thing, depth) for thing in things] or [_UNKNOWN]
 
@@ -107,54 +107,66 @@ def _reading(project: Project, thing: AbstractObject, depth: int) -> DatasetRead
     return _UNKNOWN
 
 
-def _reading_of_library_object(project: Project, made: Instance, name: str, depth: int) -> DatasetReading:
-    """Return how the samples of an object are read if a library defines the methods that read them."""
+def _reading_of_library_object(project: Project, instance: Instance, name: str, depth: int) -> DatasetReading:
+    """Return how the samples of a library's dataset are read."""
     short = name.rpartition(".")[2]
     if name == f"{_TORCH}TensorDataset" or MAKES_ROWS.fullmatch(name):
         return DatasetReading(
-            SampleReadingMode.AT_ONCE, "the samples are in memory", made.place, (made.place,), in_memory=True
+            SampleReadingMode.AT_ONCE,
+            "the samples are in memory",
+            instance.place,
+            (instance.place,),
+            in_memory=True,
         )
     if name.startswith(_SHIPPED):
-        return DatasetReading(SampleReadingMode.AT_ONCE, f"`{short}` reads whole batches", made.place, (made.place,))
+        return DatasetReading(
+            SampleReadingMode.AT_ONCE, f"`{short}` reads whole batches", instance.place, (instance.place,)
+        )
     if name.startswith(_LIBRARIES):
         return DatasetReading(
-            SampleReadingMode.ONE_BY_ONE, f"`{short}` reads samples one by one", made.place, (made.place,)
+            SampleReadingMode.ONE_BY_ONE, f"`{short}` reads samples one by one", instance.place, (instance.place,)
         )
     if HUGGING_FACE_DATASET.fullmatch(name) and not project.has_package("datasets"):
         return DatasetReading(
-            SampleReadingMode.ONE_BY_ONE, "Hugging Face's `datasets` reads the samples", made.place, (made.place,)
+            SampleReadingMode.ONE_BY_ONE,
+            "Hugging Face's `datasets` reads the samples",
+            instance.place,
+            (instance.place,),
         )
     if not name.startswith(_TORCH):
         return _UNKNOWN
     if ITERABLE_DATASET.fullmatch(name):
-        return DatasetReading(SampleReadingMode.ONE_BY_ONE, "the dataset is a stream", made.place, (made.place,))
-    cells = made.cells
+        return DatasetReading(
+            SampleReadingMode.ONE_BY_ONE, "the dataset is a stream", instance.place, (instance.place,)
+        )
+    cells = instance.cells
     match short:
         case "Subset" | "random_split":
             return _combine_readings(
-                possible_dataset_readings(project, cells.get(0) or cells.get("dataset") or (), depth + 1), made
+                possible_dataset_readings(project, cells.get(0) or cells.get("dataset") or (), depth + 1),
+                instance,
             )
         case "ConcatDataset":
             held = [one for one in cells.get(0) or cells.get("datasets") or () if isinstance(one, Container)]
             parts = [part for one in held for value in one.cells.values() for part in value]
-            return _combine_readings(possible_dataset_readings(project, parts, depth + 1), made)
+            return _combine_readings(possible_dataset_readings(project, parts, depth + 1), instance)
     return _UNKNOWN
 
 
-def _combine_readings(parts: list[DatasetReading], made: Instance) -> DatasetReading:
-    """Return how a dataset with inner datasets is read. A dataset is read at once if all inner datasets are."""
-    ways = {one.way for one in parts}
-    way = next(
+def _combine_readings(parts: list[DatasetReading], instance: Instance) -> DatasetReading:
+    """Return how a dataset with inner datasets is read: in batches only if all inner datasets are read in batches."""
+    ways = {one.mode for one in parts}
+    mode = next(
         one
         for one in (SampleReadingMode.UNKNOWN, SampleReadingMode.ONE_BY_ONE, SampleReadingMode.AT_ONCE)
         if one in ways
     )
-    first = next(one for one in parts if one.way is way)
-    places = (made.place, *(place for one in parts for place in one.made))
-    return DatasetReading(way, first.why, first.place, places, all(one.in_memory for one in parts))
+    first = next(one for one in parts if one.mode is mode)
+    places = (instance.place, *(place for one in parts for place in one.creating_calls))
+    return DatasetReading(mode, first.why, first.place, places, all(one.in_memory for one in parts))
 
 
-def _reading_of_class(project: Project, made: Instance, cls: ClassObject, depth: int) -> DatasetReading:
+def _reading_of_class(project: Project, instance: Instance, cls: ClassObject, depth: int) -> DatasetReading:
     """Return how the samples of an object of the project's class ``cls`` are read.
 
     The result depends on the first class, in the method resolution order, that defines a method for reading samples.
@@ -162,16 +174,16 @@ def _reading_of_class(project: Project, made: Instance, cls: ClassObject, depth:
     order = cls.order
     libraries = [one.name for one in order if isinstance(one, LibraryName)]
     if any(map(ITERABLE_DATASET.fullmatch, libraries)):
-        return DatasetReading(SampleReadingMode.ONE_BY_ONE, "the dataset is a stream", cls.place, (made.place,))
+        return DatasetReading(SampleReadingMode.ONE_BY_ONE, "the dataset is a stream", cls.place, (instance.place,))
     for one in order:
         match one:
             case ClassObject(body=body) if "__getitem__" in body.cells or "__getitems__" in body.cells:
-                reading = dataset_reading_of_instance(project, made, one)
-                return DatasetReading(reading.way, reading.why, reading.place, (made.place,))
+                reading = dataset_reading_of_instance(project, instance, one)
+                return DatasetReading(reading.mode, reading.why, reading.place, (instance.place,))
             case ClassObject():
                 continue
             case LibraryName(name=name):
-                return _reading_of_library_object(project, made, name, depth + 1)
+                return _reading_of_library_object(project, instance, name, depth + 1)
             case _:
                 return _UNKNOWN
     return _UNKNOWN
@@ -195,7 +207,7 @@ def dataset_reading_of_instance(project: Project, instance: Instance, cls: Class
     found = _declaration(project, cls.place, cls.scope.is_local)
     if isinstance(found, DeclaringDecorator):
         return _declared_reading(instance, cls, found.decorator, found.arguments)
-    if found is _MayChange:
+    if found is _MayBecomeDeclared:
         return _UNKNOWN
     cells = cls.body.cells
     reader = next((one for name in ("__getitem__", "__getitems__") for one in cells.get(name, ())), None)
@@ -215,7 +227,7 @@ def _only_indexes(reader: ast.AST) -> bool:
     )
 
 
-class _MayChange:
+class _MayBecomeDeclared:
     """Marks a class that a rewrite, or the author of the class, may turn into a declared dataset.
 
     A declared dataset has a decorator of ``chirpid_patch``.
@@ -225,27 +237,27 @@ class _MayChange:
 @answered_once
 def _declaration(
     project: Project, place: CreationPlace, is_local: bool
-) -> DeclaringDecorator | type[_MayChange] | None:
+) -> DeclaringDecorator | type[_MayBecomeDeclared] | None:
     """Return the decorator that a rule would add to a dataset class; None if no decorator fits.
 
-    The result is ``_MayChange`` if a decorator may fit after other changes of the class.
+    The result is ``_MayBecomeDeclared`` if a decorator may fit after other changes of the class.
     """
     module = project.module(place.path)
     definition = _definition(module, place.node) if isinstance(place.node, ast.ClassDef) else None
     if definition is None:
-        return _MayChange
+        return _MayBecomeDeclared
     if is_local and (captured := _captured_if_changed(module, project, definition)) is not None:
-        return _MayChange if may_be_declarable(module, project, definition, captured) else None
+        return _MayBecomeDeclared if may_be_declarable(module, project, definition, captured) else None
     found = find_declaring_decorator(module, project, definition)
     if isinstance(found, DeclaringDecorator):
         return found
-    return _MayChange if may_be_declarable(module, project, definition) else None
+    return _MayBecomeDeclared if may_be_declarable(module, project, definition) else None
 
 
 def _captured_if_changed(
     module: Module, project: Project, definition: cst.ClassDef
 ) -> dict[str, Sequence[cst.Name]] | None:
-    """Return the captured variables of a local class if rule CHP006 (local dataset classes) may change it.
+    """Return the captured variables of a local class that rule CHP006 (local dataset classes) may change.
 
     The result is None if a move to the top level of the module would not change the class.
     """
@@ -256,12 +268,13 @@ def _captured_if_changed(
     return captured if captured or not only_base_is_torch_dataset(module, project, bases) else None
 
 
-def _declared_reading(made: Instance, cls: ClassObject, decorator: str, arguments: Sequence[str]) -> DatasetReading:
+def _declared_reading(instance: Instance, cls: ClassObject, decorator: str, arguments: Sequence[str]) -> DatasetReading:
     """Return how samples of an object of a declared class are read; unknown for an object of a subclass."""
-    if made.cls is not cls:
+    if instance.cls is not cls:
         return _UNKNOWN
-    if decorator == "lists_samples":  # the attribute may contain another dataset, whose own code reads samples
-        held = made.cells.get(arguments[0].strip("\"'") if arguments else "", ())
+    if decorator == "lists_samples":
+        # The attribute may contain another dataset, which reads samples with its own code.
+        held = instance.cells.get(arguments[0].strip("\"'") if arguments else "", ())
         if not any(
             is_numeric_array(one) or (isinstance(one, Container) and one.kind in ("list", "tuple")) for one in held
         ):

@@ -17,14 +17,14 @@ from chirp_migrate.syntax.queries import (
 )
 
 _CONFIG_NAMES = ("config", "cfg")
-#: Kinds of code that may not run, although the code around them runs.
+#: Nodes whose code may not run although the surrounding code runs.
 _PERHAPS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.FunctionDef, cst.Lambda, cst.BaseComp)
-#: Mapping classes. The `get` of these classes may call the `__getitem__` of a subclass.
+#: Mapping classes whose `get` may call the `__getitem__` of a subclass.
 _MAPPINGS = frozenset(
     ["ChainMap", "DefaultDict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "UserDict", "defaultdict", "dict"]
 )
 _GETS = ("get", "__getattr__", "__getattribute__")
-#: Code that defines a `get`, assigns a `get` to a class or object, or defines the `__getattr__` of a class.
+#: Code that defines a method `get` or `__getattr__` of a class, or assigns an attribute `get`.
 # Each alternative begins with a different character, so that `re` skips most of a text quickly.
 _OWN_GET = (
     r"def\s+(get\b|__getattr(ibute)?__\s*\(\s*\w(?:(?!def\b)[^,)])*,)|get(?<!\wget)['\"]?[ \t]*(:[ \t]*\w|=(?!=))"
@@ -60,10 +60,10 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
 
 
 def _has_own_get(project: Project) -> bool:
-    """Return whether the backend may define its own method ``get``, which may refuse a key.
+    """Return whether the backend may define its own method ``get``, which may raise an error for a missing key.
 
-    Code may define the method, assign it to a class or object, inherit it from a mapping class, or return it from
-    ``__getattr__``.
+    Code may define the method ``get``, assign it to a class or object, inherit it from a mapping class, or return it
+    from ``__getattr__``.
     """
     if project.search(_OWN_GET, *_GETS):
         return True

@@ -31,7 +31,7 @@ _FRAMES = r"\b(?:f_locals|f_back|currentframe|_getframe|save_hyperparameters)\b"
 _WORDS_OF_FRAMES = ("f_locals", "f_back", "currentframe", "_getframe", "save_hyperparameters")
 #: Functions that read variables of the calling function or module.
 _READING_VARIABLES = frozenset({"locals", "globals", "eval", "exec"})
-#: Names of objects with command-line arguments, which programs print.
+#: Names of objects with command-line arguments. Programs often print all attributes of such objects.
 _COMMAND_LINE = re.compile(r"\w*(?:args|opts?|options|namespace)")
 #: Decorators that pass on the arguments of a function, and neither print nor store them.
 _PLAIN_DECORATORS = frozenset(
@@ -43,7 +43,7 @@ _SAVING = frozenset({"save", "dump", "dumps"})
 
 
 def first_use_of_whole_config(project: Project) -> str | None:
-    """Return the first code in the backend that uses a configuration as a whole; None without such code.
+    """Return the first code in the backend that uses all keys of a configuration, such as ``print(config)``; else None.
 
     A configuration is a variable or attribute whose name ends in ``config``. Code may read one key of a configuration,
     copy it, test it, and merge it with another dictionary. Code may also assign a configuration to another name that
@@ -51,7 +51,7 @@ def first_use_of_whole_config(project: Project) -> str | None:
     """
     outlines = []
     for _, text in (*project.matching(_LOWER), *project.matching(_UPPER)):
-        with contextlib.suppress(UnparsableModule):  # the code that reads the file reports the error
+        with contextlib.suppress(UnparsableModule):  # the code that reads this file already reports the error
             outlines.append(Outline("", text))
     known: dict[str, list[list[str]]] = defaultdict(list)
     for outline in outlines:
@@ -174,7 +174,7 @@ def _find_whole_use(
     known: Mapping[str, list[list[str]]],
     libraries: Collection[str],
 ) -> ast.AST | None:
-    """Return the code that uses the configuration ``node`` as a whole; ``None`` if the code only reads its keys."""
+    """Return the code that uses all keys of the configuration ``node``; ``None`` if code only reads single keys."""
     parent = parents[node]
     match parent:
         case ast.BoolOp() | ast.IfExp():  # config or {}

@@ -1,8 +1,9 @@
 """Find hand-written loading: classes and functions that load batches with worker pools, threads or CUDA streams.
 
-Only code in the same class, function or script counts. An iterator or generator loads batches by hand if it reads data
-from a dataset or loader, creates a pool, thread or stream, and calls a method that shows the purpose of the pool,
-thread or stream. A pool also loads data if code passes an expression to the pool that reads a sample of a dataset.
+Only code in the same class, function or script counts. An iterator or generator loads batches by hand if three
+conditions hold. It reads data from a dataset or loader. It creates a pool, thread or CUDA stream. It calls a method
+that shows the purpose of this object, such as ``imap``. A pool also loads data if code passes a function that reads a
+sample of a dataset to the pool.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _MADE_WITH = {
     THREADS: re.compile(r"threading\.Thread|(torch\.)?multiprocessing\.((process|context)\.)?Process"),
     STREAMS: re.compile(r"torch\.((cuda|npu|xpu)\.(streams\.)?)?Stream"),
 }
-#: Methods that use a pool, thread or stream for loading.
+#: Methods that code calls if it uses a pool, thread or stream for loading.
 _USED_BY = {
     WORKERS: frozenset(
         {"submit", "apply", "apply_async", "map", "imap", "imap_unordered", "map_async", "starmap", "starmap_async"}

@@ -34,10 +34,11 @@ class DistributedSampler:
 
     Attributes:
         name: an expression that refers to the sampler in the loop.
-        made: the values that code assigns to the variable that contains the sampler or its loader.
+        made: the values that code assigns to the variable with the sampler, or to the variable with the loader.
         guard: name of the sampler's class for an ``isinstance`` check; "" if no check is needed, or if ``name`` is the
             attribute ``sampler`` of the loader.
-        is_known: whether the object provably is a distributed sampler, or the module can check it with ``isinstance``.
+        is_known: whether the object provably is a distributed sampler, or new code in the module can check the class of
+            the object with ``isinstance``.
     """
 
     name: str
@@ -69,7 +70,10 @@ def distributed_sampler_of_loader(
 
 
 def _sampler_calls(module: Module, project: Project, value: cst.BaseExpression) -> tuple[list[cst.Call], bool]:
-    """Return the calls that create ``value`` as a shuffling distributed sampler, and whether no other code does."""
+    """Return the calls that create ``value`` as a distributed sampler that shuffles.
+
+    The second result is whether every possible value comes from such a call.
+    """
     found = assigned_values(module, value)
     if any(one.part is not None for one in found) or (not found and dotted_source(value) is not None):
         return [], False

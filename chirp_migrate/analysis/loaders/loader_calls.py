@@ -37,7 +37,10 @@ class LoaderCall:
 
 
 def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator[LoaderCall]:
-    """Yield the calls that build loaders; with ``mentioning``, only calls with one of these keyword arguments."""
+    """Yield the calls that build loaders.
+
+    With ``mentioning``, only yield calls with one of these keyword arguments.
+    """
     for call in module.find(cst.Call):
         if mentioning and keyword_arguments(call).keys().isdisjoint(mentioning):
             continue

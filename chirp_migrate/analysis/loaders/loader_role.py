@@ -43,7 +43,7 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
     samplers = [arguments[name] for name in ("sampler", "batch_sampler") if name in given]
     shuffle = arguments.get("shuffle")
     if role == "training":
-        # The factory's method shuffles by default. An expression for a sampler may be None at run time.
+        # The factory's method shuffles by default, also if the expression for the sampler is None at run time.
         shuffles = shuffle is not None and not is_name(shuffle, "False")
         is_sampled = any(_is_object(module, one) for one in samplers)
         return role if _OTHER not in named and (shuffles or is_sampled) else ""
@@ -52,9 +52,9 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
     return role or ""
 
 
-def _only_role(said: set[str | None]) -> str | None:
-    """Return the role if ``said`` contains exactly one role; "" for no role, ``None`` for several roles."""
-    return next(iter(said)) if len(said) == 1 else None if said else ""
+def _only_role(roles: set[str | None]) -> str | None:
+    """Return the role if ``roles`` contains exactly one role; "" for no role, ``None`` for several roles."""
+    return next(iter(roles)) if len(roles) == 1 else None if roles else ""
 
 
 def _role_by_functions(module: Module, call: cst.Call) -> str | None:
@@ -62,7 +62,7 @@ def _role_by_functions(module: Module, call: cst.Call) -> str | None:
     if _TESTS.search(module.path) is not None:
         return ""
     functions = (one.name.value for one in module.ancestors(call) if isinstance(one, cst.FunctionDef))
-    return next((said for name in functions if (said := _role_in_name(name)) != ""), "")
+    return next((roles for name in functions if (roles := _role_in_name(name)) != ""), "")
 
 
 def _role_in_name(name: str) -> str | None:

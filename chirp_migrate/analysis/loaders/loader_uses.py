@@ -1,4 +1,7 @@
-"""Classify the mentions of PyTorch's ``DataLoader``: code calls the class, only names it, or uses it as a value."""
+"""Classify the mentions of PyTorch's ``DataLoader``.
+
+Code may call the class, only name the class, or use the class as a value.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ _LOOKS = re.compile(
     r"|unittest\.mock\.(create_autospec|patch\.object)|functools\.(wraps|update_wrapper)"
 )
 _PARTIAL = re.compile(r"functools\.partial")
-#: Code that reads the attribute `func` of a `partial`. Calls, assignments and attributes of `self` do not match.
+#: Code that may read the attribute `func` of a `partial`. A method call `x.func()`, an assignment and `self.func` do
+#: not match.
 _FUNC = r"(?<!\bself)\.\s*func\b(?!\s*(?:\(|=(?!=)))"
 
 
@@ -92,7 +96,7 @@ def use_of_loader_class(module: Module, project: Project, node: cst.Name | cst.A
 
 
 def _use_by_step(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> LoaderClassUse:
-    """Return the use of a mention that is not called directly. ``step`` describes the use of the class."""
+    """Return the use of ``DataLoader`` at a mention that is not a call; ``step`` is the next use of the value."""
     match step:
         case BaseClass(definition):
             return LoaderClassUse("subclass", definition.name.value)

@@ -36,7 +36,7 @@ from chirp_migrate.syntax.queries import (
     is_self_attribute,
 )
 
-#: Patterns for the quick check of a text that comes before the analysis.
+#: Patterns with which a quick check of a text decides whether the slower analysis is necessary.
 _SHORT = re.compile(r"(?:\b|_)dl\b")
 _BATCHES = re.compile(rf"{LINE}for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch")
 
@@ -101,14 +101,14 @@ class LoaderExpressions:
         module = module or self._module
         if is_self_attribute(call.func):
             owner = module.enclosing_class(call)
-            named = _named(owner.body.body, called_method_name(call)) if owner is not None else []
+            named = _functions_named(owner.body.body, called_method_name(call)) if owner is not None else []
             return [(module, function) for function in named]
         functions: list[tuple[Module, cst.FunctionDef]] = []
         for qualified in self._project.resolved_names(module, call.func):
             definition = self._project.function_definition(qualified)
             if definition is not None:
                 home = module if definition[0].path == module.path else definition[0]
-                functions += [(home, one) for one in _named(home.tree.body, definition[1].name.value)]
+                functions += [(home, one) for one in _functions_named(home.tree.body, definition[1].name.value)]
         return functions
 
     def _value(
@@ -135,7 +135,7 @@ class LoaderExpressions:
             case cst.Subscript(value=holder) if part is None:
                 return self._value(module, holder, depth + 1, inside=True)
             case cst.Name() | cst.Attribute() if part is None:
-                return self._named(module, node, depth, inside)
+                return self._loader_of_name(module, node, depth, inside)
         return None
 
     def _loader_of_call(
@@ -160,18 +160,23 @@ class LoaderExpressions:
         classes = any(self._project.is_class(name) for name in names)
         return LoaderValue() if _is_typical_loader_name(last) and whole and not classes else None
 
-    def _named(self, module: Module, node: cst.Name | cst.Attribute, depth: int, inside: bool) -> LoaderValue | None:
+    def _loader_of_name(
+        self, module: Module, node: cst.Name | cst.Attribute, depth: int, inside: bool
+    ) -> LoaderValue | None:
         name = dotted_source(node)
         if name is None:
             return LoaderValue() if _is_typical_loader_name(node.attr.value) else None  # type: ignore[union-attr]
         scope = assigning_scope(module, node, name)
         key = (module, scope, name, inside)
         if key not in self._known:
-            self._known[key] = None  # ends the recursion if the value of the name refers to the name
-            self._known[key] = self._bound(module, scope, name, depth, inside)
+            # `None` ends the recursion if a name gets its value from itself, as in `loader = tqdm(loader)`.
+            self._known[key] = None
+            self._known[key] = self._loader_of_binding(module, scope, name, depth, inside)
         return self._known[key]
 
-    def _bound(self, module: Module, scope: cst.CSTNode, name: str, depth: int, inside: bool) -> LoaderValue | None:
+    def _loader_of_binding(
+        self, module: Module, scope: cst.CSTNode, name: str, depth: int, inside: bool
+    ) -> LoaderValue | None:
         values, annotations = assigned_values_and_annotations(module, scope, name)
         made = _unite_loaders(self._value(module, one.value, depth + 1, one.part, inside) for one in values)
         if made is not None and made.calls:
@@ -237,6 +242,6 @@ def _unite_loaders(found: Iterable[LoaderValue | None]) -> LoaderValue | None:
     return LoaderValue(calls, complete)
 
 
-def _named(body: Sequence[cst.CSTNode], name: str) -> list[cst.FunctionDef]:
+def _functions_named(body: Sequence[cst.CSTNode], name: str) -> list[cst.FunctionDef]:
     """Return the functions called ``name`` among the statements ``body``."""
     return [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]

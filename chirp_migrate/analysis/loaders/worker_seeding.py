@@ -1,4 +1,4 @@
-"""Find calls in a ``worker_init_fn`` that seed generators, which PyTorch has already seeded for each worker."""
+"""Find calls in a ``worker_init_fn`` that seed a global generator with the same seed in every epoch."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def repeated_seeds(module: Module, worker_init_fn: cst.BaseExpression | cst.Func
 def _repeated_seeds_in(
     module: Module, function: cst.FunctionDef | cst.Lambda, given: set[str], depth: int
 ) -> Iterator[RepeatedSeed]:
-    """Yield the :func:`repeated_seeds` of a function. Only its parameters ``given`` depend on the worker."""
+    """Yield the :func:`repeated_seeds` of a function. Of its parameters, only ``given`` depend on the worker."""
     nodes = [*walk_code(function)]
     asks = any(isinstance(node, cst.Name) and "worker_info" in node.value for node in nodes)
     if asks or any(isinstance(node, cst.Global | cst.Nonlocal) for node in nodes):
@@ -105,7 +105,7 @@ def _indexed_object(
 
 
 def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return the only value that a function assigns to a local variable. Return any other expression unchanged."""
+    """Return the value of a local variable that a function assigns once; any other expression unchanged."""
     if not isinstance(node, cst.Name):
         return node
     match [one for one in nodes_in_scope(function) if is_name(bound_target(one), node.value)]:

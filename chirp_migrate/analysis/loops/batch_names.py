@@ -1,4 +1,4 @@
-"""Find expressions in the body of a loop that are the loop's batch, or an unchanged part of the batch."""
+"""Find expressions in the body of a loop over a loader that are the batch, or an unchanged part of the batch."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class BatchExpressions(LoopNames[Path | None]):
         self._read_body()
 
     def value(self, node: cst.CSTNode) -> Path | None:
-        """Return the place in the batch if an expression is an unchanged part of the batch; else ``None``."""
+        """Return the place of an unchanged part of the batch, such as ``("x",)``; None for other expressions."""
         match node:
             case cst.Name():
                 return self._named(node)
@@ -84,11 +84,11 @@ class BatchExpressions(LoopNames[Path | None]):
                 continue
             paths = self._paths(outer, statement) if place >= begin else self._earlier_paths(outer)
             if any(_overlap(one, path) for one in paths):
-                return f"`{self._module.source(outer).strip()}` is used again, and might be changed before it is copied"
+                return f"`{self._module.source(outer).strip()}` is used again, and may change before the copy ends"
         for bound in sorted(self._bound.keys() - stored):
             kept = any(_overlap(one, path) for one in self._values_of_name(bound, {self._loop.body}, statement))
             if kept and is_read_outside_loop(self._module, self._loop, bound):
-                return f"`{bound}` may be used again after the loop, and changed before it is copied"
+                return f"`{bound}` may be used again after the loop, and may change before the copy ends"
         return None
 
     def _paths(self, node: cst.CSTNode, moving: cst.CSTNode) -> Iterator[Path]:
@@ -151,7 +151,7 @@ class BatchExpressions(LoopNames[Path | None]):
             self._bind(self._names(node.name, None), self._module.span(node)[0], node)
 
     def _updated_containers(self, call: cst.Call, path: Path) -> set[str]:
-        """Return the variables whose containers get the copy in place of the original.
+        """Return the variables with containers in which the code replaces a tensor by its copy.
 
         An example is ``batch`` in ``batch[k] = batch[k].to(device)``.
         """
@@ -176,7 +176,8 @@ class BatchExpressions(LoopNames[Path | None]):
         match step:
             case IteratedValue():
                 return True
-            case ValueAssignment(targets, cst.Assign()):  # the caller also checks the uses of the assigned names
+            case ValueAssignment(targets, cst.Assign()):
+                # An assignment is allowed here, because the caller also checks the uses of the assigned names.
                 kinds = (cst.Tuple, cst.List) if isinstance(node, cst.Tuple) else (cst.Name, cst.Tuple, cst.List)
                 return all(isinstance(target, kinds) for target in targets)
         reading = cst.Index | cst.Comparison | cst.ComparisonTarget | cst.BinaryOperation | cst.Del

@@ -1,4 +1,4 @@
-"""Track the values of names in the body of a loop, in the order in which its statements bind them."""
+"""Track the values of names in the body of a loop, in the order in which the statements bind the names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def innermost_statement(module: Module, node: cst.CSTNode) -> cst.CSTNode:
 
 @dataclass(frozen=True)
 class NameBinding(Generic[T]):
-    """An assignment to a name by ``statement`` in ``block``. After ``offset``, ``value`` is the fact about the name."""
+    """An assignment to a name by ``statement`` in ``block``.
+
+    The analysis knows ``value`` about the name after ``offset``.
+    """
 
     offset: int
     value: T
@@ -41,7 +44,7 @@ class LoopNames(ABC, Generic[T]):
     Args:
         module: the module of the loop.
         loop: the loop.
-        nothing: the fact for values that the analysis does not track.
+        nothing: the fact that stands for values about which the analysis knows nothing.
     """
 
     def __init__(self, module: Module, loop: cst.For, nothing: T) -> None:

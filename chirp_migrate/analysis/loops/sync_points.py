@@ -28,7 +28,7 @@ from chirp_migrate.syntax.queries import (
 )
 
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy"})
-#: Methods that may follow a wait and count as a part of it, as in ``.cpu().numpy().tolist()``.
+#: Methods that may follow a wait and belong to the same wait, as in ``.cpu().numpy().tolist()``.
 _CHAINED = _WAITS | {"detach", "clone", "flatten", "ravel", "astype", "squeeze", "copy", "data"}
 _NUMBERS = frozenset({"builtins.float", "builtins.int"})
 #: Methods and attributes whose value is not on the device.
@@ -38,7 +38,7 @@ _HERE_TOO = frozenset(
 )
 #: Comparisons that do not read the values of a tensor.
 _IDENTITIES = (cst.In, cst.NotIn, cst.Is, cst.IsNot)
-#: Words that show that a condition is not true in every step.
+#: Words that show that a condition is true only in some steps, such as every hundredth step.
 _SOMETIMES = re.compile(
     r"%|debug|verbose|\b_?log(s|ger|ging|_\w+)?\b|print|plot|visuali|save|step|iter\b|_?idx|index|interval|freq|\b(i|n)\b\s*[<=>]",
     re.IGNORECASE,
@@ -61,7 +61,7 @@ class DeviceWait:
 
 
 def runs_in_every_iteration(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
-    """Return whether code in the body of a loop runs in every iteration. Code in ``except`` does not count."""
+    """Return whether code in the body of a loop runs in every iteration, which is False for code in ``except``."""
     child = node
     for ancestor in module.ancestors(node):
         if ancestor is loop:
@@ -125,7 +125,7 @@ class DeviceLoop(LoopNames[bool]):
                 yield call, device
 
     def waits_for(self, wait: DeviceWait, copies: list[cst.Call]) -> bool:
-        """Return whether ``wait`` waits for one of the copies, in the same statement or directly after it.
+        """Return whether ``wait`` waits for one of ``copies``, in the statement of the copy or in the next statement.
 
         Only calls of tensor methods may be between the copy and the wait.
         """
@@ -219,7 +219,7 @@ class DeviceLoop(LoopNames[bool]):
         if not isinstance(target, cst.Subscript | cst.Attribute):
             super()._record_fact(target, value, node)
             return
-        # After the assignment, the container has a value on the device, perhaps next to other values.
+        # After an assignment to an item, the container has a value on the device, perhaps next to other values.
         name = leading_variable_name(target)
         if value and name not in ("", "self"):
             self._bind([(name, True)], self._module.span(node)[1], node)

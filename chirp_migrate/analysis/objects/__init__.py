@@ -1,4 +1,4 @@
 """Find the objects that a program creates, and their contents, by running the program on abstract values.
 
-An abstract value is the set of all objects that an expression may have as a result.
+An abstract value is a set that contains every object that the result of an expression may be.
 """

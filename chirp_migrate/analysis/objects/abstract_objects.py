@@ -13,7 +13,7 @@ from itertools import chain
 
 from chirp_migrate.analysis.known_names import DATASET, ITERABLE_DATASET
 
-#: Largest number of objects in a value. Further objects are dropped.
+#: Largest number of objects in a value. The analysis drops further objects.
 _MOST = 24
 #: Largest number of classes in the method resolution order of a class.
 _MOST_BASES = 64
@@ -74,7 +74,8 @@ class AbstractScope:
         stars: libraries from which all names are imported.
         returned: the possible results of a call.
         yielded: the possible items that a call of a generator function yields.
-        caller: the class whose method runs, and the method's object, for ``super()``; None outside of methods.
+        caller: the class whose method runs, and the object of the method, with which ``super()`` is evaluated; None
+            outside of methods.
     """
 
     path: str
@@ -113,7 +114,7 @@ class FunctionObject(AbstractObject):
         scope: the scope of the definition.
         defaults: the values of parameters that have a default.
         owner: the class whose body defines the function; None if no class body does.
-        is_named: whether a decorator may change the function's name to a name that workers can import.
+        is_named: whether a decorator may give the function a name under which workers can import the function.
         wraps: the kind of method: ``property``, ``staticmethod``, ``classmethod`` or ``contextmanager``, or "".
         cells: the attributes of the function.
     """
@@ -141,7 +142,7 @@ class ClassObject(AbstractObject):
         place: the definition, or the call that creates the class.
         name: the name of the class.
         scope: the scope of the definition.
-        bases: the possible values of the bases. The list does not change.
+        bases: the possible values of the bases; code must not change this list.
         body: the scope of the class body.
         fields: the fields of a dataclass or named tuple, in order.
         may_be_replaced: whether a decorator may return another class.
@@ -161,7 +162,7 @@ class ClassObject(AbstractObject):
 
     def __post_init__(self) -> None:
         above = [one for base in self.bases for one in (base.order if isinstance(base, ClassObject) else [base])]
-        # A base that several classes share comes after all of them.
+        # A base that several classes share comes after all of these classes.
         self.order = [self, *reversed(dict.fromkeys(reversed(above)))][:_MOST_BASES]
         names = [one.name for one in self.order if isinstance(one, LibraryName)]
         self.is_dataset = any(DATASET.fullmatch(name) or ITERABLE_DATASET.fullmatch(name) for name in names)
@@ -186,7 +187,10 @@ class Instance(AbstractObject):
 
 @dataclass(eq=False)
 class Container(AbstractObject):
-    """A list, tuple, set, dict or similar, with values by key or position. The key ``None`` means an unknown key."""
+    """A list, tuple, set, dict or similar, with values by key or position.
+
+    Values with an unknown key have the key ``None``.
+    """
 
     kind: str
     cells: Cells = field(default_factory=dict)
@@ -215,7 +219,10 @@ class ModuleObject(AbstractObject):
 
 @dataclass(frozen=True)
 class ImportedName(AbstractObject):
-    """An imported name: the path of the importing file, and the absolute name. Code that uses the name looks it up."""
+    """An imported name: the path of the importing file, and the absolute name.
+
+    The analysis resolves the name when code uses the name.
+    """
 
     path: str
     name: str
@@ -290,8 +297,8 @@ class UnpicklableLibraryObject(AbstractObject):
         place: the code that creates the object.
         kind: the kind of object.
         items: the value of each item in an iteration over the object, or the value in ``with … as``.
-        part: ``file``, or the part of a file that the object is, such as ``variable`` for a variable in a file; "" if
-            the kind has no parts.
+        part: which part of a file the object is: ``file`` for the whole file, or for example ``variable``; "" if the
+            kind has no parts.
     """
 
     place: CreationPlace
@@ -307,7 +314,8 @@ class LoaderObject(AbstractObject):
     Attributes:
         place: the call that builds the loader.
         arguments: the values of the arguments, by parameter name.
-        replaced_by: the call that builds another loader from this loader's arguments, such as accelerate's `prepare`.
+        replaced_by: the call that builds another loader from this loader's arguments, such as accelerate's `prepare`;
+            None without such a call.
     """
 
     place: CreationPlace

@@ -24,8 +24,8 @@ class WorkerStartAtImport:
     """A place in a module at which the import of the module starts workers.
 
     Attributes:
-        place: the call that builds the loader, or the code that iterates over the loader if the call is in another
-            module.
+        place: the call that builds the loader. If this call is in another module, the code that iterates over the
+            loader.
         builds: whether ``place`` is the call that builds the loader.
     """
 
@@ -45,7 +45,8 @@ def find_worker_starts_at_import(project: Project, path: str) -> list[WorkerStar
 def _places(run: AbstractRun, path: str) -> Iterator[WorkerStartAtImport]:
     for loader, calls in run.iterated:
         first = calls[0]
-        if first.path == path and loader.sends_to_workers:  # if not, the import of another module starts these workers
+        # If `first` is in another module, the import of that module starts the workers.
+        if first.path == path and loader.sends_to_workers:
             yield (
                 WorkerStartAtImport(loader.place, builds=True)
                 if loader.place.path == path

@@ -40,13 +40,13 @@ from chirp_migrate.analysis.objects.values import (
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 #: Depth of calls to follow, and how often one function may occur in such a chain of calls.
 _DEPTH = 9
-_SAME = 2
-#: Limits for a function whose runs create neither loaders nor datasets. ``_FRUITLESS`` is the total number of steps of
-#: all its runs. ``_FRUITLESS_RUN`` is the largest number of steps that one run adds to the total. The steps of called
-#: functions count, too. Beyond the total, further calls of the function return an unknown object. Without the limit,
+_MOST_RECURSIONS = 2
+#: Limits for a function whose runs create neither loaders nor datasets. ``_MOST_STEPS_OF_RUNS`` limits the total number
+#: of steps of all its runs, including the steps of called functions. One run adds at most ``_MOST_STEPS_OF_RUN`` to the
+#: total. Beyond the limit, further calls of the function return an unknown object. Without the limit, the analysis of
 #: each test of a library would run the library again.
-_FRUITLESS = 2_000
-_FRUITLESS_RUN = 100
+_MOST_STEPS_OF_RUNS = 2_000
+_MOST_STEPS_OF_RUN = 100
 
 
 class TracedCalls(ObjectAccess):
@@ -55,7 +55,7 @@ class TracedCalls(ObjectAccess):
     Attributes:
         instances: the created objects of the project's classes.
         called: the functions of the project that ran.
-        callers: for the definition of each function and class that ran, the calls.
+        callers: for the definition of each function and class that ran, the places of its calls.
         loops: for each loop statement, the values that the loop iterates over.
         iterated: the loaders that code iterates over during the import of a module, each with the calls that lead to
             the loop, outermost first. Passing a loader to unknown code counts as a loop.
@@ -73,7 +73,7 @@ class TracedCalls(ObjectAccess):
         self.is_counting = True
         # The key is the running function and the function that it wraps, because a decorator's wrapper runs for many
         # functions.
-        self._fruitless: Counter[tuple[ast.AST, ast.AST]] = Counter()
+        self._steps_without_loaders: Counter[tuple[ast.AST, ast.AST]] = Counter()
         self._steps_of: Counter[tuple[ast.AST, ast.AST]] = Counter()  # in the last run without new loaders and datasets
         self._stack: list[tuple[ast.AST, CreationPlace]] = []
         self._is_import = False
@@ -182,12 +182,12 @@ class TracedCalls(ObjectAccess):
         node = function.place.node
         assert isinstance(node, _FUNCTIONS)
         same = sum(one is node for one, _ in self._stack)
-        if len(self._stack) >= _DEPTH or same >= _SAME:
+        if len(self._stack) >= _DEPTH or same >= _MOST_RECURSIONS:
             return UNKNOWN
         self.called.add(node)
         key = node, function.unwrapped.place.node
-        if self._fruitless[key] >= _FRUITLESS:
-            self._left -= self._steps_of[key]  # so that the steps that are left do not depend on this limit
+        if self._steps_without_loaders[key] >= _MOST_STEPS_OF_RUNS:
+            self._left -= self._steps_of[key]  # so that the number of remaining steps does not depend on this limit
             self._pass_to_unknown_code(arguments, place)
             return UNKNOWN
         self.callers.setdefault(function.place, set()).add(place)
@@ -206,7 +206,7 @@ class TracedCalls(ObjectAccess):
             is_of_dataset = function.owner is not None and function.owner.is_dataset
             if self.is_counting and created == self._created and not is_of_dataset:
                 self._steps_of[key] = left - self._left
-                self._fruitless[key] += min(left - self._left, _FRUITLESS_RUN)
+                self._steps_without_loaders[key] += min(left - self._left, _MOST_STEPS_OF_RUN)
         if is_generator_function(node):
             part = "context" if function.wraps == "contextmanager" else ""
             return (

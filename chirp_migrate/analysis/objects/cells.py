@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from chirp_migrate.analysis.objects.abstract_objects import Cells, Value, unite_values
 
-#: Largest number of expressions and statements in an abstract run: of a module (``STEPS``), and of a function that no
-#: code calls (``ALONE``).
+#: Largest number of expressions and statements in the abstract run of a module (``STEPS``), and of a function that no
+#: code calls (``STEPS_OF_UNCALLED_FUNCTION``).
 STEPS = 20_000
-ALONE = 8_000
+STEPS_OF_UNCALLED_FUNCTION = 8_000
 
 
 class StepLimitReached(Exception):
@@ -17,7 +17,10 @@ class StepLimitReached(Exception):
 
 
 class VariableStore:
-    """The values of names, attributes and items (cells). The class logs writes, so that branches can be combined."""
+    """The values of names, attributes and items (*cells*).
+
+    The class logs each write, so that it can combine the values of branches.
+    """
 
     def __init__(self) -> None:
         self._log: list[tuple[Cells, object, Value | None]] | None = None
@@ -60,8 +63,8 @@ class VariableStore:
                     elif before is not None:
                         cells[key] = before
                 self._log = outer
-                # If the run ends inside an alternative, the objects that this and earlier alternatives created keep
-                # their cells.
+                # If the run ends inside an alternative, the objects that this alternative and earlier alternatives
+                # created keep their cells.
                 for (_, key), (cells, value) in () if is_complete else (one for each in finals for one in each.items()):
                     if value is not None:
                         cells.setdefault(key, value)

@@ -40,14 +40,14 @@ PASSES_ON = re.compile(
 TRANSPARENT = re.compile(
     r"torch\.(no_grad|inference_mode|enable_grad)|typing\.\w+|typing_extensions\.\w+|abc\.\w+|functools\.(total_ordering|cached_property)"
 )
-#: Modules that programs import from their package, as in ``from torch import nn``.
+#: Modules of libraries that programs import from the package of the module, as in ``from torch import nn``.
 MODULES = re.compile(
     r"os\.path|importlib\.\w+|xml\.etree\.ElementTree|concurrent\.futures|scipy\.(signal|ndimage|stats|io|interpolate)"
     r"|torch\.(nn|optim|cuda|distributed|fft|linalg|backends)|torch\.nn\.(functional|init|utils)|torch\.utils\.data"
     r"|torchvision\.(transforms|datasets|models|io)(\.(v2|functional))*|torchaudio\.(transforms|functional|datasets)|numpy\.(random|linalg|fft)"
     r"|PIL\.(Image|ImageOps|ImageFilter|ImageEnhance|ImageDraw)|matplotlib\.pyplot|skimage\.\w+|sklearn\.\w+"
 )
-#: Functions that only read attributes of a loader, so they start no workers.
+#: Functions that only read attributes of their argument, so a call with a loader starts no workers.
 PLAIN_CALLABLE = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|hasattr|bool|str|callable)")
 
 

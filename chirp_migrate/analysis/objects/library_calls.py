@@ -197,7 +197,7 @@ class LibraryCalls(VariableStore, ABC):
             case "builtins.sum" | "builtins.min" | "builtins.max" | "builtins.any" | "builtins.all":
                 summed = self._elements(first, node, inner)
                 if name == "builtins.sum" and summed and all(isinstance(one, Instance) for one in summed):
-                    return summed  # for datasets: a dataset with the samples of all
+                    return summed  # a sum of datasets is a dataset with the samples of all
             case "builtins.next":
                 return self._elements(first, node, inner)
             case "builtins.len":
@@ -360,7 +360,10 @@ class LibraryCalls(VariableStore, ABC):
         return UNKNOWN
 
     def _prepare(self, arguments: Arguments, place: CreationPlace) -> Value:
-        """Return the results of accelerate's ``prepare``: an unknown object for loaders, other arguments unchanged."""
+        """Return the results of accelerate's ``prepare``.
+
+        A loader becomes an unknown object, and other arguments stay unchanged.
+        """
         made: list[Value] = []
         for value in arguments.positional:
             loaders = list(loaders_in(value))

@@ -1,4 +1,4 @@
-"""Find nodes of a text again after a rewrite of the text."""
+"""Find the nodes of a source text in the rewritten text."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from chirp_migrate.analysis.objects.library_calls import LibraryCalls
 from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, SuperResult, single_possible_key
 from chirp_migrate.syntax.module import package_name
 
-#: Attributes of objects of libraries, each with the position of the constructor's argument that the attribute stores.
+#: Attributes of objects of libraries, each with the position of the constructor argument that the attribute contains.
 _PLACES = {"dataset": 0, "datasets": 0, "transforms": 0, "indices": 1, "func": 0}
 
 
@@ -48,7 +48,10 @@ class ObjectAccess(LibraryCalls):
     def _record_iteration(self, loader: LoaderObject, place: CreationPlace) -> None: ...
 
     def _class_attribute(self, cls: ClassObject, name: str, below: ClassObject | None = None) -> Value:
-        """Return an attribute of a class or of its bases. With ``below``, search only the bases after ``below``."""
+        """Return an attribute of a class or of its bases.
+
+        With ``below``, only search the classes after ``below`` in the method resolution order.
+        """
         order = cls.order
         if below is not None:
             order = order[order.index(below) + 1 :] if below in order else order[1:]
@@ -176,7 +179,7 @@ class ObjectAccess(LibraryCalls):
                 return thing.cells.get(None, UNKNOWN)
             case Instance(cls=str() as name) if HUGGING_FACE_DATASET.fullmatch(name):
                 is_sample = any(isinstance(key, Constant) and isinstance(key.value, int) for key in keys)
-                return UNKNOWN if is_sample else (thing,)  # a split, or an object treated as a split
+                return UNKNOWN if is_sample else (thing,)  # a split of a dataset, or an object that counts as a split
             case Instance() if is_numeric_array(thing):
                 return (thing,)
             case Instance(cls=str()):

@@ -44,8 +44,8 @@ from chirp_migrate.syntax.project import Project
 
 #: Largest depth of nested objects to visit.
 _DEPTH = 24
-#: Number of times that the search continues with the files that import the files found so far.
-_NAMING = 4
+#: How often the search for files about loading adds files that import the files found before.
+_IMPORT_ROUNDS = 4
 _WORD = re.compile(r"\w+")
 _PICKLING = ("__reduce__", "__reduce_ex__", "__getnewargs_ex__")
 
@@ -67,12 +67,12 @@ class UnpicklableObject:
         sort: the kind of object, which determines the rule that reports the object.
         place: the code that creates the object.
         holder: the object or attribute that contains the object, as text for messages, such as ```Compose.steps` ``.
-        kind: the type of the object if ``sort`` is ``STATE``, else None.
-        attribute: name of the attribute that stores the object; "" if code outside of the class with this attribute
-            creates the object.
+        kind: the type of the object if ``reported_kind`` is ``STATE``, else None.
+        attribute: name of the attribute that stores the object; "" if the object is not created in the class with this
+            attribute.
     """
 
-    sort: ReportedUnpicklableKind
+    reported_kind: ReportedUnpicklableKind
     place: CreationPlace
     holder: str
     kind: UnpicklableKind | None = None
@@ -88,7 +88,7 @@ def find_unpicklable_objects(project: Project) -> UnpicklableObjects:
     return UnpicklableObjects(project)
 
 
-def _any_of(words: Set[str]) -> re.Pattern[str]:
+def _pattern_of_words(words: Set[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, sorted(words))))
 
 
@@ -117,8 +117,8 @@ class UnpicklableObjects:
         self._others: list[tuple[Instance, list[UnpicklableObject]]] = []
         self._found: dict[ast.AST, UnpicklableObject] = {}
         loaders = {"DataLoader", FACTORY, *FACTORY_FUNCTIONS, *project.aliases("DataLoader")}
-        self._words_of_loaders = _any_of(loaders)
-        self._words_of_loading = _any_of({*loaders, *DATASET_WORDS, *dataset_names(project)})
+        self._words_of_loaders = _pattern_of_words(loaders)
+        self._words_of_loading = _pattern_of_words({*loaders, *DATASET_WORDS, *dataset_names(project)})
         self._made: set[ast.AST] = set()
         self._lines: tuple[str, list[str]] = ("", [])
         paths, about = self._files_about_loading()
@@ -138,7 +138,7 @@ class UnpicklableObjects:
         self._others_are_sent = may_have_workers or project.is_distributed or not self.run.loaders
         for made, found in self._others if self._others_are_sent else ():
             if isinstance(made.cls, ClassObject) and made.cls.place.node not in self._reached:
-                self._keep(found)
+                self._add_objects(found)
         self._others.clear()
         self._by_path: dict[str, list[UnpicklableObject]] = {}
         for one in self._found.values():
@@ -151,9 +151,9 @@ class UnpicklableObjects:
         is_as_read = self._read.setdefault(path, self._project.text(path)) == self._project.text(path)
         return self.run if is_as_read else self.run.without_module(path)
 
-    def objects_in_file(self, path: str, sort: ReportedUnpicklableKind) -> list[UnpicklableObject]:
-        """Return the objects of the kind ``sort`` that a file creates."""
-        return [one for one in self._by_path.get(path, ()) if one.sort is sort]
+    def objects_in_file(self, path: str, reported_kind: ReportedUnpicklableKind) -> list[UnpicklableObject]:
+        """Return the objects of the kind ``reported_kind`` that a file creates."""
+        return [one for one in self._by_path.get(path, ()) if one.reported_kind is reported_kind]
 
     def has_no_workers(self, path: str, name: str) -> bool:
         """Return whether no loader with objects of a dataset class has workers.
@@ -162,12 +162,12 @@ class UnpicklableObjects:
         """
         return (path, name) in self._idle or not (self._others_are_sent or (path, name) in self._busy)
 
-    def words(self, sort: ReportedUnpicklableKind) -> frozenset[str]:
-        """Return words with which to search for files that create objects of the kind ``sort``.
+    def words(self, reported_kind: ReportedUnpicklableKind) -> frozenset[str]:
+        """Return words with which to search for files that create objects of the kind ``reported_kind``.
 
         Most words are names of functions and classes around the objects.
         """
-        return self._words.get(sort, frozenset())
+        return self._words.get(reported_kind, frozenset())
 
     @cached_property
     def _words(self) -> dict[ReportedUnpicklableKind, frozenset[str]]:
@@ -175,14 +175,14 @@ class UnpicklableObjects:
         for path, found in self._by_path.items():
             tree = syntax_tree(self._texts[path])
             for one in found:
-                words.setdefault(one.sort, set()).add(_word_around(tree, one.place.node))
-        return {sort: frozenset(known) for sort, known in words.items()}
+                words.setdefault(one.reported_kind, set()).add(_word_around(tree, one.place.node))
+        return {reported_kind: frozenset(known) for reported_kind, known in words.items()}
 
     def remaining_objects(
-        self, module: Module, sort: ReportedUnpicklableKind
+        self, module: Module, reported_kind: ReportedUnpicklableKind
     ) -> Iterator[tuple[int, UnpicklableObject]]:
         """Yield offset and description of each object that the rewritten module still creates."""
-        by_node = {one.place.node: one for one in self.objects_in_file(module.path, sort)}
+        by_node = {one.place.node: one for one in self.objects_in_file(module.path, reported_kind)}
         yield from ((offset, by_node[node]) for offset, node in self.remaining_nodes(module, list(by_node)))
 
     def remaining_nodes(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
@@ -193,7 +193,7 @@ class UnpicklableObjects:
             if there is not None:
                 yield _name_offset(module, there, module.offset(*line_and_column(there))), node
 
-    def _keep(self, found: list[UnpicklableObject]) -> None:
+    def _add_objects(self, found: list[UnpicklableObject]) -> None:
         for one in found:
             self._found.setdefault(one.place.node, one)
 
@@ -212,7 +212,7 @@ class UnpicklableObjects:
                         run.call_from_outside(thing)
                         yield
                     case ClassObject(place=CreationPlace(path=own)) if own == path and self._may_load(thing):
-                        yield from self._leftover_methods(thing, about)
+                        yield from self._run_uncalled_methods(thing, about)
 
     def _may_load(self, cls: ClassObject) -> bool:
         """Return whether a class is a dataset, or its code contains words such as ``DataLoader``."""
@@ -232,7 +232,7 @@ class UnpicklableObjects:
         words: dict[str, set[str]] = {}
         new = [path for path, _ in self._project.matching(self._words_of_loading)]
         about: set[str] = set()
-        for _ in range(_NAMING):
+        for _ in range(_IMPORT_ROUNDS):
             paths += new
             for path in new:
                 self._collect_words(path, words, direct)
@@ -264,7 +264,7 @@ class UnpicklableObjects:
         last = getattr(place.node, "end_lineno", None) or 0
         return "\n".join(self._lines[1][line_and_column(place.node)[0] - 1 : last])
 
-    def _leftover_methods(self, cls: ClassObject, about: Set[str]) -> Iterator[None]:
+    def _run_uncalled_methods(self, cls: ClassObject, about: Set[str]) -> Iterator[None]:
         run, is_made = self.run, cls.place.node in self._made
         if cls.is_dataset:
             if not is_made:
@@ -279,7 +279,7 @@ class UnpicklableObjects:
             and one.unwrapped.owner is cls
             and one.wraps != "property"
             and one.unwrapped.place.node not in run.called
-            and self._is_about(one.unwrapped, about)
+            and self._is_about_loading(one.unwrapped, about)
         ]
         if is_made and not methods:
             return
@@ -294,7 +294,7 @@ class UnpicklableObjects:
                         run.call_from_outside(method, Arguments(more=True))
                 yield
 
-    def _is_about(self, function: FunctionObject, about: Set[str]) -> bool:
+    def _is_about_loading(self, function: FunctionObject, about: Set[str]) -> bool:
         text = self._text_of(function.place)
         return self._words_of_loading.search(text) is not None or not about.isdisjoint(_WORD.findall(text))
 
@@ -305,8 +305,8 @@ class UnpicklableObjects:
         for loader in loaders:
             walk = _PickleVisitor(run)
             walk.value(loader.arguments.get("dataset", ()), "the dataset")
-            self._reached |= {node for *_, node in walk.met}
-            titles = {(path, title) for path, title, _ in walk.met}
+            self._reached |= {node for *_, node in walk.visited_classes}
+            titles = {(path, title) for path, title, _ in walk.visited_classes}
             self.classes[loader] = set(walk.classes)
             for name in ("collate_fn", "worker_init_fn"):
                 walk.value(loader.arguments.get(name, ()), f"`{name}`")
@@ -317,7 +317,7 @@ class UnpicklableObjects:
             self._busy |= titles
             self._idle -= titles
             if loader.sends_to_workers:
-                self._keep(walk.found)
+                self._add_objects(walk.found)
         for made in instances:
             cls = made.cls
             if isinstance(cls, ClassObject):
@@ -336,7 +336,7 @@ class _PickleVisitor:
     Attributes:
         found: the objects that cannot be pickled.
         met: file, name and definition of the classes of all visited objects, if the class belongs to the project.
-        classes: the definitions of the classes in ``met``, and of their bases.
+        classes: the definitions of the classes in ``visited_classes``, and of their bases.
     """
 
     def __init__(self, run: AbstractRun) -> None:
@@ -344,7 +344,7 @@ class _PickleVisitor:
         self._seen: set[int] = set()
         self._holder: tuple[ClassObject, str] | None = None
         self.found: list[UnpicklableObject] = []
-        self.met: set[tuple[str, str, ast.AST]] = set()
+        self.visited_classes: set[tuple[str, str, ast.AST]] = set()
         self.classes: set[CreationPlace] = set()
 
     def value(self, value: Value, holder: str, depth: int = 0) -> None:
@@ -355,9 +355,13 @@ class _PickleVisitor:
                 self._visit_object(thing, holder, depth)
 
     def _report(
-        self, sort: ReportedUnpicklableKind, place: CreationPlace, holder: str, kind: UnpicklableKind | None = None
+        self,
+        reported_kind: ReportedUnpicklableKind,
+        place: CreationPlace,
+        holder: str,
+        kind: UnpicklableKind | None = None,
     ) -> None:
-        self.found.append(UnpicklableObject(sort, place, holder, kind, self._attribute_around(place)))
+        self.found.append(UnpicklableObject(reported_kind, place, holder, kind, self._attribute_around(place)))
 
     def _attribute_around(self, place: CreationPlace) -> str:
         """Return the name of the visited attribute; "" if the place is outside of the class with this attribute."""
@@ -407,7 +411,7 @@ class _PickleVisitor:
             for value in list(made.cells.values()):
                 self.value(value, holder, depth + 1)
             return
-        self.met.add((cls.place.path, cls.name, cls.place.node))
+        self.visited_classes.add((cls.place.path, cls.name, cls.place.node))
         self._visit_class(cls, holder)
         order = cls.order
         self.classes |= {one.place for one in order if isinstance(one, ClassObject)}

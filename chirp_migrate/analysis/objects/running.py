@@ -33,7 +33,7 @@ from chirp_migrate.analysis.objects.abstract_objects import (
     unite_values,
 )
 from chirp_migrate.analysis.objects.calls import TracedCalls
-from chirp_migrate.analysis.objects.cells import ALONE, STEPS, StepLimitReached
+from chirp_migrate.analysis.objects.cells import STEPS, STEPS_OF_UNCALLED_FUNCTION, StepLimitReached
 from chirp_migrate.analysis.objects.libraries import MODULES, TRANSPARENT, is_numeric_array
 from chirp_migrate.analysis.objects.values import (
     NONE,
@@ -131,7 +131,7 @@ class AbstractRun(TracedCalls):
     def call_from_outside(self, function: AbstractObject, arguments: Arguments | None = None) -> Value:
         """Return the result of a call that no code of the project makes, by default with unknown arguments."""
         found: Value = UNKNOWN
-        with self._with_own_step_limit(ALONE):
+        with self._with_own_step_limit(STEPS_OF_UNCALLED_FUNCTION):
             place = (
                 function.place if isinstance(function, FunctionObject | ClassObject) else CreationPlace("", ast.Pass())
             )
@@ -256,7 +256,8 @@ class AbstractRun(TracedCalls):
     def _branch(self, statements: Sequence[ast.stmt], scope: AbstractScope) -> bool:
         ended = self._block(statements, scope)
         if ended and self._log is not None and statements and isinstance(statements[-1], ast.Raise):
-            for cells, key, before in reversed(self._log):  # assignments before an error have no effect on later code
+            # The branch ends in an error, so its assignments have no effect on later code.
+            for cells, key, before in reversed(self._log):
                 if before is None:
                     cells.pop(key, None)
                 else:
@@ -434,7 +435,7 @@ class AbstractRun(TracedCalls):
         if not isinstance(node, ast.Lambda):
             found.scope = scope.elsewhere.get(node.name, scope) if scope.kind == "function" else scope
             if found.scope is not scope:
-                return (found,)  # workers find a function by a global name
+                return (found,)  # workers can find a function only by a global name
             return self._decorated(found, node, scope)
         return (found,)
 
@@ -467,14 +468,14 @@ class AbstractRun(TracedCalls):
                     case LibraryName(name=name) if TRANSPARENT.fullmatch(name):
                         pass
                     case _:
-                        function.is_named = True  # the decorator's result is unknown
+                        function.is_named = True  # the result of the decorator is unknown
         return value
 
     def _decorate(self, decorator: AbstractObject, value: Value, place: CreationPlace) -> Value:
         """Return the result of a decorator. The limit for functions without loaders does not apply to decorators."""
         function = decorator.function if isinstance(decorator, BoundMethod) else decorator
         if isinstance(function, FunctionObject):
-            self._fruitless.pop((function.place.node, function.unwrapped.place.node), None)
+            self._steps_without_loaders.pop((function.place.node, function.unwrapped.place.node), None)
         return self._call(decorator, Arguments([value]), place)
 
     def _class(self, node: ast.ClassDef, scope: AbstractScope) -> Value:

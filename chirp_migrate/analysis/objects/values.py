@@ -131,7 +131,7 @@ def possible_texts(value: Value) -> list[str]:
 
 
 def texts_ending_with(value: Value) -> Value:
-    """Return the value of a text of which only the end is known: a text of ``value``."""
+    """Return the value of a text that ends with one of the texts in ``value``, and whose beginning is unknown."""
     return tuple(Constant(text, is_whole=False) for text in possible_texts(value)) or UNKNOWN
 
 
