@@ -1,4 +1,4 @@
-"""Define each metric of a verification (name, unit, method), compute its value, and judge the required values."""
+"""Define the metrics that ``verify`` measures, compute their values, and compare two values with required values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIB = 2**20
 MET, NOT_MET, NOT_MEASURABLE = "met", "not met", "not measurable here"
 
 _GPU_PERCENT = 80.0
-"""GPU utilisation in percent that the training must exceed."""
+"""Target: the GPU utilisation of the training must be above this value, in percent."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Metric:
         unit: unit of the value.
         title: short name for reports.
         method: how the metric is measured, one sentence.
-        requirement: number of the requirement that defines the metric, such as ``R-004``.
+        requirement: identifier of the requirement that defines the metric, such as ``R-004``.
     """
 
     name: str
@@ -39,11 +39,11 @@ class Metric:
 
 @dataclass(frozen=True)
 class TargetVerdict:
-    """The verdict on one target for the migrated version.
+    """The verdict on whether the migrated version meets a target (a required value).
 
     Attributes:
-        requirement: number of the requirement that defines the target, such as ``R-004``.
-        target: description of the target.
+        requirement: identifier of the requirement that defines the target, such as ``R-004``.
+        target: the target as text, such as ``GPU utilisation above 80 %``.
         verdict: one of :data:`MET`, :data:`NOT_MET`, :data:`NOT_MEASURABLE`.
         value: measured value, in the unit of the target; None if the value was not measured.
         why: description of the value, or the reason why it was not measured.
@@ -99,12 +99,12 @@ METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, t
 def metrics_of_timed_rounds(
     own_runs_s: float, timings: Sequence[tuple[EntryPointTiming, EntryPointTiming]]
 ) -> dict[str, float | None]:
-    """Return the metrics of one version; a metric without a measurement is None.
+    """Return a dictionary: name of a metric → value for one version; None if the metric was not measured.
 
     Args:
-        own_runs_s: seconds of the user's own, full trainings of all entry points together.
-        timings: timings of this version, each with the timing of the migrated version in the same round. The timing of
-            the migrated version includes epochs with zero-cost loading.
+        own_runs_s: computed seconds of the full trainings that the user would run, over all entry points together.
+        timings: pairs: a timing of this version, and the timing of the migrated version in the same round. Only the
+            timings of the migrated version include epochs with zero-cost loading.
     """
     found: dict[str, float | None] = {one.name: None for one in METRICS}
     found["training_s"] = own_runs_s
@@ -136,12 +136,12 @@ def metrics_of_timed_rounds(
 
 
 def judge_targets(after: Mapping[str, float | None], gpu: str, simulated: bool) -> list[TargetVerdict]:
-    """Judge the required values of the migrated version. Values that were not measured get a reason.
+    """Judge whether the migrated version meets the targets. A value that was not measured gets a reason.
 
     Args:
         after: dictionary, name of a metric → value for the migrated version.
         gpu: description of the visible GPUs, or "no GPU" with the reason.
-        simulated: whether device steps were simulated, so that the GPU utilisation is not measurable.
+        simulated: whether device steps were simulated. The GPU utilisation then has no meaning.
     """
     percent, lost = after.get("gpu_percent"), after.get("lost_workers")
     if percent is None:
@@ -166,6 +166,6 @@ def _percentile_ms(seconds: Sequence[float], share: float) -> float | None:
 
 
 def _largest_mib(values: Iterable[int | None]) -> float | None:
-    """Return the largest number of bytes, converted to MiB; None if all values are None."""
+    """Return the largest of some numbers of bytes, in MiB; None if all numbers are None."""
     most = max((value for value in values if value is not None), default=None)
     return None if most is None else most / MIB

@@ -1,9 +1,10 @@
-"""Run a whole verification, from the options to the report.
+"""Run a whole verification, from the copies of the project to the report.
 
-First, small runs of every entry point (a training function or script) are recorded in both versions, and compared. Then
-both versions are timed in rounds. Each round starts one new process for each version, and the two processes take turns
-epoch by epoch. The module :mod:`chirp_migrate.verify.watching` records the small runs, ``timing.rounds`` decides the
-number of rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
+First, small runs of every entry point (a training function or script) are recorded in both versions, and compared. If
+they are equal, both versions are timed in rounds. Each round starts one new process for each version. The two processes
+take turns: one process trains for an epoch while the other process waits. The module
+:mod:`chirp_migrate.verify.watching` records the small runs. The module :mod:`chirp_migrate.verify.timing.rounds`
+decides the number of rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from chirp_migrate.verify.verify_report import VerifyReport
 from chirp_migrate.verify.watching import record_runs
 
 _RESERVED = 1 / 12
-"""Share of the time budget after the rounds: for an epoch that still runs, for ending the processes and the report."""
+"""Share of the time budget that is reserved for the end of the last epoch, for ending processes and for the report."""
 
 
 def verify_versions(
@@ -47,15 +48,15 @@ def verify_versions(
     progress: Progress,
     began: float | None = None,
 ) -> VerifyReport:
-    """Compare and time both versions of a project, and return the report with the verdict.
+    """Compare and time a project before and after the migration, and return the report with the verdict.
 
     Args:
         root: folder of the migrated project.
         before: the version before the migration.
-        files: dictionary, path → SHA-256 of each verified file, for the report.
+        files: dictionary, path of a file that ``apply`` changed → its SHA-256, for the report; None for a missing file.
         options: the options of the verification.
         progress: called with the present and the finished steps.
-        began: start of the time budget, on the clock of ``time.monotonic``; None for the present time.
+        began: start of the time budget, in seconds of ``time.monotonic``; None for the present time.
 
     Raises:
         WorkloadFailed: the project's code failed in one of the versions.
@@ -90,19 +91,19 @@ def run_all_processes(
     """Run all processes of a verification, and return the report.
 
     Args:
-        trees: dictionary, version (``before`` or ``after``) → folder with its copy.
+        trees: dictionary, version (``before`` or ``after``) → folder with a copy of this version.
         discovery: entry points of the version before the migration.
         settings: the options of the verification.
         progress: called with the present and the finished steps.
-        deadline: end of the time budget, on the clock of ``time.monotonic``.
-        conditions: values for report fields that are not measured; see :func:`.build_report`.
+        deadline: end of the time budget, in seconds of ``time.monotonic``.
+        conditions: report fields whose values are no measurements; see :func:`.build_report`.
 
     Raises:
         WorkloadFailed: the project's code crashed or hung in one of the versions.
     """
     children = ChildStarter(trees, discovery, settings, progress)
     began = time.monotonic()
-    # Two runs on a GPU may differ.
+    # On a GPU, two runs of the same training may differ.
     twice = torch.cuda.is_available()
     progress("comparing what each entry point loads and computes in both versions")
     load = BackgroundLoadWatch()
@@ -129,7 +130,7 @@ def run_all_processes(
                 f"{pluralize(children.threads, 'compute thread')} instead of {usual} (set with --threads)"
             )
         repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
-        # An entry point that iterates over a training loader only once has no epochs, so the whole call is timed.
+        # If an entry point iterates over a training loader only once, it has no second epoch: time the whole call.
         whole = [label for label, one in before.items() if sum(trace.role == "train" for trace in one.traces) < 2]
         rounds = _run_rounds(children, before.keys(), settings, progress, deadline, repeats, whole)
         if all(children.repeated.values()) or not repeats:
@@ -150,7 +151,7 @@ def _run_rounds(
     repeats: Sequence[str],
     whole: Sequence[str],
 ) -> Rounds:
-    """Time both versions round by round, until the verdict needs no more rounds or the time budget is used up."""
+    """Time both versions in rounds, until more rounds cannot change the verdict or the time is used up."""
     deadline -= _RESERVED * settings.budget_s
 
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
@@ -180,8 +181,8 @@ def _run_rounds(
 
 
 def _needs_repeating(before: EntryResult, after: EntryResult) -> bool:
-    """Return whether an entry point must run again, to show which of its results repeat.
+    """Return whether an entry point must run again, to show which of its return values are the same in every run.
 
-    The entry point runs again if its results differ between the versions, or if its samples are augmented.
+    A second run is necessary if the return values differ between the versions, or if samples are augmented.
     """
     return before.fingerprint != after.fingerprint or any(trace.random for trace in before.traces)

@@ -1,9 +1,9 @@
-"""Record small runs of every entry point in both versions, before anything is timed.
+"""Record a small run of every entry point (a training function or script) in both versions.
 
-One process for each version trains each entry point on a few samples, one entry point after the other. If an entry
-point hangs or ends its process, a new process runs the remaining entry points. An entry point that fails before the
-migration must fail with the same error after the migration. The report lists the entry points that fail before the
-migration.
+These runs are recorded before the timing. One process for each version trains the entry points on a few samples, one
+entry point after the other. If an entry point hangs or crashes its process, a new process runs the remaining entry
+points. If an entry point fails before the migration, the report names the entry point, and it must fail with the same
+error after the migration.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chirp_migrate.verify.spec import EntryResult, JobKind, RunResult
 from chirp_migrate.verify.timing.children import ChildStarter
 
 _MOST_DEATHS = 3
-"""Largest number of entry points that may crash or hang in one version; after one more, ``verify`` stops."""
+"""Largest number of entry points that may crash or hang in one version. If more of them do, ``verify`` stops."""
 _LOOK_S = 0.02
 
 
@@ -37,7 +37,7 @@ class RecordedRuns:
         sides: dictionary, name of the version (``before`` or ``after``) → label of the entry point → its recorded run.
         api: dictionary, name of the version → its public names and signatures.
         failing: dictionary, label of an entry point that fails before the migration → its error.
-        difference: differences between an error before the migration and the result after it.
+        difference: differences for entry points that fail before the migration, but not in the same way after it.
     """
 
     sides: dict[str, dict[str, EntryResult]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class RecordedRuns:
 
 
 class _WatchedVersion:
-    """The recording of one version. Each call of :meth:`advance` continues the recording for a short time.
+    """The recording of the entry points in one version. Each call of :meth:`advance` continues the recording a little.
 
     Attributes:
         found: dictionary, label of the entry point → its recorded run.
@@ -71,7 +71,7 @@ class _WatchedVersion:
         self._deaths = 0
 
     def advance(self) -> None:
-        """Receive a message of the process, or let the process continue with the next entry point.
+        """Receive a message from the process if it is busy. Otherwise, let the process run the next entry point.
 
         Raises:
             WorkloadFailed: the process ended before any entry point ran, or too many entry points crashed or hung.
@@ -92,7 +92,7 @@ class _WatchedVersion:
         self._child.found.clear()
 
     def _record_loss(self, failed: WorkloadFailed) -> None:
-        """Record the end of the process as the error of the present entry point, and start a new process."""
+        """Record that the process ended as the error of the entry point that was running, and start a new process."""
         self._deaths += 1
         if not self._started or not failed.ending or self._deaths > _MOST_DEATHS:
             raise failed
@@ -110,10 +110,15 @@ def record_runs(
 ) -> RecordedRuns:
     """Record a small run of every entry point in both versions, at the same time if possible.
 
-    With ``repeat_before``, the version before the migration runs twice, because its runs may differ.
+    Args:
+        children: starts the child processes that train.
+        discovery: the entry points to run.
+        api_names: dictionary, module → public names whose signatures are read in both versions.
+        repeat_before: whether the version before the migration runs every entry point twice, which shows values that
+            differ from run to run, for example on a GPU.
 
     Raises:
-        WorkloadFailed: an entry point fails only after the migration, or all entry points fail before it.
+        WorkloadFailed: an entry point fails only after the migration, or all entry points fail before the migration.
     """
     watched = RecordedRuns()
     for together in children.concurrent_versions:
@@ -149,7 +154,7 @@ def record_runs(
             watched.difference.notes.append(
                 f"{label}: not compared, because the code before the migration {_describe_failure(lost)}"
             )
-            # An entry point that hangs has no error to compare.
+            # If the entry point hangs before the migration, there is no error to compare.
             if after[label].error != lost.error and not lost.hung:
                 watched.difference.add_difference(
                     "error-differs", label, f"{_describe_failure(lost)} before, {_describe_failure(after[label])} after"
