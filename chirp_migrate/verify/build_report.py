@@ -34,7 +34,7 @@ from chirp_migrate.verify.watching import RecordedRuns
 from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.machine.nvml import gpu_status
 
-_NO_LOADER = "No loader was seen, so only the results that the training returns were compared."
+_NO_LOADER = "verify detected no loader in the training, so it compared only the values that the training returns."
 
 
 def build_report(
@@ -168,8 +168,8 @@ def build_failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]
 def describe_rounds(rounds: Rounds) -> str:
     """Return one line: the number of rounds, the CPU use of other processes, and why no more rounds ran."""
     timed = sum(len(each.labels) for each in rounds.made)
-    text = f"{pluralize(len(rounds.made), 'pair')} of processes, {pluralize(timed, 'entry point')} timed in them"
-    ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
+    text = f"{pluralize(len(rounds.made), 'pair')} of processes, {pluralize(timed, 'timing')} of entry points"
+    ended = "" if rounds.ended_with is None else f" No more rounds ran: {rounds.ended_with}."
     if rounds.others_median is None or rounds.others_most is None:
         return f"{text}; the CPU use of other processes was not measured ({rounds.not_watched}).{ended}"
     return (
@@ -225,7 +225,7 @@ def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptio
     )
     text = (
         f"SIMULATED: each training batch is followed by a device step of {step_ms:g} ms that uses no CPU; {model}. "
-        "Times, rates and the verdict are of this simulation"
+        "All times, rates and the verdict describe this simulation"
     )
     busy = {}
     for side, of in steps.items():
@@ -239,5 +239,5 @@ def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptio
     late = sum(one.overrun for one in counts)
     if late:
         all_steps = sum(one.steps for one in counts)
-        text += f"; in {late} of {all_steps} steps the training's own work took longer than the step"
+        text += f"; in {late} of {all_steps} steps, the training itself took longer than the simulated step"
     return SimulatedDevice(step_ms=step_ms, what=f"{text}.", device_busy=busy, steps=steps)

@@ -58,7 +58,7 @@ class TargetVerdict:
 
 METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, title, requirement, method in (
     ("training_s", "s", "training time", "R-000-5.2",
-     "seconds of the user's own runs, computed from start-up time and epoch time"),
+     "seconds of the full trainings that the user would run, computed from start-up time and epoch time"),
     ("samples_per_s", "samples/s", "samples per second", "R-000-3.1",
      "samples that training and validation took from their loaders in the timed epochs, divided by the time of these "
      "epochs"),
@@ -66,23 +66,27 @@ METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, t
      "batches that training and validation took from their loaders in the timed epochs, divided by the time of these "
      "epochs"),
     ("goodput_percent", "%", "goodput", "R-000-5.2",
-     "time of an epoch with zero-cost loading, in percent of the time of an epoch: the share that is not loading"),
-    ("epoch_s", "s", "epoch", "R-000-5.2", "median seconds of the timed epochs, with their validation"),
+     "time of an epoch with zero-cost loading, in percent of the time of a normal epoch; the remaining percent are "
+     "loading"),
+    ("epoch_s", "s", "epoch", "R-000-5.2", "median seconds of the timed epochs, including validation"),
     ("wait_p50_ms", "ms", "wait for a batch, median", "R-000-3.1",
-     "milliseconds from the request of a training batch to its arrival; without the first batch of each pass, which "
-     "is start-up"),
+     "median of the milliseconds from the request of a training batch to its arrival, without the first batch of "
+     "each pass, whose wait includes start-up"),
     ("wait_p95_ms", "ms", "wait for a batch, 95th percentile", "R-000-3.1",
-     "95 % of the waits for training batches are shorter; same waits as for `wait_p50_ms`"),
+     "95 % of the waits for training batches are shorter than this value; the waits are the same as for "
+     "`wait_p50_ms`"),
     ("wait_p99_ms", "ms", "wait for a batch, 99th percentile", "R-000-3.1",
-     "99 % of the waits for training batches are shorter; same waits as for `wait_p50_ms`"),
+     "99 % of the waits for training batches are shorter than this value; the waits are the same as for "
+     "`wait_p50_ms`"),
     ("wait_variation", "", "variation of the waits", "R-000-5.2",
-     "standard deviation of the waits for training batches, divided by their mean; same waits as for `wait_p50_ms`"),
+     "standard deviation of the waits for training batches, divided by their mean; the waits are the same as for "
+     "`wait_p50_ms`"),
     ("first_batch_ms", "ms", "time to the first batch", "R-000-3.1",
-     "milliseconds from creating an iterator of a training loader to its first batch, with the start of workers; "
+     "milliseconds from `iter(loader)` to the first batch of a training loader, including the start of workers; "
      "median over the passes of the timed epochs"),
     ("waiting_percent", "%", "share of time waiting", "R-004",
-     "all waits of training and validation for batches (first batches too), in percent of the time of the timed "
-     "epochs"),
+     "time that training and validation wait for batches, including first batches, in percent of the time of the "
+     "timed epochs"),
     ("gpu_percent", "%", "GPU utilisation", "R-000-5.2",
      "mean utilisation of the visible GPUs, which NVML reports at the end of each timed epoch"),
     ("gpu_memory_mib", "MiB", "GPU memory", "R-000-3.1",
@@ -91,8 +95,8 @@ METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, t
      "largest proportional set size (PSS: shared pages count once) of the training process with its workers, read at "
      "the last batch of each pass in the first epoch; on a system without PSS, `memory_kind` names the kind"),
     ("lost_workers", "loaders", "loaders that lost workers", "R-000-5.2",
-     "loaders of all rounds with a worker that died and was replaced, or that could not start; before the migration, "
-     "the death of a worker ends the training"),
+     "number of loaders, over all rounds, with a worker that died and was replaced, or that could not start; before "
+     "the migration, the death of a worker ends the training"),
 ))  # fmt: skip
 
 

@@ -116,12 +116,12 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
         UsageProblem: two options contradict each other, an option would have no effect, or ``data`` cannot be used.
     """
     if "script" in given and {"workload", "data", "model"} & given.keys():
-        raise UsageProblem("a command after -- defines all of the training: omit --workload, --data and --model.")
+        raise UsageProblem("the command after -- defines the whole training: omit --workload, --data and --model.")
     entry = _entry_of_options(root, given)
     if entry is not None and "model" in given:
         raise UsageProblem(
-            "model applies to entry points that are found automatically, and here a workload defines the training: "
-            "omit model."
+            "model applies to entry points that are found automatically, but here a workload function or a script "
+            "defines the training: omit model."
         )
     own = {one.name: given[one.name] for one in fields(VerifyOptions) if one.name in given}
     if entry is not None and own.get("own_epochs"):
@@ -166,7 +166,7 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
         try:
             script = script_of_command(said["script"])
         except ValueError as problem:
-            raise UsageProblem(f"{problem}; a script that you write can start other programs.") from None
+            raise UsageProblem(f"{problem}; to run another program, write a Python script that starts it.") from None
         words = list(said["script"])
         if script.file:
             words[words.index(script.file, 1)] = _path_relative_to(root, script.file)
@@ -188,7 +188,7 @@ def _path_relative_to(root: Path, script: str) -> str:
     if not path.is_relative_to(root):
         path = path.resolve()
     if not path.is_file() or not path.is_relative_to(root):
-        raise UsageProblem(f"there is no {script} in {root}: pass its path relative to that folder.")
+        raise UsageProblem(f"there is no file {script} in {root}: pass the path of the script relative to this folder.")
     # The script gets the path in the form that the user typed, for example in sys.argv.
     return str(path.relative_to(root)) if Path(script).is_absolute() or ".." in Path(script).parts else script
 
@@ -212,5 +212,7 @@ def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Work
 
         sizes = sizes_from_data_file(sizes, data)
     if entry is None and sizes.samples < LEAST_SAMPLES:
-        raise UsageProblem(f"{sizes.samples} samples are too few to split and train on: {LEAST_SAMPLES} are needed.")
+        raise UsageProblem(
+            f"{sizes.samples} samples are too few for training and validation: use at least {LEAST_SAMPLES} samples."
+        )
     return sizes

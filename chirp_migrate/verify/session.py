@@ -113,7 +113,7 @@ def run_all_processes(
     once_more = {label: replace(one, traces=one.again) for label, one in before.items()} if twice else None
     equivalence = compare_traces(before, after, once_more)
     equivalence += compare_api(watched.api["before"], watched.api["after"]) + watched.difference
-    same = "they differ" if equivalence.differences else "no difference so far"
+    same = "differences found" if equivalence.differences else "no difference so far"
     progress(
         f"compared {pluralize(len(before), 'entry point')} in both versions: {same} ({time.monotonic() - began:.0f} s)"
     )
@@ -127,7 +127,7 @@ def run_all_processes(
         if children.threads < usual:
             progress(
                 f"other processes use {format_percent(others)} of the CPUs: both versions train with "
-                f"{pluralize(children.threads, 'compute thread')} instead of {usual} (set with --threads)"
+                f"{pluralize(children.threads, 'compute thread')} instead of {usual} (--threads sets another number)"
             )
         repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
         # If an entry point iterates over a training loader only once, it has no second epoch: time the whole call.
@@ -157,7 +157,7 @@ def _run_rounds(
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
         made = children.time_round(number, labels, until, deadline, () if number else repeats, whole)
         times = [sum(made.seconds[side].values()) for side in ("before", "after")]
-        ratio = f"{format_percent(times[1] / times[0])} of the time before" if times[0] else "no entry point fitted"
+        ratio = f"{format_percent(times[1] / times[0])} of the time before" if times[0] else "time was too short"
         beside = "" if made.others is None else f", other processes used {made.others:.0%} of the CPUs"
         entry_points = pluralize(len(made.labels), "entry point")
         progress(f"round {number + 1}: {entry_points} in {made.duration_s:.0f} s: {ratio}{beside}")
@@ -176,7 +176,7 @@ def _run_rounds(
             f"stopped after {pluralize(len(rounds.made), 'round')}: the budget of {settings.budget_s:.0f} s is used up"
         )
     elif rounds.ended_with == StopReason.INTERRUPTED:
-        progress(f"interrupted after {pluralize(len(rounds.made), 'round')}: this is the verdict so far")
+        progress(f"interrupted after {pluralize(len(rounds.made), 'round')}: the verdict uses the rounds so far")
     return rounds
 
 

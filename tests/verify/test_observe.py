@@ -188,13 +188,13 @@ def test_the_same_augmentation_from_other_random_numbers_is_equivalent() -> None
     [
         ({"drop_last": True}, "train pass 1: 101 samples before, 96 after"),
         ({"shuffle": False}, "the loader shuffles only before the migration"),
-        ({"seed": 8}, "batch 1 of 7 is the first that differs (the same samples in another order)"),
+        ({"seed": 8}, "batch 1 of 7 is the first that differs (the same samples in a different order)"),
         ({"epochs": 1}, "2 passes before and 1 after"),
         ({"batch_size": 20}, "7 batches before, 6 after"),
         ({"dataset": Subset(DATA, [i for i in range(101) if i % 4 < 3])}, "101 samples before, 76 after"),
         (
             {"dataset": Subset(DATA, [0, *range(100)])},
-            "first that differs (other samples: 1 differ, such as index 100 before, 0 after)",
+            "first that differs (1 sample changed, such as index 100 before, 0 after)",
         ),
         ({"dataset": TensorDataset(FEATURES.clamp(max=0.9), LABELS)}, "(other values; largest absolute difference 0."),
         ({"dataset": Masked()}, "samples have random augmentation only after the migration"),
@@ -221,7 +221,7 @@ def test_augmenting_another_choice_of_samples_is_named() -> None:
         def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
             return super().__getitem__(index - 1 if index % 8 == 3 else index)
 
-    assert "different samples: labels" in differences(watched(Masked()), watched(HalfOfClassThreeReplaced()))
+    assert "different samples: the labels are" in differences(watched(Masked()), watched(HalfOfClassThreeReplaced()))
 
 
 def test_a_loss_that_differs_on_equal_batches_is_named() -> None:

@@ -131,7 +131,7 @@ def test_a_program_that_another_process_trains_is_timed_as_a_whole(tmp_path: Pat
     assert values["differences"] == [] and values["passes"]["after"]["launch.py"] == []
     own = values["own_runs"]["launch.py"]
     assert (own["epochs"], own["epoch_s"]) == (0, {}) and own["start_s"]["after"] > 0
-    assert values["described"]["compared"].startswith("No loader was seen")
+    assert values["described"]["compared"].startswith("verify detected no loader")
     assert not (after / "short.txt").exists()
     failing = [str(after), "--baseline", str(before), *QUICK, *words, "train.py", "--epochs", "1"]
     failed = CliRunner().invoke(verify, failing)
@@ -167,7 +167,7 @@ def test_loading_problems_that_were_seen_are_counted_last(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "words", "told"),
     [
-        ((), ("torchrun", "train.py"), "a script that you write can start other programs"),
+        ((), ("torchrun", "train.py"), "to run another program, write a Python script that starts it"),
         ((), ("python", "nowhere.py"), "there is no nowhere.py"),
         ((), ("python", "-m", "nowhere"), "PATH has no module nowhere; its"),
         (("--workload", "a.py:b"), ("python", "train.py"), "defines all of the training"),

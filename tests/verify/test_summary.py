@@ -114,12 +114,12 @@ def test_a_single_entry_point_is_not_told_of_as_several() -> None:
 
 
 def test_no_time_is_told_where_the_training_differs() -> None:
-    texts = ("other results in 1 value", "no longer in the result")
+    texts = ("the results differ in 1 value", "no longer in the result")
     differs = Equivalence(
         [TrainingDifference("results-differ", "core.single", f"core.single: {text}") for text in texts]
     )
     found = reported(("core.single",), Rounds(), differs)
-    assert said(found).startswith("Verdict: not equivalent. core.single: other results in 1 value.")
+    assert said(found).startswith("Verdict: not equivalent. core.single: the results differ in 1 value.")
     assert facts(found)["time"].startswith("not measured")
     assert facts(found)["differs"] == "1 more: core.single: no longer in the result."
 

@@ -24,8 +24,8 @@ do not exist in the module. For an object without a signature, the value is the 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IMPORTED = "utils."
 _LEFT_OUT = frozenset({"tests", "test", "conftest", "setup", "docs", "examples", "build", "dist", "venv"})
-_NOT_IMPORTED = "the training does not import it"
-_GONE = "the module is gone"
+_NOT_IMPORTED = "the training does not import the module"
+_GONE = "the module no longer exists"
 _HARMLESS = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.If, ast.Try, ast.Pass)
 
 
@@ -109,12 +109,12 @@ def api_break_sentences(before: Api, after: Api) -> list[str]:
             continue
         for name, signature in names.items():
             if name not in now:
-                problems.append(f"{module}.{name} is gone")
+                problems.append(f"{module}.{name} no longer exists")
             # Callers write ``module(x)`` and not ``module.forward(x=x)``, so the migration may rename the parameter.
             elif isinstance(signature, list) and not _is_compatible(
                 now[name], signature, not name.endswith(".forward")
             ):
-                problems.append(f"{module}.{name} no longer takes the same arguments: {_signature_text(now[name])}")
+                problems.append(f"{module}.{name} no longer accepts the same arguments: {_signature_text(now[name])}")
     return problems
 
 

@@ -104,7 +104,7 @@ def compare_traces(
             tests += _value_tests(label, old.traces, new.traces, values)
             result.unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
-            differ = "also differ between two runs of the version before the migration"
+            differ = "also differ between two runs before the migration"
             result.notes.append(f"{label}: {what} {differ}, so their distributions are compared")
         else:
             differences = first_pass_differences(old.traces, new.traces)
@@ -114,7 +114,7 @@ def compare_traces(
         if {name for name, _ in differences} <= {"order-differs"}:
             aspect = find_lost_seed_dependence(old.seeds, new.seeds)
             if aspect is not None:
-                differences.append(("seed-ignored", f"{aspect}: two seeds lead to equal values after, but not before"))
+                differences.append(("seed-ignored", f"{aspect}: two seeds have equal values only after the migration"))
         if not differences:
             tests += _distribution_tests(label, old.traces, new.traces)
         for name, text in differences:
@@ -180,7 +180,7 @@ def compare_results(
             )
         unstable = _differing_paths(b, b_again) - varying
         if unstable and label not in unrepeatable:
-            text = f"{_shorten_paths(unstable)}: two runs with the same seed are equal before the migration, not after"
+            text = f"{_shorten_paths(unstable)}: two runs with the same seed are equal only before the migration"
             result.add_difference("seed-ignored", label, text)
         elif label in unrepeatable or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:
@@ -188,7 +188,7 @@ def compare_results(
         elif changed := _differing_paths(a, b) - varying:
             first = min(changed)
             values = f"{_short_leaf(a, first)} before, {_short_leaf(b, first)} after"
-            text = f"other results in {_shorten_paths(changed)}: {values}"
+            text = f"the results differ in {_shorten_paths(changed)}: {values}"
             result.add_difference("results-differ", label, text)
     return result
 
@@ -280,9 +280,9 @@ def _compare_picklability(
     number, record = next(((n, one) for n, one in enumerate(after, start=1) if one.unpicklable), (0, None))
     if record is None:
         return
-    what = f"spawned workers cannot receive the {record.role} loader of pass {number}"
+    what = f"the {record.role} loader of pass {number} cannot be pickled for spawned workers"
     if any(old.unpicklable for old in before):
-        result.notes.append(f"{label}: {what}, before and after the migration: {record.unpicklable}")
+        result.notes.append(f"{label}: {what}, neither before nor after the migration: {record.unpicklable}")
     else:
         result.add_difference("not-picklable", label, f"{what}, after the migration only: {record.unpicklable}")
 

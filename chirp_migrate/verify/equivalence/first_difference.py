@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.training.watch.samples import Hash
 from chirp_migrate.verify.spec import LoaderPassTrace
 
@@ -72,7 +73,7 @@ def _first_difference_of_role(
             name, text = difference
             return [(name, f"{role} pass {number}: {text}")]
     if _repeat_same_order(new) and not _repeat_same_order(old):
-        return [("not-shuffled", f"every {role} pass has the same order of samples after, but not before")]
+        return [("not-shuffled", f"only after the migration, every {role} pass has the same order of samples")]
     return []
 
 
@@ -142,12 +143,12 @@ def _sample_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) 
     if not a.whole:
         return None
     if a.labels != b.labels:
-        return "samples-differ", f"different samples: labels {a.labels} before, {b.labels} after"
+        return "samples-differ", f"different samples: the labels are {a.labels} before, {b.labels} after"
     old, new = (a.plain_contents, b.plain_contents) if a.random else (a.contents, b.contents)
     if old and old == new:
         return None
     if old and new and not a.random:
-        return "samples-differ", "the samples after the migration are not the samples before the migration"
+        return "samples-differ", "the migration replaces samples by other samples"
     return _index_difference(a, b)
 
 
@@ -155,7 +156,7 @@ def _describe_first_differing_batch(a: LoaderPassTrace, b: LoaderPassTrace, numb
     """Return the name and the description of the difference in the first batch that differs, batch ``number``."""
     where = f"batch {number} of {len(a.batches)} is the first that differs"
     if a.contents == b.contents:
-        return "order-differs", f"{where} (the same samples in another order)"
+        return "order-differs", f"{where} (the same samples in a different order)"
     difference = _index_difference(a, b)
     same_indices = not (a.indices and b.indices) or a.indices == b.indices
     if difference is None and same_indices and a.sketches and b.sketches:
@@ -169,7 +170,10 @@ def _index_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference
     if not gone:
         return None
     some = [", ".join(map(str, sorted(part)[:_SHOWN])) for part in (gone, come)]
-    return "samples-differ", f"other samples: {gone.total()} differ, such as index {some[0]} before, {some[1]} after"
+    return (
+        "samples-differ",
+        f"{pluralize(gone.total(), 'sample')} changed, such as index {some[0]} before, {some[1]} after",
+    )
 
 
 def _value_difference(before: str, after: str) -> NamedDifference | None:
@@ -193,11 +197,11 @@ def _loss_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) ->
     if augmented:
         return None
     if len(a.losses) != len(b.losses):
-        return "losses-differ", f"{len(a.losses)} losses are computed before, {len(b.losses)} after"
+        return "losses-differ", f"the training computes {len(a.losses)} losses before, {len(b.losses)} after"
     for number, (old, new) in enumerate(zip(a.losses, b.losses, strict=True), start=1):
         if old != new:
             values = f"{float.fromhex(old)!r} before, {float.fromhex(new)!r} after"
-            return "losses-differ", f"loss {number} is {values}, on equal batches"
+            return "losses-differ", f"loss {number} is {values}, although the batches are equal"
     return None
 
 

@@ -86,8 +86,8 @@ def original_files(root: Path) -> dict[str, bytes | None]:
                 originals[path] = None if file.before is None else run.original(file.path)
     if not originals:
         raise UsageProblem(
-            f"nothing was applied in {root}: run `chirp-migrate apply {root}` first, then verify it. To compare with "
-            "something else, pass --baseline a revision or folder."
+            f"nothing was applied in {root}: run `chirp-migrate apply {root}` first. To compare with another version, "
+            "pass --baseline a git revision or a folder."
         )
     return originals
 
@@ -163,7 +163,9 @@ def _read_objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, by
     for name in names:
         header = answer.readline().split()
         if len(header) != 3:
-            raise NoTrainingFound(f"git lacks the content of a file of {commit[:12]} in {root}: fetch all files first.")
+            raise NoTrainingFound(
+                f"git lacks the content of a file of revision {commit[:12]} in {root}: fetch this revision first."
+            )
         contents[name] = answer.read(int(header[2]))
         answer.readline()
     return contents

@@ -42,7 +42,7 @@ def copy_both_versions(
         if own is not None and not any((trees["before"] / name).is_file() for name in candidates):
             (trees["before"] / own).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(trees["after"] / own, trees["before"] / own)
-            notes.append(f"{own} is not in the version before the migration, so both versions use the current one")
+            notes.append(f"{own} is not in the version before the migration, so both versions use the current file")
     for tree in trees.values():
         store_original_files(tree)
     return trees, tuple(notes)
@@ -71,7 +71,7 @@ def find_entry_points_before(
         ) from problem
     if options.source is TrainingSource.HOOK:
         (entry,) = found.entry_points
-        progress(f"calling {entry.hook} for its training calls")
+        progress(f"calling {entry.hook}, which returns the training calls")
         progress(ProgressStep(f"calling {entry.hook}"))
         with make_child(RunSpec(str(tree), found, options, JobKind.NAMES), "before") as child:
             names = child.result().names
