@@ -1,4 +1,4 @@
-"""Measure how long augmentation takes: time the same batches with and without augmentation, in turns."""
+"""Measure how long augmentation takes: load batches with and without augmentation in turns, and time both."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ def time_with_and_without_augmentation(
     """Return the seconds per batch with and without augmentation, one value for each round.
 
     Args:
-        augmented, plain: the dataset with and without augmentation, or other arguments of ``batch_s``.
+        augmented, plain: the dataset with augmentation, and the dataset without augmentation, as arguments for
+            ``batch_s``.
         batch_s: function that loads some batches of its argument and returns the seconds per batch.
         rounds: largest number of rounds.
-        until: time on the clock of ``time.monotonic`` after which no further round begins. One round always runs.
+        until: time of ``time.monotonic``, in seconds, after which no further round begins. The first round always runs.
     """
     with_s: list[float] = []
     without_s: list[float] = []
@@ -31,7 +32,11 @@ def time_with_and_without_augmentation(
 
 
 def augmentation_share_of_loading(with_s: Sequence[float], without_s: Sequence[float]) -> float | None:
-    """Return the share of the loading time that augmentation takes, from medians over rounds; None without a round."""
+    """Return the share of the loading time that augmentation takes; None if ``with_s`` is empty.
+
+    The arguments are the results of :func:`time_with_and_without_augmentation`. The share is computed from their
+    medians.
+    """
     if not with_s:
         return None
     augmented, plain = statistics.median(with_s), statistics.median(without_s)

@@ -1,4 +1,4 @@
-"""Describe the dataset and the loader arguments for which ``tune`` compares settings, and build loaders from them."""
+"""Describe a dataset for which ``tune`` compares loader settings, and build loaders for this dataset."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.machine.accelerator import pinning_device
 
 _MATTERING = ("collate_fn", "worker_init_fn", "multiprocessing_context")
-"""Arguments of the user's loader that a measured loader gets, in addition to the sampling arguments."""
+"""Arguments of the user's loader that every measured loader gets, too. Arguments for sampling are passed separately."""
 
 _KEPT = ("worker_init_fn", "multiprocessing_context", "generator", "drop_last", "timeout")
 
 
 @dataclass
 class MeasuredDataset:
-    """A dataset to measure, the loader arguments that define its batches, and its report.
+    """A dataset to measure, with the loader arguments that define its batches, and with its report.
 
     Attributes:
-        dataset: a map-style dataset that is not empty.
-        report: the report of the loader, which the measurement completes.
-        options: arguments of ``DataLoader`` that, with the batch size, define the batches.
-        asked_workers: ``num_workers`` of the user's own loader; 0 without such a loader.
+        dataset: the dataset, which has ``__getitem__`` and is not empty.
+        report: the report on the loader. Its measured values are missing until the measurement.
+        options: arguments of ``DataLoader`` that define the batches together with the batch size, such as ``shuffle``.
+        asked_workers: ``num_workers`` of the user's own loader; 0 if the user has no loader.
         unaugmented: the dataset without its augmentation; None if the user did not name it.
     """
 
@@ -52,7 +52,12 @@ class MeasuredDataset:
 
 
 def make_measured_dataset(dataset: Any, batch_size: int, migrated: bool) -> MeasuredDataset:
-    """Describe a dataset that has no loader, with shuffled samples as for training.
+    """Return a measured dataset for a dataset without a loader. Samples are shuffled as for training.
+
+    Args:
+        dataset: the dataset.
+        batch_size: samples per batch.
+        migrated: whether to measure the loader of ``chirpid_patch``; False to measure PyTorch's loader.
 
     Raises:
         TaskNotPossible: the dataset is not map-style, or is empty.
@@ -63,7 +68,11 @@ def make_measured_dataset(dataset: Any, batch_size: int, migrated: bool) -> Meas
 
 
 def make_measured_dataset_from_loader(loader: Any, role: str) -> MeasuredDataset:
-    """Describe the dataset and the arguments of a loader of the training.
+    """Return a measured dataset with the dataset and the arguments of the user's loader.
+
+    Args:
+        loader: the loader.
+        role: ``training`` or ``validation``.
 
     Raises:
         TaskNotPossible: the dataset of the loader is not map-style, or is empty.
@@ -91,7 +100,13 @@ def make_measured_dataset_from_loader(loader: Any, role: str) -> MeasuredDataset
 
 
 def make_loader(subject: MeasuredDataset, sampling: dict[str, Any], candidate: CandidateSettings) -> DataLoader[Any]:
-    """Return a loader with the settings ``candidate``. The workers of the loader run until they are shut down."""
+    """Return a loader to measure. Its worker processes run until the caller shuts them down.
+
+    Args:
+        subject: the dataset and its loader arguments.
+        sampling: arguments of ``DataLoader`` that define which samples are loaded, such as ``sampler``.
+        candidate: the settings to measure.
+    """
     threads = candidate.prefetch_threads
     options: dict[str, Any] = {
         **{name: subject.options[name] for name in _MATTERING if subject.options.get(name) is not None},
@@ -102,7 +117,7 @@ def make_loader(subject: MeasuredDataset, sampling: dict[str, Any], candidate: C
     if candidate.num_workers:
         options |= {"persistent_workers": True, "prefetch_factor": candidate.prefetch_factor or TORCH_PREFETCH}
     else:
-        options.pop("multiprocessing_context", None)  # PyTorch refuses the argument without workers
+        options.pop("multiprocessing_context", None)  # PyTorch refuses this argument if the loader has no workers
     if not subject.report.migrated:
         return DataLoader(subject.dataset, **options)
     if threads:

@@ -1,14 +1,16 @@
-"""Pick a configuration (loader settings) from the measured rates, by the rule in docs/tune.md.
+"""Pick a configuration (a combination of loader settings) from measured rates, by the rule in docs/tune.md.
 
-The best configuration has the highest mean rate in samples per second. In each round, the rate of every configuration
-is divided by the rate of the best configuration. The mean ratio of a configuration is the geometric mean over all
-rounds, with an interval from Student's t-distribution. A configuration is tied with the best configuration if its mean
-ratio is at least 0.95.
+The best configuration has the highest mean rate, in samples per second. The ratio of a configuration is its rate
+divided by the rate of the best configuration. Each round yields one ratio, and the mean ratio is the geometric mean
+over all rounds, with an interval from Student's t-distribution. A configuration is tied with the best configuration if
+its mean ratio is at least 0.95.
 
-The pick is the smallest tied configuration: fewest worker processes, then fewest threads, then fewest batches loaded
-ahead. Rounds continue until the pick is unlikely to change, or time is up. The pick is unlikely to change if two
-conditions hold. First, the interval of the pick and of each smaller configuration does not contain 0.95. Second, the
-interval of each larger configuration excludes rates so high that this configuration would become the pick.
+The pick is the smallest of the tied configurations and the best configuration. The smallest configuration has the
+fewest worker processes. Between configurations with equally many worker processes, the number of threads decides, and
+then the number of batches that are loaded ahead. Rounds continue until the pick is unlikely to change, or time is up.
+The pick is unlikely to change if two conditions hold. First, the interval of the pick and of each smaller configuration
+does not contain 0.95. Second, the interval of each larger configuration excludes rates so high that this configuration
+would become the pick.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsComparison, SettingsOutcome
 
 TOLERANCE = 0.05
-"""A configuration is tied with the best if its throughput is lower by at most this share."""
+"""A configuration is tied with the best configuration if its throughput is lower by at most this share."""
 
 _CONFIDENCE = 0.95
 
 
 def mean_rate(rates: Sequence[float]) -> Ratio:
-    """Return the geometric mean of rates, with its interval. The interval of a single rate has no width.
+    """Return the geometric mean of rates, with its interval. For a single rate, the interval has no width.
 
     Raises:
         ValueError: there are no rates, or a rate is not positive.
@@ -38,16 +40,17 @@ def mean_rate(rates: Sequence[float]) -> Ratio:
 
 
 def mean_rates(measured: Sequence[CandidateMeasurement]) -> dict[CandidateSettings, Ratio]:
-    """Return the mean rate of each configuration; configurations that could not be measured are omitted."""
+    """Return a dictionary: configuration → its mean rate in samples per second, without failed configurations."""
     return {
         configuration.candidate: mean_rate(configuration.rates) for configuration in measured if configuration.rates
     }
 
 
 def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[SettingsComparison]:
-    """Compare each configuration with the best configuration, and return the comparisons in the same order.
+    """Compare each configuration with the best configuration. The results have the same order as ``measured``.
 
-    A configuration that was measured only in the first rounds is compared over these rounds, and cannot be the best.
+    If a configuration was measured only in the first rounds, it cannot be the best configuration, and only these rounds
+    are compared.
     """
     rounds = max((len(configuration.rates) for configuration in measured), default=0)
     to_the_end = [configuration for configuration in measured if 0 < len(configuration.rates) == rounds]
@@ -97,7 +100,7 @@ def pick_smallest_best(measured: Sequence[CandidateMeasurement]) -> CandidateMea
 
 
 def is_pick_conclusive(measured: Sequence[CandidateMeasurement]) -> bool:
-    """Return whether further rounds are unlikely to change the pick."""
+    """Return whether more rounds are unlikely to change the picked configuration."""
     chosen = pick_smallest_best(measured)
     return chosen is None or all(
         comparison.conclusive
@@ -107,5 +110,5 @@ def is_pick_conclusive(measured: Sequence[CandidateMeasurement]) -> bool:
 
 
 def _may_be_much_faster(comparison: SettingsComparison) -> bool:
-    """Return whether a configuration may be so much faster than the best that another pick would be necessary."""
+    """Return whether a configuration may be so fast that the present pick would no longer be tied with the best."""
     return comparison.ratio_to_best_interval is None or comparison.ratio_to_best_interval[1] >= 1 / (1 - TOLERANCE)

@@ -1,4 +1,4 @@
-"""Run the beginning of a training, and record its loaders and how long the training waits for each loader."""
+"""Run the beginning of a training, record its loaders, and measure how long the training waits for each loader."""
 
 from __future__ import annotations
 
@@ -26,31 +26,33 @@ from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import BatchTimer
 
 _BATCHES, _LONG_ENOUGH_S = 8, 1.0
-"""A loader pass ends after this number of batches, if it has taken this many seconds."""
+"""``tune`` ends an iteration over a loader after this many batches, if the iteration has taken this many seconds."""
 
 _LONGEST_SHARE = 1 / 10
-"""An entry point ends after this share of the time if its loaders have yielded two batches. An entry point without
-batches may take longer (see :mod:`.session`)."""
+"""``tune`` ends an entry point after this share of the time, if a loader has yielded at least two batches.
+
+An entry point whose loaders have not yielded two batches may run longer (see :mod:`.session`).
+"""
 
 _WAITS_LITTLE = 0.05
-"""If the training waits less than this share of its time for a loader, the loader is not measured."""
+"""A loader is not measured if the training waits for this loader during less than this share of the time."""
 
 _WATCHING_SHARE = 0.5
-"""Share of the time after which no more entry points start. A note in the report names the omitted entry points."""
+"""After this share of the time, no further entry point starts. A note in the report names the omitted entry points."""
 
 _LEAST_S = 6.0
-"""Smallest number of seconds that the measurement of one loader takes."""
+"""Time in seconds that the measurement of one loader needs at least. It limits how many loaders are measured."""
 
 
 @dataclass
 class _LoaderGroup:
-    """Loaders of a training with the same classes, batch size and role, such as the loaders of all folds.
+    """Loaders of a training that have the same classes, batch size and role, such as the loaders of all folds.
 
     Attributes:
-        loader: the first of the loaders.
+        loader: the loader of the group that was used first.
         role: ``training`` or ``validation``.
-        waited_s: seconds of waiting for batches, except the first batch of each pass.
-        whole_s: seconds of waiting for these batches and of the training steps between them.
+        waited_s: seconds of waiting for batches, without the first batch of each iteration.
+        whole_s: the same seconds, plus the seconds of the training steps between these batches.
     """
 
     loader: Any
@@ -60,7 +62,7 @@ class _LoaderGroup:
 
 
 class _LoaderWatch(Interception):
-    """Records the loaders of a training, and how long the training waits for batches, until the second epoch begins."""
+    """Records the loaders of a training, and how long the training waits for batches. Ends it at its second epoch."""
 
     def __init__(self, longest_s: float) -> None:
         super().__init__(self._watch)
@@ -70,7 +72,7 @@ class _LoaderWatch(Interception):
         self._entered = 0.0
 
     def run(self, call: Callable[[], Any]) -> None:
-        """Run a training call, and end it when its loaders are known.
+        """Run a training call, and end the call when its loaders are known.
 
         Raises:
             Exception: any error of the call.
@@ -121,20 +123,21 @@ def watch_loaders(
     seconds: float = math.inf,
     begin: Callable[[str], None] = lambda _label: None,
 ) -> tuple[list[MeasuredDataset], TrainingRun, list[str]]:
-    """Run training calls until their loaders have yielded some batches, and return the loaders to measure.
+    """Run training calls until their loaders have yielded some batches, and choose the loaders to measure.
 
     Args:
         calls: dictionary, label of an entry point → function that returns its training call.
         progress: called with the progress.
         seconds: time limit for this function and the later measurement together.
-        begin: called with the label of each entry point before it runs.
+        begin: called before each entry point runs, with the label of the entry point.
 
     Returns:
-        The loaders, slowest first; the data of the training; and notes on omitted loaders.
+        The loaders to measure, first the loader with the longest wait; a description of the training; and notes on
+        loaders and entry points that are omitted.
 
     Raises:
-        TaskNotPossible: the training took no batch from a loader that can be measured.
-        UserCodeError: all entry points failed; the error is the error of the first entry point.
+        TaskNotPossible: the training used no loader that can be measured.
+        UserCodeError: entry points failed, and no loader was found; the error of the first failed entry point.
     """
     watching = _LoaderWatch(_LONGEST_SHARE * seconds)
     monitor = DataLoaderPerformanceMonitor()
@@ -146,7 +149,7 @@ def watch_loaders(
             if number and time.perf_counter() - began > _WATCHING_SHARE * seconds:
                 notes.append(f"not started within the time budget: {shorten_list(list(calls)[number:], 4)}")
                 break
-            progress(ProgressStep(f"entering {label}", number, len(calls)))
+            progress(ProgressStep(f"starting {label}", number, len(calls)))
             begin(label)
             try:
                 with wrap_user_code_errors(label):
@@ -159,9 +162,9 @@ def watch_loaders(
     if first is not None and not watching.loaders:
         raise first
     for known in watching.loaders.values():
-        shut_down_workers(known.loader)  # persistent workers would disturb the next measurement
+        shut_down_workers(known.loader)  # otherwise, persistent workers would disturb the measurement
     gc.collect()
-    progress(f"saw {pluralize(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
+    progress(f"found {pluralize(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
     training = TrainingRun(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
     subjects, more = _choose_loaders(watching, seconds - taken)
     return subjects, training, notes + more

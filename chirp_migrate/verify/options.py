@@ -188,7 +188,7 @@ def _path_relative_to(root: Path, script: str) -> str:
     if not path.is_relative_to(root):
         path = path.resolve()
     if not path.is_file() or not path.is_relative_to(root):
-        raise UsageProblem(f"there is no file {script} in {root}: pass the path of the script relative to this folder.")
+        raise UsageProblem(f"there is no {script} in {root}: pass the path of the script relative to this folder.")
     # The script gets the path in the form that the user typed, for example in sys.argv.
     return str(path.relative_to(root)) if Path(script).is_absolute() or ".." in Path(script).parts else script
 

@@ -92,7 +92,9 @@ def test_only_what_could_be_sent_before_is_a_difference() -> None:
 
     found = compare_traces(good, bad)
     assert [difference.name for difference in found.found] == ["not-picklable"]
-    assert "train loader of pass 1 cannot be pickled for spawned workers, after the migration only" in found.differences[0]
+    assert (
+        "train loader of pass 1 cannot be pickled for spawned workers, after the migration only" in found.differences[0]
+    )
     assert compare_traces(bad, good).found == []
     both = compare_traces(bad, bad)
     assert both.found == [] and len(both.notes) == 1

@@ -170,7 +170,7 @@ def test_loading_problems_that_were_seen_are_counted_last(tmp_path: Path) -> Non
         ((), ("torchrun", "train.py"), "to run another program, write a Python script that starts it"),
         ((), ("python", "nowhere.py"), "there is no nowhere.py"),
         ((), ("python", "-m", "nowhere"), "PATH has no module nowhere; its"),
-        (("--workload", "a.py:b"), ("python", "train.py"), "defines all of the training"),
+        (("--workload", "a.py:b"), ("python", "train.py"), "defines the whole training"),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence(

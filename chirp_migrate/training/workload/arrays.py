@@ -58,7 +58,9 @@ def read_arrays(path: Path) -> UserArrays:
         features, labels, authors = _load(path)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise UsageProblem(f"{path} cannot be read as NumPy arrays ({why}): --data takes arrays of numbers or text.") from None
+        raise UsageProblem(
+            f"{path} cannot be read as NumPy arrays ({why}): --data takes arrays of numbers or text."
+        ) from None
     if features is None or labels is None:
         raise UsageProblem(
             f"{path} lacks {'features' if features is None else 'labels'}: --data takes an .npz file with arrays "

@@ -185,7 +185,7 @@ class DiscoveredEntryPoints:
         """Return one sentence for the report that describes the training."""
         if self.source is TrainingSource.SCRIPT:
             return (
-                f"`{' '.join(self.entry_points[0].script)}`, run in a copy of each version, and ended after a few epochs."
+                f"`{' '.join(self.entry_points[0].script)}`, run in a copy of each version, ended after a few epochs."
             )
         amount = f"batch {sizes.batch_size}, {pluralize(sizes.epochs, 'epoch')}"
         if self.source is TrainingSource.HOOK:

@@ -76,7 +76,9 @@ def _calls_of_hook(reference: str, sizes: WorkloadSizes) -> Mapping[str, Callabl
         )
     for name, call in calls.items():
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
-            raise TaskNotPossible(f"{reference} names a call {name!r}: a name must be a text of 1 to 60 printable characters")
+            raise TaskNotPossible(
+                f"{reference} names a call {name!r}: a name must be a text of 1 to 60 printable characters"
+            )
         if not callable(call):
             raise TaskNotPossible(
                 f"{reference} returns {type(call).__name__} for {name!r}: it must be a function to call"
