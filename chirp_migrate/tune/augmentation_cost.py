@@ -14,8 +14,8 @@ def time_with_and_without_augmentation(
     """Return the seconds per batch with and without augmentation, one value for each round.
 
     Args:
-        augmented, plain: the dataset with augmentation, and the dataset without augmentation, as arguments for
-            ``batch_s``.
+        augmented: the dataset with augmentation, as an argument for ``batch_s``.
+        plain: the dataset without augmentation, as an argument for ``batch_s``.
         batch_s: function that loads some batches of its argument and returns the seconds per batch.
         rounds: largest number of rounds.
         until: time of ``time.monotonic``, in seconds, after which no further round begins. The first round always runs.

@@ -36,8 +36,12 @@ class TuneConfig:
     Attributes:
         file: path of the file as the user typed it, for messages.
         location: absolute path of the file.
-        data, training, system: the sections with these names; an empty mapping if the file lacks the section.
-        batch_size, num_workers, prefetch_factor: values of these keys; None if the file lacks the key.
+        data: the section ``data``; an empty mapping if the file lacks the section.
+        training: the section ``training``; an empty mapping if the file lacks the section.
+        system: the section ``system``; an empty mapping if the file lacks the section.
+        batch_size: value of ``training.batch_size``; None if the file lacks the key.
+        num_workers: value of ``data.num_workers``; None if the file lacks the key.
+        prefetch_factor: value of ``data.prefetch_factor``; None if the file lacks the key.
     """
 
     file: str

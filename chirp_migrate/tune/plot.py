@@ -137,8 +137,8 @@ def _draw_panel(axes: Any, loader: LoaderReport) -> None:
 def _group_by_line(ways: Sequence[CandidateSettings]) -> dict[str, list[CandidateSettings]]:
     """Return a dictionary: label of a line or point in the plot → the configurations that this line or point shows.
 
-    For each prefetch factor, the plot has a line that begins at zero workers. For each number of threads, it has a
-    point.
+    For each prefetch factor, the plot has a line that begins at zero workers. For each number of threads, the plot has
+    a point.
     """
     alone = [way for way in ways if way.is_in_main_process]
     series: dict[str, list[CandidateSettings]] = {}

@@ -20,7 +20,10 @@ from chirp_migrate.tune.tune_report import (
 
 
 def show_tune_report(report: TuneReport, screen: Screen) -> None:
-    """Print the report. Option ``-q`` limits it to the recommendations, and ``-v`` adds the rates of every round."""
+    """Print the report.
+
+    With the option ``-q``, the output has only the recommendations. With ``-v``, it also has the rates of every round.
+    """
     for loader in report.loaders:
         screen.line()
         if not screen.quiet:

@@ -16,8 +16,8 @@ from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import shorten_list
 from chirp_migrate.training.errors import UserCodeError, wrap_user_code_errors
 from chirp_migrate.training.process import machine
-from chirp_migrate.training.process.imports import check_imports
-from chirp_migrate.training.process.inside_child import Parent, serve
+from chirp_migrate.training.process.imports import check_imports_use_copy
+from chirp_migrate.training.process.inside_child import ParentConnection, run_child_task
 from chirp_migrate.training.process.protocol import PartialResult
 from chirp_migrate.training.watch.nested_datasets import unaugmented_dataset
 from chirp_migrate.training.watch.samples import LONGEST_S, has_random_samples
@@ -63,8 +63,8 @@ def run(
         request: the task.
         progress: called with the progress.
         begin_entry: function that is called before each entry point (training function or script) runs. Its arguments
-            are the label of the entry point and the number of other entry points. Before the measurement, it is called
-            with an empty label and 0.
+            are the label of the entry point and the number of other entry points. Before the measurement, the function
+            is called with an empty label and 0.
 
     Raises:
         TaskNotPossible: the requested dataset or training cannot be measured.
@@ -133,7 +133,7 @@ def _find_subjects(
         if entry.label not in request.lost
     }
     subjects, training, notes = watch_loaders(calls, show, seconds, lambda label: begin(label, len(calls) - 1))
-    check_imports(Path(request.tree), request.discovery.origin)
+    check_imports_use_copy(Path(request.tree), request.discovery.origin)
     lost = [f"skipped, because it does not train: {label} {how}" for label, how in request.lost.items()]
     return subjects, training, lost + notes
 
@@ -219,7 +219,7 @@ def _thread_counts(subject: MeasuredDataset, thread_safe: bool) -> tuple[int, ..
     return tuple(sorted({1, min(2, most), most}))
 
 
-def _run_in_child(request: TuneTask, parent: Parent) -> TuneReport:
+def _run_in_child(request: TuneTask, parent: ParentConnection) -> TuneReport:
     def begin(label: str, others: int) -> None:
         parent.send(PartialResult(label, others))
         parent.wait_for_turn()
@@ -228,4 +228,4 @@ def _run_in_child(request: TuneTask, parent: Parent) -> TuneReport:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(TuneTask, _run_in_child))
+    sys.exit(run_child_task(TuneTask, _run_in_child))

@@ -31,7 +31,7 @@ _ROLE = ChildLabels(
 )
 
 
-def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:
+def tune_project(request: TuneTask, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:
     """Run the user's code in a separate process, and measure loader settings for its datasets.
 
     A training may write files, so it runs in a temporary copy of the project. If the user names a dataset instead, no
@@ -62,7 +62,7 @@ def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: floa
 
 
 def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) -> TuneReport:
-    """Run the child process. If an entry point crashes or hangs in it, start a new process without this entry point."""
+    """Run the child process. If an entry point crashes or hangs, start a new process without this entry point."""
     while True:
         with Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child:
             try:

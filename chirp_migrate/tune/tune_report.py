@@ -1,6 +1,6 @@
 """The JSON document of ``tune``. ``tune --json`` writes the document, and ``tune`` prints its content.
 
-docs/json.md describes each field. A new field needs a default.
+The page docs/json.md describes each field. A new field must have a default, so that existing documents stay valid.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ class SettingsComparison(msgspec.Struct, frozen=True, kw_only=True):
         samples_per_s: mean throughput in samples per second; None if the configuration could not be measured.
         interval: 95 % interval of ``samples_per_s``; None with fewer than two rounds.
         batches_per_s: mean throughput in batches per second; None if a batch sampler decides the batch size.
-        ratio_to_best, ratio_to_best_interval: rate / rate of the best configuration, and its 95 % interval; None for
-            the best configuration, or after fewer than two rounds.
+        ratio_to_best: rate / rate of the best configuration; None for the best configuration, or after fewer than two
+            rounds.
+        ratio_to_best_interval: 95 % interval of ``ratio_to_best``; None if ``ratio_to_best`` is None.
     """
 
     configuration: str
@@ -139,8 +140,8 @@ class LoaderReport:
         batch_sizes: measurements of the picked settings with other batch sizes.
         rounds: number of rounds.
         cpu_share: CPU time / wall time of loading in the main process; None if it was not measured.
-        with_s, without_s: seconds per batch with and without augmentation, one value for each round; empty if not
-            measured.
+        with_s: seconds per batch with augmentation, one value for each round; empty if not measured.
+        without_s: seconds per batch without augmentation, one value for each round; empty if not measured.
         not_augmented: why the augmentation was not measured; None if it was measured.
         others: median share of the CPUs that other processes used during the measurement; None if it is not known.
         waited_share: share of the training time, 0 to 1, during which the training waits for this loader; None without

@@ -15,9 +15,9 @@ import torch
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import format_percent, pluralize, shorten_list
 from chirp_migrate.training.errors import TaskNotPossible, UserCodeError, wrap_user_code_errors
-from chirp_migrate.training.watch.epoch_detector import EpochDetector, SeenEnough
+from chirp_migrate.training.watch.epoch_detector import EpochDetector, StopTraining
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
-from chirp_migrate.training.watch.lightning import limit_lightning_validation
+from chirp_migrate.training.watch.lightning import let_lightning_validate_after
 from chirp_migrate.training.watch.nested_datasets import nested_class_names
 from chirp_migrate.tune.measured_dataset import MeasuredDataset, make_measured_dataset_from_loader
 from chirp_migrate.tune.tune_report import TrainingRun
@@ -62,7 +62,10 @@ class _LoaderGroup:
 
 
 class _LoaderWatch(Interception):
-    """Records the loaders of a training, and how long the training waits for batches. Ends it at its second epoch."""
+    """Records the loaders of a training, and how long the training waits for batches.
+
+    The training is ended when its second epoch begins.
+    """
 
     def __init__(self, longest_s: float) -> None:
         super().__init__(self._watch)
@@ -80,7 +83,7 @@ class _LoaderWatch(Interception):
         self.cover_new_classes()
         self._pacing = EpochDetector()
         self._entered = time.perf_counter()
-        with self._pacing, suppress(SeenEnough):
+        with self._pacing, suppress(StopTraining):
             call()
 
     @property
@@ -89,7 +92,7 @@ class _LoaderWatch(Interception):
 
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if self._pacing.begins_epoch(loader) and self._pacing.is_over(1):
-            raise SeenEnough
+            raise StopTraining
         dataset = getattr(loader, "dataset", None)
         role = "training" if torch.is_grad_enabled() else "validation"
         key = (role, nested_class_names(dataset), loader.batch_size, type(loader).__name__)
@@ -101,11 +104,11 @@ class _LoaderWatch(Interception):
             nonlocal batches, is_last
             step_s = timer.ask()
             if batches >= _BATCHES and time.perf_counter() - began > _LONG_ENOUGH_S:
-                if is_last or role == "validation" or not limit_lightning_validation(batches + 1):
+                if is_last or role == "validation" or not let_lightning_validate_after(batches + 1):
                     raise StopIteration
                 is_last = True
             if batches > 1 and self._has_taken_long:
-                raise SeenEnough
+                raise StopTraining
             batch = advance()
             batches += 1
             waited_s = timer.arrive()

@@ -107,8 +107,8 @@ def metrics_of_timed_rounds(
 
     Args:
         own_runs_s: computed seconds of the full trainings that the user would run, over all entry points together.
-        timings: pairs: a timing of this version, and the timing of the migrated version in the same round. Only the
-            timings of the migrated version include epochs with zero-cost loading.
+        timings: pairs (timing of this version, timing of the migrated version in the same round). Only the timings of
+            the migrated version include epochs with zero-cost loading.
     """
     found: dict[str, float | None] = {one.name: None for one in METRICS}
     found["training_s"] = own_runs_s
@@ -139,17 +139,21 @@ def metrics_of_timed_rounds(
     }
 
 
-def judge_targets(after: Mapping[str, float | None], gpu: str, simulated: bool) -> list[TargetVerdict]:
+def judge_targets(metrics: Mapping[str, float | None], gpu_description: str, simulated: bool) -> list[TargetVerdict]:
     """Judge whether the migrated version meets the targets. A value that was not measured gets a reason.
 
     Args:
-        after: dictionary, name of a metric → value for the migrated version.
-        gpu: description of the visible GPUs, or "no GPU" with the reason.
+        metrics: dictionary, name of a metric → value for the migrated version.
+        gpu_description: description of the visible GPUs, or "no GPU" with the reason.
         simulated: whether device steps were simulated. The GPU utilisation then has no meaning.
     """
-    percent, lost = after.get("gpu_percent"), after.get("lost_workers")
+    percent, lost = metrics.get("gpu_percent"), metrics.get("lost_workers")
     if percent is None:
-        why = gpu if gpu.startswith("no GPU") else f"the GPU reports no utilisation ({gpu})"
+        why = (
+            gpu_description
+            if gpu_description.startswith("no GPU")
+            else f"the GPU reports no utilisation ({gpu_description})"
+        )
     elif simulated:
         percent, why = None, "the device's steps were simulated: verify without --simulate-step-ms"
     else:

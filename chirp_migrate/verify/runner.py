@@ -1,7 +1,7 @@
 """Run the entry points (training functions or a script) of a project, in a child process of ``verify``.
 
-The working directory and the first import path of the child are the root of a copy of the project. :class:`.JobKind`
-lists the tasks of the child.
+The working directory and the first import path of the child are the root of a copy of the project. The class
+:class:`.JobKind` lists the tasks of the child.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import torch
 
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import NoSuchObject, TaskNotPossible, UserCodeError, describe_error
-from chirp_migrate.training.process.imports import check_imports
-from chirp_migrate.training.process.inside_child import Parent, serve
+from chirp_migrate.training.process.imports import check_imports_use_copy
+from chirp_migrate.training.process.inside_child import ParentConnection, run_child_task
 from chirp_migrate.training.process.protocol import PartialResult
 from chirp_migrate.training.process.snapshot import restore_files_between_runs
 from chirp_migrate.training.watch.interception import Interception
@@ -32,11 +32,11 @@ from chirp_migrate.training.workload.calls import data_for_entry_points, load_mo
 from chirp_migrate.training.workload.data import TrainingData
 from chirp_migrate.training.workload.entry_points import EntryPoint, TrainingSource, WorkloadSizes
 from chirp_migrate.training.workload.hook import training_call_names
-from chirp_migrate.verify.equivalence.api import describe_api
+from chirp_migrate.verify.equivalence.api import read_public_signatures
 from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, seed_dependent_aspects
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder, WorkerCountLimit
-from chirp_migrate.verify.spec import REPEATED, EntryPointTiming, EntryResult, JobKind, RunResult, RunSpec
+from chirp_migrate.verify.spec import REPEATED, EntryPointRecord, EntryPointTiming, JobKind, RunResult, RunSpec
 from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, EpochTimer, RepeatedBatchLoading
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
@@ -60,7 +60,7 @@ def _wrap_user_errors(entry: EntryPoint, stage: str) -> Iterator[None]:
         raise UserCodeError(f"{entry.label or entry.hook} raised {text} ({stage})") from error.with_traceback(frames)
 
 
-def run(spec: RunSpec, parent: Parent) -> RunResult:
+def run(spec: RunSpec, parent: ParentConnection) -> RunResult:
     """Perform the task that ``spec`` describes, and return its result."""
     result = RunResult()
     if spec.job is JobKind.NAMES:
@@ -77,13 +77,13 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
     if spec.job is JobKind.WATCH:
         _watch_entry_points(spec, parent, data)
         if spec.api_names:
-            result.api = describe_api(spec.api_names)
+            result.api = read_public_signatures(spec.api_names)
     else:
         _time_entry_points(spec, parent, data)
     return result
 
 
-def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> None:
+def _watch_entry_points(spec: RunSpec, parent: ParentConnection, data: TrainingData) -> None:
     """Record a small run of each entry point with two seeds, and send the results to the parent process."""
     torch.set_num_threads(spec.watching_threads)
     sizes = spec.sizes.for_watched_run()
@@ -93,21 +93,21 @@ def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> No
         try:
             one = _watch_entry_point(spec, entry, data, sizes)
         except UserCodeError as raised:
-            one = EntryResult({}, [])
+            one = EntryPointRecord({}, [])
             one.error, one.printed = _describe_error(spec, raised)
         else:
             with _wrap_user_errors(entry, "import"):
-                check_imports(Path(spec.tree), spec.discovery.origin)
+                check_imports_use_copy(Path(spec.tree), spec.discovery.origin)
         parent.send(PartialResult(entry.label, one))
         gc.freeze()
 
 
-def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> EntryResult:
+def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> EntryPointRecord:
     with LoaderRecorder() as watch:
         watch.few_workers = True
         value = _run_training_call(spec, entry, data, sizes, watch)
         watch.record_more_samples()
-        one = EntryResult(leaf_fingerprints(value), watch.take())
+        one = EntryPointRecord(leaf_fingerprints(value), watch.take())
         del value
         if spec.twice:
             _run_training_call(spec, entry, data, sizes, watch)
@@ -120,7 +120,7 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
     return one
 
 
-def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData) -> None:
+def _time_entry_points(spec: RunSpec, parent: ParentConnection, small: TrainingData) -> None:
     """Repeat some recorded runs, and then time each entry point. The process of the other version takes turns."""
     parent.wait_for_turn()
     parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
@@ -234,4 +234,4 @@ def _wait_for_workers_to_end() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(RunSpec, run))
+    sys.exit(run_child_task(RunSpec, run))

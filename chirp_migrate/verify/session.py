@@ -1,8 +1,8 @@
 """Run a whole verification, from the copies of the project to the report.
 
 First, small runs of every entry point (a training function or script) are recorded in both versions, and compared. If
-they are equal, both versions are timed in rounds. Each round starts one new process for each version. The two processes
-take turns: one process trains for an epoch while the other process waits. The module
+the comparison finds no difference, both versions are timed in rounds. Each round starts one new process for each
+version. The two processes take turns: one process trains for an epoch while the other process waits. The module
 :mod:`chirp_migrate.verify.watching` records the small runs. The module :mod:`chirp_migrate.verify.timing.rounds`
 decides the number of rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
 """
@@ -29,7 +29,7 @@ from chirp_migrate.verify.equivalence.compare import compare_api, compare_result
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.sides.copies import copy_both_versions, find_entry_points_before
-from chirp_migrate.verify.spec import EntryResult
+from chirp_migrate.verify.spec import EntryPointRecord
 from chirp_migrate.verify.timing.children import ChildStarter
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, run_rounds
 from chirp_migrate.verify.verdict import Judge, combine_timings
@@ -180,7 +180,7 @@ def _run_rounds(
     return rounds
 
 
-def _needs_repeating(before: EntryResult, after: EntryResult) -> bool:
+def _needs_repeating(before: EntryPointRecord, after: EntryPointRecord) -> bool:
     """Return whether an entry point must run again, to show which of its return values are the same in every run.
 
     A second run is necessary if the return values differ between the versions, or if samples are augmented.

@@ -13,7 +13,7 @@ REPEATED = "results of runs that were watched twice"
 """Name of the message with the results of runs that the child repeated.
 
 The message contains a dictionary: label of the entry point → fingerprint of its return value (see
-:class:`EntryResult`).
+:class:`EntryPointRecord`).
 """
 
 
@@ -163,8 +163,8 @@ class LoaderPassTrace:
 
 
 @dataclass
-class EntryResult:
-    """The recorded small run of one entry point.
+class EntryPointRecord:
+    """The record of a small run of one entry point (a training function or script).
 
     Attributes:
         fingerprint: the return value of the training call, as a dictionary: path of a part, such as
@@ -202,7 +202,8 @@ class EntryPointTiming:
         cached_s: seconds of each epoch with zero-cost loading; an empty list if no such epoch was timed.
         rest_s: seconds from the end of the last timed epoch to the end of the training call; 0 if ``verify`` ended the
             call.
-        samples, batches: mean number of samples and batches that all loaders yielded in a later epoch.
+        samples: mean number of samples that all loaders together yielded in a later epoch.
+        batches: mean number of batches that all loaders together yielded in a later epoch.
         waits_s: seconds of each wait for a training batch in the later epochs, without the first batch of each pass; at
             most 400 values, chosen at random.
         first_waits_s: seconds from the start of each training pass in the later epochs to its first batch.
@@ -215,7 +216,8 @@ class EntryPointTiming:
             list without a GPU.
         gpu_bytes: largest memory that PyTorch reserved on all visible GPUs together; None without a GPU.
         steps: counts of simulated device steps; None without a simulation.
-        error, printed: the error of the entry point in one line, and the last lines of its traceback.
+        error: the error of the entry point in one line; an empty string without an error.
+        printed: the last lines of the traceback of this error; an empty string without an error.
     """
 
     start_s: float = 0.0

@@ -64,7 +64,7 @@ class CombinedTiming:
         return None if self.zero_cost_ratio is None else max(0.0, 1 - self.zero_cost_ratio.value)
 
     def at(self, low_error: float, high_error: float) -> CombinedTiming:
-        """Return the same timing with other intervals.
+        """Return this timing with intervals for other error probabilities.
 
         Args:
             low_error: probability that the true value is below the interval, 0 to 1.
@@ -79,8 +79,8 @@ class Judge:
 
     After some of the rounds, an interim analysis computes intervals of the ratios (time after / time before). The lower
     end of an interval can prove that an entry point is slower, and a single slower entry point decides the verdict. So
-    all lower ends share one error probability (Bonferroni's correction). docs/verify.md describes all conclusions and
-    their error probabilities.
+    all lower ends share one error probability (Bonferroni's correction). The page docs/verify.md describes all
+    conclusions and their error probabilities.
 
     Args:
         threshold: share of the training time that the migration must save for the verdict "faster", 0 to 1.

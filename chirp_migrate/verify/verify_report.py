@@ -1,8 +1,8 @@
 """The JSON document of a verification. ``verify --json`` writes the document, and ``report`` reads the document.
 
-docs/json.md describes each field, and docs/schemas/verify.json is the JSON Schema. A new field must have a default, so
-that ``report`` can read documents of earlier versions. If you remove a field or change its meaning, increase
-``SCHEMA``.
+The page docs/json.md describes each field, and docs/schemas/verify.json is the JSON Schema. A new field must have a
+default, so that ``report`` can read documents of earlier versions. If you remove a field or change its meaning,
+increase ``SCHEMA``.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers from which ``verify`` computes the time of the full training that the user would run.
 
     Attributes:
-        epochs, folds: number of epochs and number of cross-validation folds of the full training, from the defaults of
-            the entry point. If ``epochs`` is 0, ``verify`` times the whole call.
+        epochs: number of epochs in each fold of the full training, from the defaults of the entry point; 0 if
+            ``verify`` times the whole call.
+        folds: number of cross-validation folds of the full training, from the defaults of the entry point.
         assumed: whether ``epochs`` is an assumption, because the source of the entry point does not contain the number.
         epoch_s: dictionary, version → seconds of an epoch after the first epoch; an empty dictionary if the whole call
             is timed.
@@ -166,10 +167,12 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         exit_code: exit code of the command.
         reason: the reason for the verdict, one sentence.
         threshold: share of the original time that the migration must save, 0 to 1.
-        ratio, zero_cost_ratio: time after the migration / time before it, and time with zero-cost loading / time before
-            the migration, for all entry points together; None without timings.
-        ratios, verdicts: dictionaries, label of the entry point → its ratio (time after / time before), and the verdict
-            on it.
+        ratio: time after the migration / time before the migration, for all entry points together; None without
+            timings.
+        zero_cost_ratio: time with zero-cost loading / time before the migration, for all entry points together; None if
+            zero-cost loading was not timed.
+        ratios: dictionary, label of the entry point → time after the migration / time before the migration.
+        verdicts: dictionary, label of the entry point → verdict on this entry point.
         own_runs: dictionary, label of the entry point → the numbers from which the time of the user's full training is
             computed.
         spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
@@ -182,10 +185,11 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
         passes: dictionary, version → label of the entry point → loader passes of its recorded run.
         problems: data loading problems that the loader passes of the migrated version prove.
-        tool, before, copies: name and version of this program, description of the version before the migration, and
-            sentences on files that were not copied or were added.
-        side, output_tail: the version that failed (``before`` or ``after``), and the last lines that it printed; empty
-            if no version failed.
+        tool: name and version of this program.
+        before: description of the version before the migration.
+        copies: sentences on files that were not copied, or that were added to a copy.
+        side: the version that failed (``before`` or ``after``); an empty string if no version failed.
+        output_tail: the last lines that the failed version printed; an empty string if no version failed.
         created: time at the end of the verification, ISO 8601 in UTC.
         files: dictionary, path of a file that ``apply`` changed → its SHA-256 during the verification; None if the file
             did not exist.

@@ -2,8 +2,8 @@
 
 These runs are recorded before the timing. One process for each version trains the entry points on a few samples, one
 entry point after the other. If an entry point hangs or crashes its process, a new process runs the remaining entry
-points. If an entry point fails before the migration, the report names the entry point, and it must fail with the same
-error after the migration.
+points. If an entry point fails before the migration, the entry point must fail with the same error after the migration.
+The report names such entry points.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chirp_migrate.training.process.run_child import Child, workload_failure
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint
 from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.equivalence.compare import Equivalence
-from chirp_migrate.verify.spec import EntryResult, JobKind, RunResult
+from chirp_migrate.verify.spec import EntryPointRecord, JobKind, RunResult
 from chirp_migrate.verify.timing.children import ChildStarter
 
 _MOST_DEATHS = 3
@@ -40,12 +40,12 @@ class RecordedRuns:
         difference: differences for entry points that fail before the migration, but not in the same way after it.
     """
 
-    sides: dict[str, dict[str, EntryResult]] = field(default_factory=dict)
+    sides: dict[str, dict[str, EntryPointRecord]] = field(default_factory=dict)
     api: dict[str, Api] = field(default_factory=dict)
     failing: dict[str, str] = field(default_factory=dict)
     difference: Equivalence = field(default_factory=Equivalence)
 
-    def working_entries(self, side: str) -> dict[str, EntryResult]:
+    def working_entries(self, side: str) -> dict[str, EntryPointRecord]:
         """Return the recorded runs of a version, without entry points that fail before the migration."""
         return {label: one for label, one in self.sides[side].items() if label not in self.failing}
 
@@ -62,7 +62,7 @@ class _WatchedVersion:
     def __init__(
         self, entries: Sequence[EntryPoint], start: Callable[[Sequence[EntryPoint]], Child[RunResult]], limit_s: float
     ) -> None:
-        self.found: dict[str, EntryResult] = {}
+        self.found: dict[str, EntryPointRecord] = {}
         self.api: Api = {}
         self.is_over = self._started = False
         self._left = list(entries)
@@ -87,7 +87,7 @@ class _WatchedVersion:
         except WorkloadFailed as failed:
             self._record_loss(failed)
         for part in self._child.found:
-            self.found[part.name] = msgspec.convert(part.value, EntryResult)
+            self.found[part.name] = msgspec.convert(part.value, EntryPointRecord)
             self._left = [entry for entry in self._left if entry.label != part.name]
         self._child.found.clear()
 
@@ -97,7 +97,7 @@ class _WatchedVersion:
         if not self._started or not failed.ending or self._deaths > _MOST_DEATHS:
             raise failed
         entry, *self._left = self._left
-        lost = EntryResult({}, [], error=failed.ending, printed=failed.log_tail, lost=True, hung=failed.hung)
+        lost = EntryPointRecord({}, [], error=failed.ending, printed=failed.log_tail, lost=True, hung=failed.hung)
         self.found[entry.label] = lost
         self._started, self._child = False, self._start(self._left)
 
@@ -162,11 +162,11 @@ def record_runs(
     return watched
 
 
-def _describe_failure(one: EntryResult) -> str:
+def _describe_failure(one: EntryPointRecord) -> str:
     return one.error if one.lost else f"raises {one.error}" if one.error else "trains"
 
 
-def _workload_failure(side: str, label: str, one: EntryResult, also: str = "") -> WorkloadFailed:
+def _workload_failure(side: str, label: str, one: EntryPointRecord, also: str = "") -> WorkloadFailed:
     how = one.error if one.lost else f"raised {one.error}"
     message = f"The training failed in the version {side} the migration: {label} {how}{also}."
     return workload_failure(message, one.printed, side)

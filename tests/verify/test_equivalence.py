@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_results
-from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
+from chirp_migrate.verify.spec import EntryPointRecord, LoaderPassTrace
 
 
-def result(augmented: bool = False, **leaves: str) -> dict[str, EntryResult]:
-    return {"entry": EntryResult(leaves, [LoaderPassTrace(0, "train", random=augmented)])}
+def result(augmented: bool = False, **leaves: str) -> dict[str, EntryPointRecord]:
+    return {"entry": EntryPointRecord(leaves, [LoaderPassTrace(0, "train", random=augmented)])}
 
 
-def compared(*runs: dict[str, EntryResult], unrepeatable: Collection[str] = ()) -> Equivalence:
+def compared(*runs: dict[str, EntryPointRecord], unrepeatable: Collection[str] = ()) -> Equivalence:
     """Compare before, before again, after, after again."""
     before, before_again, after, after_again = runs
     again = (("before", before_again), ("after", after_again))

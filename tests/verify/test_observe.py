@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 from chirp_migrate.verify.equivalence.augmentation_statistics import sample_statistics
 from chirp_migrate.verify.equivalence.compare import compare_traces
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
-from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
+from chirp_migrate.verify.spec import EntryPointRecord, LoaderPassTrace
 from chirpid_patch.torch_private import has_global_hooks
 
 FEATURES = torch.rand(101, 1, 12, 40, generator=torch.Generator().manual_seed(1))
@@ -43,7 +43,7 @@ class Masked(Dataset[Any]):
         return x, y
 
 
-def watched(dataset: Any, epochs: int = 2, seed: int = 7, batch_size: int = 16, **options: Any) -> EntryResult:
+def watched(dataset: Any, epochs: int = 2, seed: int = 7, batch_size: int = 16, **options: Any) -> EntryPointRecord:
     """Train-like walks over a loader and a validation loader under the watch."""
     options = {"shuffle": True, **options}
     torch.manual_seed(seed)
@@ -58,10 +58,10 @@ def watched(dataset: Any, epochs: int = 2, seed: int = 7, batch_size: int = 16, 
             with torch.no_grad():
                 for _x, _y in validation:
                     pass
-        return EntryResult({}, watch.take())
+        return EntryPointRecord({}, watch.take())
 
 
-def differences(before: EntryResult, after: EntryResult) -> str:
+def differences(before: EntryPointRecord, after: EntryPointRecord) -> str:
     return "\n".join(compare_traces({"entry": before}, {"entry": after}).differences)
 
 
@@ -133,10 +133,10 @@ class Images:
     ],
 )
 def test_batches_of_any_mapping_dataclass_and_of_arrays_are_compared(collate: Callable[[list[Any]], Any]) -> None:
-    def walked(data: Any) -> EntryResult:
+    def walked(data: Any) -> EntryPointRecord:
         with LoaderRecorder() as watch:
             list(DataLoader(data, batch_size=16, collate_fn=collate))
-            return EntryResult({}, watch.take())
+            return EntryPointRecord({}, watch.take())
 
     assert walked(DATA).traces[0].samples == 101
     assert "other values" in differences(walked(DATA), walked(TensorDataset(FEATURES.clamp(max=0.9), LABELS)))

@@ -16,7 +16,7 @@ from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, 
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
+from chirp_migrate.verify.spec import EntryPointRecord, LoaderPassTrace
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound
 from chirp_migrate.verify.verify_report import OwnRunTimes, TrainingDifference, VerifyReport
 from chirp_migrate.verify.watching import RecordedRuns
@@ -59,7 +59,7 @@ def reported(
     unseen: Mapping[str, list[str]] | None = None,
 ) -> VerifyReport:
     held = unseen or {}
-    seen = {label: EntryResult({}, [LoaderPassTrace(0, "train", unseen=held.get(label, []))]) for label in labels}
+    seen = {label: EntryPointRecord({}, [LoaderPassTrace(0, "train", unseen=held.get(label, []))]) for label in labels}
     watched = RecordedRuns({"before": seen, "after": seen}, failing=dict(failing or {}))
     discovery = DiscoveredEntryPoints(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
     return build_report(discovery, SETTINGS, watched, equivalence, rounds, {})

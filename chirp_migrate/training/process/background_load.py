@@ -59,7 +59,7 @@ class BackgroundLoadWatch:
         began, busy_before, own_before = time.perf_counter(), _busy_s(self._cpus), used_s()
         yield
         busy = _busy_s(self._cpus)
-        if busy is not None and busy_before is not None and why_load_not_measurable() is None:
+        if busy is not None and busy_before is not None and why_cpu_use_not_measurable() is None:
             self._busy_s += busy - busy_before
             self._own_s += used_s() - own_before
             self._available_s += (time.perf_counter() - began) * len(self._cpus)
@@ -71,7 +71,7 @@ class BackgroundLoadWatch:
         return min(1.0, max(0.0, (self._busy_s - self._own_s) / self._available_s))
 
 
-def why_load_not_measurable() -> str | None:
+def why_cpu_use_not_measurable() -> str | None:
     """Return why this system cannot measure the CPU use of other processes; None if it can."""
     cpus = _own_cpus()
     if _busy_s(cpus) is None:

@@ -20,7 +20,7 @@ MARKER = "CHIRP_MIGRATE_RUN"
 _ROUNDS = 50
 
 
-def kill_processes(mark: str, child: int | None = None, *, include_living: bool = False) -> None:
+def kill_processes(mark: str, child: int | None = None, *, child_exists: bool = False) -> None:
     """Kill the processes with ``mark`` in their environment, their descendants, and the process group of ``child``.
 
     The function also kills processes that start while it runs.
@@ -28,12 +28,12 @@ def kill_processes(mark: str, child: int | None = None, *, include_living: bool 
     Args:
         mark: value of :data:`MARKER` in the environment of the processes.
         child: process ID of a child process, which is also the ID of its process group; None without a child process.
-        include_living: whether ``child`` is still the ID of the child process. The system may reuse the ID after this
+        child_exists: whether ``child`` is still the ID of the child process. The system may reuse the ID after this
             process has waited for the end of the child process.
     """
     for _ in range(_ROUNDS):
         left = {one.pid: one for one in psutil.process_iter() if _is_running_with_mark(one, mark)}
-        for root in [*left, *([child] if child is not None and include_living else [])]:
+        for root in [*left, *([child] if child is not None and child_exists else [])]:
             with suppress(psutil.Error):  # the process has ended
                 left |= {one.pid: one for one in psutil.Process(root).children(recursive=True) if _is_running(one)}
         if child is not None and hasattr(os, "killpg"):

@@ -29,12 +29,12 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
     """Return a context with a new temporary folder, which is removed afterwards even if this process is killed."""
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
-        with guard_processes("", folder):
+        with clean_up_if_killed("", folder):
             yield folder
 
 
 @contextmanager
-def guard_processes(mark: str, folder: Path) -> Iterator[None]:
+def clean_up_if_killed(mark: str, folder: Path) -> Iterator[None]:
     """Return a context for running processes: if this process is killed, the guard ends them and removes a folder.
 
     If this process reaches the end of the context, the guard does nothing. So the caller must end the processes before

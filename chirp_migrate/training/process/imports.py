@@ -37,7 +37,7 @@ _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
 
 
-def check_imports(tree: Path, origin: str) -> None:
+def check_imports_use_copy(tree: Path, origin: str) -> None:
     """Check that Python imported the modules of a project from its copy, not from the original folder.
 
     If a package is installed in development mode (``pip install -e``), Python imports it from the original folder.
@@ -65,7 +65,7 @@ def check_imports(tree: Path, origin: str) -> None:
             )
 
 
-def import_object(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> Any:
+def import_object(reference: str, kind: str, is_kind: Callable[[Any], bool] = callable) -> Any:
     """Import the object that ``package.module:name`` or ``folder/file.py:name`` refers to, and return the object.
 
     A file is found relative to the working directory, and imported as a module with the name of the file. For this
@@ -74,8 +74,8 @@ def import_object(reference: str, what: str, fits: Callable[[Any], bool] = calla
 
     Args:
         reference: the module or file, a colon, and the name of the object.
-        what: kind of the object for messages, such as ``class``.
-        fits: function that returns whether an object is of this kind; by default, all callable objects are.
+        kind: kind of the object for messages, such as ``class``.
+        is_kind: function that returns whether an object is of this kind; by default, all callable objects are.
 
     Raises:
         NoSuchObject: there is no such module, file or name, or the name refers to another kind of object.
@@ -83,13 +83,13 @@ def import_object(reference: str, what: str, fits: Callable[[Any], bool] = calla
     place, _, name = reference.rpartition(":")
     module = _import_module(place)
     value = getattr(module, name, None)
-    if value is None or not fits(value):
+    if value is None or not is_kind(value):
         own = [
             one
             for one, other in vars(module).items()
-            if not one.startswith("_") and getattr(other, "__module__", None) == module.__name__ and fits(other)
+            if not one.startswith("_") and getattr(other, "__module__", None) == module.__name__ and is_kind(other)
         ]
-        there = f"{place} has no {what} {name}" if value is None else f"{reference} is no {what}"
+        there = f"{place} has no {kind} {name}" if value is None else f"{reference} is no {kind}"
         raise NoSuchObject(f"{there}; {suggest_name(name, own, 'it has')}")
     return value
 
@@ -178,7 +178,7 @@ def advice_on_missing_module(log: str) -> str | None:
     )
 
 
-def enter_tree(tree: Path) -> None:
+def enter_project_copy(tree: Path) -> None:
     """Make ``tree`` the working directory and the first import path. ``chirp_migrate`` stays importable.
 
     If ``tree`` has a folder ``src/``, this folder becomes the second import path. Python then imports its packages

@@ -15,7 +15,7 @@ from chirp_migrate.console.json_document import convert_json, read_json, to_json
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import TaskNotPossible, UserCodeError
 from chirp_migrate.training.process.background_load import cpu_seconds_of_this_process
-from chirp_migrate.training.process.imports import enter_tree
+from chirp_migrate.training.process.imports import enter_project_copy
 from chirp_migrate.training.process.protocol import ChildResult, FailureMessage, Message, ProgressLine, ReadyMessage
 
 
@@ -28,7 +28,7 @@ class _Request(Protocol):
 _R = TypeVar("_R", bound=_Request)
 
 
-class Parent:
+class ParentConnection:
     """The connection of a child process to its parent process, through a pipe.
 
     The pipe has no name, so other processes cannot open the pipe. Processes that the user's code starts do not inherit
@@ -78,7 +78,7 @@ class Parent:
 _GONE = "the parent process has ended"
 
 
-def serve(task_type: type[_R], perform: Callable[[_R, Parent], Any]) -> int:
+def run_child_task(task_type: type[_R], perform: Callable[[_R, ParentConnection], Any]) -> int:
     """Run a child process: receive a task from the parent, perform the task, and send the result.
 
     Args:
@@ -89,9 +89,9 @@ def serve(task_type: type[_R], perform: Callable[[_R, Parent], Any]) -> int:
     Returns:
         The exit code of the process: 0, or 1 after a failure.
     """
-    parent = Parent(int(sys.argv[1]))
+    parent = ParentConnection(int(sys.argv[1]))
     request = parent.request(task_type)
-    enter_tree(Path(request.tree))
+    enter_project_copy(Path(request.tree))
     try:
         parent.send(ChildResult(perform(request, parent)))
     except TaskNotPossible as problem:

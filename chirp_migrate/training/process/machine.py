@@ -60,8 +60,8 @@ def _accelerator() -> str | None:
 def describe_environment() -> dict[str, Any]:
     """Return the version of Python, installed packages, and environment variables that may change a measurement.
 
-    The result contains the environment variables of this process. It does not contain the variables that ``verify``
-    sets in its child processes, such as the number of threads and the hash seed.
+    The result contains the environment variables of this process. The result does not contain the variables that
+    ``verify`` sets in its child processes, such as the number of threads and the hash seed.
     """
     packages = {}
     for name in _PACKAGES:

@@ -1,4 +1,4 @@
-"""Messages that a child process sends to its parent process. They are JSON, so that the parent does not unpickle."""
+"""Messages from a child process to its parent process, in JSON so that the parent does not unpickle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ReadyMessage(msgspec.Struct, tag="ready", frozen=True):
     """Message: the child waits for its next turn.
 
     Attributes:
-        cpu_s: CPU seconds that the child and those of its own child processes that have ended have used.
+        cpu_s: CPU seconds of the child, plus CPU seconds of its own child processes that have ended.
         at: time at which the child sent the message, in seconds of ``time.time``.
     """
 

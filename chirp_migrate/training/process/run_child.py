@@ -32,7 +32,7 @@ from chirp_migrate.training.process.descendants import (
     run_on_one_cpu,
     suspend_with_descendants,
 )
-from chirp_migrate.training.process.guard import guard_processes
+from chirp_migrate.training.process.guard import clean_up_if_killed
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, advice_on_missing_module
 from chirp_migrate.training.process.protocol import (
     ChildResult,
@@ -91,7 +91,8 @@ class Child(Generic[_T]):
     :meth:`give_turn`.
 
     Attributes:
-        module: import name of the module that the child runs. The module must call :func:`~.inside_child.serve`.
+        module: import name of the module that the child runs. The module must call
+            :func:`~.inside_child.run_child_task`.
         request: task of the child: a dataclass with the attribute ``tree``, the working directory of the child.
         answer: type of the child's result.
         role: names of the child in error messages.
@@ -126,7 +127,7 @@ class Child(Generic[_T]):
             temporary = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="cm-", dir=_short_folder(), ignore_cleanup_errors=True)
             )
-            stack.enter_context(guard_processes(self._mark, Path(temporary)))
+            stack.enter_context(clean_up_if_killed(self._mark, Path(temporary)))
             ours, theirs = Pipe()
             self._connection = stack.enter_context(ours)
             self._began = time.time()  # time of the start of the child, and later of its turn
@@ -280,7 +281,7 @@ class Child(Generic[_T]):
             return None  # the child has ended, but its own children may keep the pipe open
         # If the child stops in the middle of a message, reading would wait for ever. The timer then kills the child.
         late = threading.Timer(
-            max(0.0, self._remaining_s()), kill_processes, (self._mark, self._process.pid), {"include_living": True}
+            max(0.0, self._remaining_s()), kill_processes, (self._mark, self._process.pid), {"child_exists": True}
         )
         late.start()
         try:
@@ -388,7 +389,7 @@ def _child_environment(temporary: str) -> dict[str, str]:
 def _end_processes(child: subprocess.Popen[bytes], mark: str) -> None:
     """End the child and the processes that it started, such as the workers of a crashed loader."""
     alive = child.poll() is None
-    kill_processes(mark, child.pid, include_living=alive)
+    kill_processes(mark, child.pid, child_exists=alive)
     if alive:
         child.kill()
     child.wait()

@@ -15,7 +15,7 @@ _BEFORE_TRAINING = 2
 _T = TypeVar("_T", bound="EpochDetector")
 
 
-class SeenEnough(BaseException):
+class StopTraining(BaseException):
     """Exception that ends a training call when enough epochs have run.
 
     The class is no subclass of ``Exception``, so ``except Exception`` in the training does not catch it.

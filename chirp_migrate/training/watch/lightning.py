@@ -8,7 +8,7 @@ from typing import Any
 _LOOPS = ("lightning.pytorch.loops", "pytorch_lightning.loops")
 
 
-def limit_lightning_validation(batches: int) -> bool:
+def let_lightning_validate_after(batches: int) -> bool:
     """Let Lightning run its validation after ``batches`` batches of the present epoch.
 
     Normally, Lightning runs its validation after a fixed number of batches. If a loader ends earlier, Lightning skips

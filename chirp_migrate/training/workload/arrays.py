@@ -45,7 +45,7 @@ class UserArrays:
 def read_arrays(path: Path) -> UserArrays:
     """Read the arrays ``features``, ``labels`` and, if present, ``authors``.
 
-    docs/settings.md lists other names that these arrays may have.
+    The page docs/settings.md lists other names that these arrays may have.
 
     Args:
         path: an ``.npz`` file, or a folder of ``.npy`` files.

@@ -12,7 +12,12 @@ import torch
 
 from chirp_migrate.training.process.imports import import_object
 from chirp_migrate.training.workload.data import TrainingData, make_training_data
-from chirp_migrate.training.workload.entry_points import EntryPoint, TrainingSource, WorkloadSizes, documented_arguments
+from chirp_migrate.training.workload.entry_points import (
+    EntryPoint,
+    TrainingSource,
+    WorkloadSizes,
+    training_function_arguments,
+)
 from chirp_migrate.training.workload.hook import make_training_call
 from chirp_migrate.training.workload.script import prepare_script
 
@@ -62,7 +67,7 @@ def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Workl
         return prepare_script(entry.script)
     if entry.source is TrainingSource.HOOK:
         return make_training_call(entry.hook, entry.name, sizes)
-    options = documented_arguments(sizes)
+    options = training_function_arguments(sizes)
     values: dict[str, Any] = {
         **options,
         "dataset": data.dataset(),

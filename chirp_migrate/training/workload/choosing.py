@@ -14,7 +14,7 @@ from chirp_migrate.training.workload.entry_points import (
     EntryPoint,
     TrainingSource,
     WorkloadSizes,
-    documented_arguments,
+    training_function_arguments,
 )
 
 
@@ -76,7 +76,7 @@ def entry_point_source(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> s
         return " ".join(entry.script)
     if entry.source is TrainingSource.HOOK:
         return f"the call {entry.name!r} that {entry.hook} returns"
-    options: dict[str, object] = documented_arguments(sizes)
+    options: dict[str, object] = training_function_arguments(sizes)
     owner, _, method = entry.name.rpartition(".")
     named = model.rpartition(":")[2]
     values = {**{name: str(value) for name, value in options.items()}, "model_class": named, "config": "config"}

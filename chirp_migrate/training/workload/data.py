@@ -26,8 +26,8 @@ class TrainingData:
         labels: int64 of shape (N,), from 0. Synthetic classes have about equally many samples.
         authors: int64 of shape (N,), from 0: who recorded each sample. Samples are split by author, so synthetic
             authors have samples of every class if possible.
-        train_indices, val_indices: int64 indices of the training samples and of the validation samples. All samples of
-            an author are in the same part.
+        train_indices: int64 indices of the training samples.
+        val_indices: int64 indices of the validation samples, whose authors have no training samples.
         folds: for each fold, int64 indices of its training samples and of its validation samples. Every sample is a
             validation sample of exactly one fold.
     """

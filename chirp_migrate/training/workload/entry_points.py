@@ -202,7 +202,7 @@ class DiscoveredEntryPoints:
         )
 
 
-def documented_arguments(sizes: WorkloadSizes) -> dict[str, Any]:
+def training_function_arguments(sizes: WorkloadSizes) -> dict[str, Any]:
     """Return a dictionary: name of a parameter of training functions → its argument, without data and model."""
     config = {
         "num_epochs": sizes.epochs,
@@ -308,7 +308,7 @@ def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[E
     Args:
         utils: folder ``utils/`` of the project.
         name: name of the module.
-        usual: numbers of epochs and folds for functions that have no defaults for them.
+        usual: numbers of epochs and folds for functions without such defaults.
     """
     path, module = utils / f"{name}.py", f"utils.{name}"
     tree = _parse(path)

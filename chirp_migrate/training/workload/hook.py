@@ -1,8 +1,8 @@
 """Call the user's workload function (hook), which returns the training calls that the commands run.
 
 The setting ``workload`` in ``[tool.chirp-migrate.verify]`` names the workload function. The workload function gets the
-sizes of the training, and returns a dictionary of functions without parameters. A child process calls it in a copy of
-the project::
+sizes of the training, and returns a dictionary of functions without parameters. A child process calls the workload
+function in a copy of the project::
 
     def workload(sizes):                  # sizes.samples, .epochs, .batch_size, .seed, .data, …: see WorkloadSizes
         dataset = make_dataset(sizes)     # not timed

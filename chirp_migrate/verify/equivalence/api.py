@@ -66,7 +66,7 @@ def _compared_modules(root: Path) -> Iterator[tuple[str, Path]]:
                 yield ".".join(parts), path
 
 
-def describe_api(names: dict[str, list[str]]) -> Api:
+def read_public_signatures(names: dict[str, list[str]]) -> Api:
     """Import modules of a project, and return the signatures of their public names.
 
     The function imports modules of ``utils/``. Other modules are described only if the training has already imported

@@ -177,13 +177,13 @@ def find_masks(batch: torch.Tensor) -> list[VisibleAugmentation]:
 
 
 def count_equally_augmented_pairs(
-    batches: Sequence[Sequence[LoadedSample]], before: Sequence[Sequence[LoadedSample]] | None
+    batches: Sequence[Sequence[LoadedSample]], previous_batches: Sequence[Sequence[LoadedSample]] | None
 ) -> dict[str, tuple[int, int]]:
     """Count the pairs of samples with each relation, and the pairs whose augmentation used the same random numbers.
 
     Args:
         batches: the augmented samples of one iteration over a loader, one list for each batch.
-        before: the augmented samples of the previous iteration over the dataset; None for the first iteration.
+        previous_batches: the augmented samples of the previous iteration over the dataset; None for the first one.
 
     Returns:
         A dictionary: key of :data:`RELATIONS` → number of pairs that can be compared, and number of these pairs whose
@@ -193,9 +193,9 @@ def count_equally_augmented_pairs(
         "batches": _count_equal_pairs(_pairs_at_same_position(batches[:-1], batches[1:])),
         "neighbours": _count_equal_pairs(pair for batch in batches for pair in pairwise(batch)),
     }
-    if before is not None:
-        found["epochs"] = _count_equal_pairs(_pairs_at_same_position(before, batches))
-        earlier = dict(_augmented_hashes_by_index(before))
+    if previous_batches is not None:
+        found["epochs"] = _count_equal_pairs(_pairs_at_same_position(previous_batches, batches))
+        earlier = dict(_augmented_hashes_by_index(previous_batches))
         contents = [
             (earlier[index], content) for index, content in _augmented_hashes_by_index(batches) if index in earlier
         ]

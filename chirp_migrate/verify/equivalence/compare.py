@@ -1,6 +1,6 @@
 """Compare the trainings of both versions, and describe each difference in one sentence.
 
-docs/verify.md describes what must be equal, and how distributions are compared.
+The page docs/verify.md describes which values must be equal, and how distributions are compared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chirp_migrate.verify.equivalence.first_difference import (
     find_lost_seed_dependence,
     first_pass_differences,
 )
-from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
+from chirp_migrate.verify.spec import EntryPointRecord, LoaderPassTrace
 from chirp_migrate.verify.verify_report import TrainingDifference
 
 ALPHA = 0.001
@@ -77,14 +77,15 @@ class _StatisticalTest:
 
 
 def compare_traces(
-    before: Mapping[str, EntryResult],
-    after: Mapping[str, EntryResult],
-    again: Mapping[str, EntryResult] | None = None,
+    before: Mapping[str, EntryPointRecord],
+    after: Mapping[str, EntryPointRecord],
+    again: Mapping[str, EntryPointRecord] | None = None,
 ) -> Equivalence:
     """Compare the recorded iterations over loaders before and after the migration, one entry point after the other.
 
     Args:
-        before, after: dictionaries, label of the entry point → its recorded run.
+        before: dictionary, label of the entry point → its recorded run before the migration.
+        after: dictionary, label of the entry point → its recorded run after the migration.
         again: dictionary with a second recorded run of the version before the migration, which may differ from its
             first run on a GPU; None without a second run. If losses or batches differ between these two runs, the
             function compares only the distributions of losses or batches before and after the migration.
@@ -148,8 +149,8 @@ def compare_api(before: Api, after: Api) -> Equivalence:
 
 
 def compare_results(
-    before: Mapping[str, EntryResult],
-    after: Mapping[str, EntryResult],
+    before: Mapping[str, EntryPointRecord],
+    after: Mapping[str, EntryPointRecord],
     repeated: Mapping[str, Mapping[str, Mapping[str, str]]],
     unrepeatable: Collection[str] = (),
 ) -> Equivalence:
@@ -163,7 +164,8 @@ def compare_results(
     function checks only that no value is missing after the migration.
 
     Args:
-        before, after: dictionaries, label of the entry point → its recorded run.
+        before: dictionary, label of the entry point → its recorded run before the migration.
+        after: dictionary, label of the entry point → its recorded run after the migration.
         repeated: dictionary, version (``before`` or ``after``) → label of the entry point → fingerprint of the return
             value of its second run.
         unrepeatable: labels of entry points whose losses or batches differ from run to run. For these entry points, the
@@ -274,8 +276,8 @@ def _compare_picklability(
 ) -> None:
     """Report the first loader of the migrated version that cannot be pickled for spawned worker processes.
 
-    If all loaders before the migration can be pickled, the function adds a difference to ``result``. Otherwise, it adds
-    a note.
+    If all loaders before the migration can be pickled, the function adds a difference to ``result``. Otherwise, the
+    function adds a note.
     """
     number, record = next(((n, one) for n, one in enumerate(after, start=1) if one.unpicklable), (0, None))
     if record is None:

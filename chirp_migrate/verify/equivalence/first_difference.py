@@ -59,7 +59,8 @@ def _first_difference_of_role(
 
     Args:
         role: ``train`` or ``validation``.
-        old, new: records of the passes before and after the migration; both lists have the same length.
+        old: records of the passes before the migration.
+        new: records of the passes after the migration, equally many as in ``old``.
         augmented: whether any samples of the entry point are augmented.
     """
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):

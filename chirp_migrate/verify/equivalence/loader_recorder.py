@@ -37,8 +37,8 @@ class LoaderRecorder(Interception):
 
     The record of a pass is a :class:`LoaderPassTrace`. Recording does not change the state of the global random
     generators. To find out whether a dataset augments its samples, the recorder reads a few samples several times. If
-    the dataset has its own random generator, these reads advance the generator. They do so equally before and after the
-    migration.
+    the dataset has its own random generator, these reads advance the generator. The generator advances equally before
+    and after the migration.
 
     Attributes:
         few_workers: whether loaders start at most two worker processes for training, and if possible no worker for
@@ -176,8 +176,8 @@ class WorkerCountLimit(Interception):
 def _limit_workers(loader: Any) -> AbstractContextManager[None]:
     """Return a context in which ``loader`` starts at most two worker processes.
 
-    The seed of one worker shows how the loader seeds its workers. The seeds of two workers show whether they differ. A
-    third worker would only take time.
+    The seed of one worker shows how the loader seeds its workers. Two workers show whether different workers have
+    different seeds. A third worker would only take time.
     """
     if not worker_processes(loader):
         return nullcontext()

@@ -182,7 +182,7 @@ class PassRecorder:
             sample.draw = draw
 
     def _unaugmented_batch(self, samples: list[LoadedSample]) -> list[torch.Tensor]:
-        """Return the tensors of the same batch without augmentation; an empty list if it cannot be read."""
+        """Return the tensors of the same batch without augmentation; an empty list if the samples cannot be read."""
         indices = [sample.index for sample in samples if sample.index is not None]
         if self.plain is None or len(indices) < len(samples):
             return []

@@ -80,8 +80,9 @@ class ChildStarter:
             error.
         repeated: dictionary, version → label of the entry point → fingerprint of the return value of its repeated run.
         threads: number of compute threads that the next process of each version uses. If the user has not set this
-            number, it decreases when other processes use CPUs. Otherwise, compute threads would share CPUs with other
-            processes. All threads would then wait for the slowest thread at every step, so that times vary strongly.
+            number, the number decreases when other processes use CPUs. Otherwise, compute threads would share CPUs with
+            other processes. All threads would then wait for the slowest thread at every step, so that times vary
+            strongly.
     """
 
     def __init__(
@@ -288,7 +289,7 @@ class ChildStarter:
         }
 
     def _choose_entry_points(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
-        """Return the entry points of a round, in order. If the time is short, the last of them do not run.
+        """Return the entry points of a round, in order. If time is short, the last entry points do not run.
 
         The own run of an entry point is the full training that the user would run. Entry points with few timings and
         long own runs come first, because long own runs have the largest part in the total time. Apart from this rule,

@@ -1,7 +1,7 @@
 """Divide a training call into epochs, time each epoch, and end the call after enough epochs.
 
-The class :class:`.EpochDetector` decides when an epoch begins. docs/verify.md and docs/verify-measures.md define
-epochs, start-up time and the measured values.
+The class :class:`.EpochDetector` decides when an epoch begins. The pages docs/verify.md and docs/verify-measures.md
+define epochs, start-up time and the measured values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from chirp_migrate.training.watch.epoch_detector import EpochDetector, SeenEnough
+from chirp_migrate.training.watch.epoch_detector import EpochDetector, StopTraining
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
 from chirp_migrate.verify.spec import EntryPointTiming
 from chirpid_patch import DataLoaderPerformanceMonitor
@@ -49,7 +49,7 @@ would run.
 class RepeatedBatchLoading(Interception):
     """Context manager for zero-cost loading: every loader yields the same batch from memory again and again.
 
-    Each loader yields as many batches, of the same sizes, as it would yield otherwise.
+    The number and the sizes of the batches are the same as without this context.
 
     Attributes:
         is_active: whether loaders repeat one batch now. If False, loaders load as usual.
@@ -132,7 +132,7 @@ class EpochTimer(Interception):
         self._start_clock()
         self._is_timing = True
         try:
-            with self._pacing, suppress(SeenEnough):
+            with self._pacing, suppress(StopTraining):
                 value = call()
                 self._visit.rest_s = self._elapsed_seconds()
                 del value
@@ -197,7 +197,7 @@ class EpochTimer(Interception):
     def _end_epoch(self) -> None:
         seconds, visit = self._elapsed_seconds(), self._visit
         if self._over:
-            raise SeenEnough
+            raise StopTraining
         if self._pacing.later == 1:
             self._count_as_start_up(seconds)
         elif self._cached.is_active:
@@ -211,7 +211,7 @@ class EpochTimer(Interception):
         if self._pacing.is_over(1 + (self._least if is_long else self._most)):
             if visit.cached_s or not self._times_cached:
                 self._over = True
-                raise SeenEnough
+                raise StopTraining
             self._cached.is_active = True
         self._turn()
         self._start_clock()

@@ -16,7 +16,7 @@ from enum import Enum
 import msgspec
 
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, InterimAnalysis, planned_analyses
-from chirp_migrate.training.process.background_load import why_load_not_measurable
+from chirp_migrate.training.process.background_load import why_cpu_use_not_measurable
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import EntryPointTiming
 
@@ -117,8 +117,10 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         made: the rounds in order.
         looks: the interim analyses in order.
         ended_with: why no more rounds ran (see :class:`StopReason`).
-        others_median, others_most: share of the CPUs that other processes used in a round, 0 to 1, as median and
-            maximum over the rounds; None if it was not measured.
+        others_median: share of the CPUs that other processes used in a round, 0 to 1, as a median over the rounds; None
+            if it was not measured.
+        others_most: largest share of the CPUs that other processes used in a round, 0 to 1; None if it was not
+            measured.
         not_watched: why the CPU use of other processes was not measured; None if it was measured.
     """
 
@@ -141,7 +143,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
             ended_with=stopped.value if stopped is not None else None,
             others_median=statistics.median(others) if others else None,
             others_most=max(others, default=None),
-            not_watched=None if others else why_load_not_measurable(),
+            not_watched=None if others else why_cpu_use_not_measurable(),
         )
 
     def seconds(self, side: str, label: str) -> list[float]:
@@ -161,7 +163,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_rounds(
     run_round: Callable[[int, frozenset[str] | None, float], TimedRound],
-    find_open: Callable[[Sequence[TimedRound], Sequence[InterimAnalysis]], frozenset[str]],
+    find_entry_points_to_time: Callable[[Sequence[TimedRound], Sequence[InterimAnalysis]], frozenset[str]],
     max_rounds: int,
     deadline: float,
     own_epochs: Callable[[], Mapping[str, int]] = dict,
@@ -171,8 +173,8 @@ def run_rounds(
     Args:
         run_round: function that runs one round. Its arguments are the number of the round from 0, the labels of the
             entry points that may run (None for all), and the time after which no further entry point begins.
-        find_open: function that runs an interim analysis, and returns the labels of the entry points that need more
-            rounds.
+        find_entry_points_to_time: function that runs an interim analysis, and returns the labels of the entry points
+            that need more rounds.
         max_rounds: largest number of rounds. Usually five rounds run; docs/verify.md describes when more rounds run.
         deadline: end of the time budget, in seconds of ``time.monotonic``.
         own_epochs: function that returns a dictionary: label of an entry point that has not failed → number of epochs
@@ -191,7 +193,7 @@ def run_rounds(
 
     def look(share: float) -> frozenset[str]:
         looks.append(InterimAnalysis(len(made), share))
-        return find_open(made, looks)
+        return find_entry_points_to_time(made, looks)
 
     def left() -> float:
         return 1.0 - math.fsum(each.share for each in looks)

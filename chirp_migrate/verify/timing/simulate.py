@@ -1,7 +1,7 @@
 """Simulate a training step on a GPU, for the option ``--simulate-step-ms``. The simulated step uses no CPU time.
 
 A real model that computes on the CPUs would leave fewer CPUs for loading. So the tiny :class:`StandInModel` replaces
-the model that ``verify`` finds in the project. docs/verify-measures.md describes simulated steps.
+the model that ``verify`` finds in the project. The page docs/verify-measures.md describes simulated steps.
 """
 
 from __future__ import annotations
