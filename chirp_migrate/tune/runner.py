@@ -61,7 +61,7 @@ def run(
 
     Args:
         request: the task.
-        progress: called with the progress.
+        progress: function that is called with progress messages.
         begin_entry: function that is called before each entry point (training function or script) runs. Its arguments
             are the label of the entry point and the number of other entry points. Before the measurement, the function
             is called with an empty label and 0.

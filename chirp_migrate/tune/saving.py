@@ -32,7 +32,7 @@ def save_picked_settings(
         subject: the dataset and its loader arguments.
         measured: measurements of all combinations of settings.
         profile: the file to which the entries are added.
-        thread_safe: the argument ``thread_safe`` of the calls.
+        thread_safe: argument ``thread_safe`` of the calls for which the entries are saved.
     """
     chosen = pick_smallest_best(measured)
     if chosen is not None:

@@ -38,10 +38,10 @@ def tune_project(request: TuneTask, training: VerifyOptions | None, timeout_s: f
     copy is made, because a copy may lack the files of the dataset.
 
     Args:
-        request: the task, without a training; ``tree`` is the folder of the project.
+        request: the task for the child process. Its ``tree`` is the folder of the project.
         training: the training whose loaders are measured; None if ``request`` names a dataset or a configuration file.
         timeout_s: seconds after which the process counts as hung.
-        progress: called with the current and the finished steps.
+        progress: function that is called with progress messages.
 
     Raises:
         UsageProblem: the requested dataset or training cannot be measured.

@@ -115,7 +115,7 @@ class SettingsSweep:
         candidates: the settings to measure, including loading in the main process.
         seconds: time limit in seconds. If ``is_limited`` is False, the first :data:`MIN_ROUNDS` rounds run even if they
             take longer.
-        show: called with the progress.
+        show: function that is called with progress messages.
         is_limited: whether the measurement ends at the time limit, even during the first round. The default is False.
     """
 

@@ -130,13 +130,13 @@ def watch_loaders(
 
     Args:
         calls: dictionary, label of an entry point → function that returns its training call.
-        progress: called with the progress.
+        progress: function that is called with progress messages.
         seconds: time limit for this function and the later measurement together.
         begin: called before each entry point runs, with the label of the entry point.
 
     Returns:
-        The loaders to measure, first the loader with the longest wait; a description of the training; and notes on
-        loaders and entry points that are omitted.
+        The loaders to measure, sorted by the time that the training waits for them (longest first); a description of
+        the training; and notes on loaders and entry points that are not measured.
 
     Raises:
         TaskNotPossible: the training used no loader that can be measured.

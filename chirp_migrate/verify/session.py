@@ -55,7 +55,7 @@ def verify_versions(
         before: the version before the migration.
         files: dictionary, path of a file that ``apply`` changed → its SHA-256, for the report; None for a missing file.
         options: the options of the verification.
-        progress: called with the present and the finished steps.
+        progress: function that is called with progress messages.
         began: start of the time budget, in seconds of ``time.monotonic``; None for the present time.
 
     Raises:
@@ -94,7 +94,7 @@ def run_all_processes(
         trees: dictionary, version (``before`` or ``after``) → folder with a copy of this version.
         discovery: entry points of the version before the migration.
         settings: the options of the verification.
-        progress: called with the present and the finished steps.
+        progress: function that is called with progress messages.
         deadline: end of the time budget, in seconds of ``time.monotonic``.
         conditions: report fields whose values are no measurements; see :func:`.build_report`.
 

@@ -48,8 +48,8 @@ class RunSpec:
         memory_of: for TIME: labels of the entry points during which the child measures the memory that it uses.
         hash_seed: value of ``PYTHONHASHSEED`` in the child.
         threads: number of compute threads for timed training, equal for both versions.
-        watching_threads: number of compute threads for recorded runs. Both versions may run at the same time, so the
-            number is about half of ``threads``.
+        watching_threads: number of compute threads for recorded runs. Both versions may run at the same time, so each
+            version uses about half of ``threads``.
     """
 
     tree: str

@@ -141,10 +141,10 @@ class Workload(WorkloadSizes):
 
 
 class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """Sentences that describe a verification.
+    """Sentences that describe a verification in reports.
 
     Attributes:
-        rounds: number of rounds, load of the machine, and reason why the rounds ended.
+        rounds: number of rounds, CPU use of other processes, and the reason why no more rounds ran.
         workload: the training and its size.
         machine: processor, GPU and versions of packages.
         compared: the part of the training that ``verify`` compared; an empty string if it compared the whole training.

@@ -111,7 +111,7 @@ def record_runs(
     """Record a small run of every entry point in both versions, at the same time if possible.
 
     Args:
-        children: starts the child processes that train.
+        children: object that starts the child processes, which train.
         discovery: the entry points to run.
         api_names: dictionary, module → public names whose signatures are read in both versions.
         repeat_before: whether the version before the migration runs every entry point twice, which shows values that

@@ -98,7 +98,7 @@ class Child(Generic[_T]):
         role: names of the child in error messages.
         timeout_s: seconds of work after which the child counts as hung, without the time of waiting for turns.
         environment: environment variables for the child, in addition to the variables of this process.
-        progress: called with the progress of the child.
+        progress: function that is called with progress messages of the child.
         cpu_s: CPU seconds that the child and its processes had used when the child last became ready for a turn. After
             the end of the child, the value is 0, because the system then adds these CPU seconds to the CPU time of this
             process.

@@ -44,7 +44,7 @@ class Equivalence:
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """Return one sentence for each difference between the versions."""
+        """Return one sentence for each difference between the trainings."""
         return tuple(difference.message for difference in self.found)
 
     def add_difference(self, name: str, entry_point: str, text: str) -> None:
@@ -251,7 +251,7 @@ def _value_tests(
             found.append(("values-differ", f"{role} values", values))
         for name, what, (old, new) in found:
             if old and new:
-                text = f"{what} have another distribution after the migration"
+                text = f"{what} have a different distribution after the migration"
                 tests.append(_StatisticalTest(label, name, text, ks_p_value(old, new), (len(old), len(new))))
     return tests
 

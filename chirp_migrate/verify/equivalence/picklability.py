@@ -99,7 +99,7 @@ class _DuplicableDescriptor:
     descriptor: int
 
     def detach(self) -> int:
-        """Return a duplicate of the file descriptor, which belongs to the process that unpickles the object."""
+        """Return a duplicate of the file descriptor for the process that unpickles the object."""
         return os.dup(self.descriptor)
 
 

@@ -56,7 +56,7 @@ def find_original_version(root: Path, against: str | None) -> OriginalVersion:
         folder = folder.resolve()
         if folder == root:
             raise NoTrainingFound(
-                f"--baseline {against} is PATH itself: pass the folder of the project before the migration."
+                f"--baseline {against} is the folder PATH itself: pass the folder of the project before the migration."
             )
         return OriginalVersion(f"the folder {folder}", lambda target: copy_tree(folder, target))
     if folder.is_file():

@@ -56,7 +56,7 @@ def make_child(spec: RunSpec, version: str, progress: Progress = ignore_progress
     Args:
         spec: the task of the child process.
         version: the version that the process trains (``before`` or ``after``), for messages.
-        progress: called with the progress of the child process; by default, progress is ignored.
+        progress: function that is called with progress messages of the child process; by default, they are ignored.
     """
     restore_original_files(Path(spec.tree))
     role = ChildLabels(
@@ -74,7 +74,7 @@ class ChildStarter:
     """Starts child processes with the same training for both versions.
 
     Attributes:
-        progress: called with the present step.
+        progress: function that is called with progress messages.
         spent_s: dictionary, name of an activity → wall time of this activity in seconds.
         failing: dictionary, label of an entry point whose version before the migration failed during the timing → the
             error.

@@ -119,7 +119,7 @@ class EpochTimer(Interception):
         """Run a training call until enough epochs are timed, and return its timing.
 
         Args:
-            call: the training call.
+            call: function without parameters that runs the training.
             enough_s: the timing ends when the epochs after the first epoch have taken this many seconds (at least 0.2)
                 and number at least ``least``.
             reads_memory: whether to measure the memory of this process and its workers in the first epoch. A

@@ -102,7 +102,7 @@ class TimedRound:
 
 
 class StopReason(str, Enum):
-    """The reason why no more rounds run."""
+    """The reason why ``verify`` starts no more rounds of timing."""
 
     SETTLED = "every question answered"
     ROUNDS = "all rounds made"
