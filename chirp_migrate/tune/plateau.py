@@ -9,8 +9,8 @@ The pick is the smallest of the tied configurations and the best configuration. 
 fewest worker processes. Between configurations with equally many worker processes, the number of threads decides, and
 then the number of batches that are loaded ahead. Rounds continue until the pick is unlikely to change, or time is up.
 The pick is unlikely to change if two conditions hold. First, the interval of the pick and of each smaller configuration
-does not contain 0.95. Second, the interval of each larger configuration excludes rates so high that this configuration
-would become the pick.
+does not contain 0.95. Second, even the upper end of the interval of each larger configuration is too low to make this
+configuration the pick.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class CandidateSettings:
 
     @property
     def is_in_main_process(self) -> bool:
-        """Return whether the main process loads each batch when the training requests it, without threads."""
+        """Return whether the main process loads each batch on request, without worker processes and without threads."""
         return not (self.num_workers or self.prefetch_threads)
 
     def __str__(self) -> str:
@@ -151,7 +151,7 @@ class LoaderReport:
             profile.
         picked: the picked settings; None if no settings could be measured.
         conclusive: whether more rounds are unlikely to change the pick.
-        comparisons: comparisons of ``measured`` with the best settings, in the same order.
+        comparisons: for each element of ``measured``, its comparison with the best settings.
         augmentation_share: share of the loading time that augmentation takes, 0 to 1; None if it was not measured.
         recommendations: the recommended changes.
     """

@@ -41,11 +41,12 @@ class RunSpec:
         job: the task.
         api_names: dictionary, module → public names whose signatures the child reads; empty to read none.
         twice: whether the child records each entry point twice. On a GPU, two runs of the same training may differ.
-        repeats: for the job TIME: labels of the entry points whose recorded run the child repeats before the timing.
-        whole: for TIME: labels of the entry points that have no second epoch, so that the child times the whole call.
-        cached: for TIME: whether the child also times an epoch of each entry point in which every loader repeats one
-            batch from memory (zero-cost loading).
-        memory_of: for TIME: labels of the entry points during which the child measures the memory that it uses.
+        repeats: labels of the entry points whose recorded run the child repeats before the timing, if the job is TIME.
+        whole: labels of the entry points that have no second epoch, so that the child times the whole call, if the job
+            is TIME.
+        cached: whether the child also times an epoch in which every loader repeats one batch from memory (zero-cost
+            loading), if the job is TIME.
+        memory_of: labels of the entry points during which the child measures its use of memory, if the job is TIME.
         hash_seed: value of ``PYTHONHASHSEED`` in the child.
         threads: number of compute threads for timed training, equal for both versions.
         watching_threads: number of compute threads for recorded runs. Both versions may run at the same time, so each
@@ -245,7 +246,8 @@ class RunResult:
 
     Attributes:
         api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`).
-        names: for the task NAMES: names of the training calls of a workload function; else an empty list.
+        names: names of the training calls that a workload function returns, if the job is NAMES; otherwise an empty
+            list.
     """
 
     api: Api = field(default_factory=dict)

@@ -39,7 +39,7 @@ def cpu_seconds_of_this_process() -> float:
 
 
 class BackgroundLoadWatch:
-    """Measures the CPU use of other processes during all contexts of :meth:`watching` together.
+    """Measures the CPU use of other processes, over all contexts of :meth:`watching` together.
 
     The operating system counts in hundredths of a second, so a measurement of only one short context would be
     inaccurate.

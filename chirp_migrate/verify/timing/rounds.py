@@ -182,7 +182,7 @@ def run_rounds(
             fewer rounds run, so that each round has time for more entry points.
 
     Raises:
-        KeyboardInterrupt: the user interrupted before the first interim analysis.
+        KeyboardInterrupt: the user pressed Ctrl-C before two rounds had run.
     """
     max_rounds = max(max_rounds, MIN_ROUNDS)
     planned = planned_analyses(min(max_rounds, _USUAL_ROUNDS))
