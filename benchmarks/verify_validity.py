@@ -50,12 +50,12 @@ from dataclasses import replace
 from pathlib import Path
 sys.path.append({root!r})
 import torch
-from chirp_migrate.training.process.imports import enter_tree
+from chirp_migrate.training.process.imports import enter_project_copy
 from chirp_migrate.training.workload.calls import data_for_entry_points, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_entry_points
 if __name__ == "__main__":
-    enter_tree(Path({tree!r}))
+    enter_project_copy(Path({tree!r}))
     torch.set_num_threads({threads})
     found = select_entry_points(find_entry_points(Path()), {label!r})
     sizes = WorkloadSizes(samples={samples}, epochs={epochs})

@@ -72,7 +72,7 @@ def _run_command(command: str, folder: Path) -> tuple[int, str]:
         try:
             status = child.wait()
         except BaseException:
-            kill_processes(process_mark, child.pid, include_living=True)
+            kill_processes(process_mark, child.pid, child_exists=True)
             child.wait()
             raise
         printed.seek(max(0, printed.seek(0, os.SEEK_END) - _TAIL_BYTES))

@@ -34,7 +34,7 @@ from chirp_migrate.tune import plot as plots
 from chirp_migrate.tune.config import TuneConfig, read_config
 from chirp_migrate.tune.report import show_tune_report
 from chirp_migrate.tune.request import SettingsToMeasure, TuneTask
-from chirp_migrate.tune.session import tune_tree
+from chirp_migrate.tune.session import tune_project
 
 _MOST_WORKERS = 64
 _PLOT_NAME = "data_loading_performance.png"
@@ -195,7 +195,7 @@ def tune(
     timeout_s = max(600.0, 4 * grid.seconds) if timeout is None else timeout
     try:
         with output.progress("reading the project") as progress:
-            report = tune_tree(request, training, timeout_s, progress)
+            report = tune_project(request, training, timeout_s, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:
             click.echo(f"The last lines that the project's code printed:\n{failed.shown_tail}", err=True)

@@ -45,7 +45,7 @@ from chirp_migrate.training.errors import NoTrainingFound, WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import sigterm_as_keyboard_interrupt
 from chirp_migrate.training.workload.choosing import entry_point_source, select_entry_points
-from chirp_migrate.training.workload.entry_points import TrainingSource, documented_arguments, find_entry_points
+from chirp_migrate.training.workload.entry_points import TrainingSource, find_entry_points, training_function_arguments
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.verify.options import VerifyOptions, resolve_options
 from chirp_migrate.verify.sides.baseline import find_original_version
@@ -308,7 +308,7 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
             screen.line(label, "bold")
             screen.text(call, 4)
         if any("config" in call for call in calls.values()):
-            screen.text(f"config = {documented_arguments(options.sizes)['config']}", hang=4)
+            screen.text(f"config = {training_function_arguments(options.sizes)['config']}", hang=4)
         for reason in discovery.left_out:
             screen.text(f"Omitted: {reason}.")
 

@@ -26,8 +26,8 @@ from chirp_migrate.training.errors import (
     first_message_line,
     wrap_user_code_errors,
 )
-from chirp_migrate.training.process.imports import check_imports
-from chirp_migrate.training.process.inside_child import Parent, serve
+from chirp_migrate.training.process.imports import check_imports_use_copy
+from chirp_migrate.training.process.inside_child import ParentConnection, run_child_task
 from chirp_migrate.training.process.protocol import PartialResult
 from chirp_migrate.training.workload.calls import data_for_entry_points, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.choosing import select_entry_points
@@ -46,7 +46,7 @@ class AllRecordingsSent:
     """The last message of the child process: all entry points have run, and all recordings have been sent."""
 
 
-def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
+def run(request: DoctorTask, parent: ParentConnection) -> AllRecordingsSent:
     """Run each entry point, and send its recording to the parent process.
 
     If time remains, measure different numbers of workers for one loader: the loader for which the training waited the
@@ -93,7 +93,7 @@ def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
                 recording.error += " (doctor ended an epoch early, which may be the cause: use a longer --time-budget)"
             text = "".join(traceback.format_exception(_begin_in_user_code(tree, error))).replace(f"{tree}/", "")
             recording.printed = "\n".join(text.removeprefix(_HEADER).splitlines()[-_TAIL_LINES:])
-        check_imports(tree, request.discovery.origin)
+        check_imports_use_copy(tree, request.discovery.origin)
         parent.send(PartialResult(entry.label, recording))
         gc.collect()
     if slowest is not None:
@@ -121,7 +121,7 @@ def _choose_slowest(slowest: _SlowLoader | None, recording: Recording, loaders: 
     return slowest
 
 
-def _measure(slow: _SlowLoader, seconds: float, parent: Parent) -> None:
+def _measure(slow: _SlowLoader, seconds: float, parent: ParentConnection) -> None:
     """Measure different numbers of workers for a loader. Send the result if it shows which number is best."""
     parent.show(ProgressStep(f"measuring the best number of workers for {slow.label}", most_s=seconds))
     seed_everything(_SEED)
@@ -167,4 +167,4 @@ def _exit(status: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    _exit(serve(DoctorTask, run))
+    _exit(run_child_task(DoctorTask, run))

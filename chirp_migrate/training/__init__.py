@@ -1,6 +1,4 @@
-"""Run trainings in child processes, and watch their loaders.
+"""Run the trainings of a project in child processes, and record what their loaders do.
 
-The commands ``verify``, ``tune`` and ``doctor`` share this package.
-
-The package finds the training of a project, runs it in separate processes, and records what its loaders do.
+The commands ``verify``, ``tune`` and ``doctor`` use this package. The package also finds the training functions.
 """

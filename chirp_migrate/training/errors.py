@@ -1,4 +1,4 @@
-"""Errors that occur while a training runs. The message of each error is one sentence for the user."""
+"""Errors that occur while a training runs. The message of each error is one sentence, which the user sees."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from chirp_migrate.exit_codes import ExitCode
 
 
 class NoTrainingFound(ChirpMigrateError):
-    """The path is not a project in which ``verify`` finds a training (exit code 2)."""
+    """Error: ``verify`` finds no training in the project (exit code 2)."""
 
 
 class TaskNotPossible(Exception):
-    """Error in a child process: its task cannot be run. The message explains why, so no traceback is printed."""
+    """Error in a child process: the task of the process is not possible.
+
+    The message contains the reason, so the process prints no traceback.
+    """
 
 
 class NoSuchObject(TaskNotPossible):
@@ -23,12 +26,22 @@ class NoSuchObject(TaskNotPossible):
 
 
 class UserCodeError(Exception):
-    """Error in a child process: the user's code raised ``__cause__``. The message names the code that failed."""
+    """Error in a child process: the user's code raised an error, which is the ``__cause__`` of this error.
+
+    The message names the code that failed.
+    """
 
 
 @contextmanager
 def wrap_user_code_errors(activity: str) -> Iterator[None]:
-    """Return a context that converts errors of user code to :class:`UserCodeError` with ``activity`` in the message."""
+    """Return a context that converts errors of the user's code to :class:`UserCodeError`.
+
+    Args:
+        activity: the code that runs in the context, as the first words of the message.
+
+    Raises:
+        UserCodeError: the code in the context raised an error, or called ``sys.exit``.
+    """
     try:
         yield
     except TaskNotPossible:
@@ -38,14 +51,15 @@ def wrap_user_code_errors(activity: str) -> Iterator[None]:
 
 
 class WorkloadFailed(ChirpMigrateError):
-    """The project's own code crashed, hung or returned no result (exit code 14).
+    """Error: the project's own code failed, crashed or hung (exit code 14).
 
     Attributes:
         log_tail: the last lines that the process printed.
-        side: the version that failed, ``before`` or ``after``; empty if it is not known.
+        side: the version that failed, ``before`` or ``after`` the migration; empty if the process trained no such
+            version.
         ending: how the process ended, such as ``ended with signal SIGSEGV and returned no result``; empty if the
-            process reported its failure itself.
-        hung: whether the process was ended because it took too long.
+            process ended normally, and sent the reason for its failure.
+        hung: whether this program ended the process because the process took too long.
     """
 
     exit_code = ExitCode.WORKLOAD_FAILED
@@ -61,14 +75,14 @@ class WorkloadFailed(ChirpMigrateError):
 
     @property
     def shown_tail(self) -> str:
-        """Return ``log_tail`` with escaped control characters, so that it can be printed on a terminal."""
+        """Return ``log_tail`` with escaped control characters, so that the text is safe to print on a terminal."""
         return "\n".join(map(escape_invisible, self.log_tail.split("\n")))
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the class of an error, and the first and last line of its message, in one line.
+    """Return one line with the class of an error, and the first and the last line of its message.
 
-    If a worker process raised the error, only the last line of the message has the reason.
+    The last line is necessary, because it contains the reason if a worker process of a loader raised the error.
     """
     lines = f"{type(error).__name__}: {str(error).strip()}".strip().splitlines()
     return " … ".join(dict.fromkeys([lines[0], lines[-1].strip()])).rstrip(": ")

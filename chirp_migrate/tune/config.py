@@ -1,7 +1,8 @@
-"""Read the configuration file of the user's training: YAML, TOML or JSON.
+"""Read the configuration file of the user's training, in YAML, TOML or JSON.
 
-``tune`` reads the keys ``training.batch_size``, ``data.num_workers``, ``data.prefetch_factor`` and
-``system.output_dir``. Other keys of ``data`` and ``training`` become arguments of the dataset and its transforms.
+``tune`` uses the keys ``training.batch_size``, ``data.num_workers``, ``data.prefetch_factor`` and
+``system.output_dir``. The values of other keys in ``data`` and ``training`` become arguments of the dataset and of its
+transforms.
 """
 
 from __future__ import annotations
@@ -30,13 +31,17 @@ _NUMBERS = (("training", "batch_size", 1), ("data", "num_workers", 0), ("data", 
 
 @dataclass(frozen=True)
 class TuneConfig:
-    """The parts of a configuration file that concern loading.
+    """The parts of a configuration file that ``tune`` uses.
 
     Attributes:
         file: path of the file as the user typed it, for messages.
         location: absolute path of the file.
-        data, training, system: sections of these names; an empty mapping if the file lacks the section.
-        batch_size, num_workers, prefetch_factor: values of these keys; None if the file lacks the key.
+        data: the section ``data``; an empty mapping if the file lacks the section.
+        training: the section ``training``; an empty mapping if the file lacks the section.
+        system: the section ``system``; an empty mapping if the file lacks the section.
+        batch_size: value of ``training.batch_size``; None if the file lacks the key.
+        num_workers: value of ``data.num_workers``; None if the file lacks the key.
+        prefetch_factor: value of ``data.prefetch_factor``; None if the file lacks the key.
     """
 
     file: str
@@ -50,7 +55,7 @@ class TuneConfig:
 
 
 def read_config(path: Path) -> TuneConfig:
-    """Read a configuration file, whose suffix determines the format. YAML requires PyYAML.
+    """Read a configuration file. The suffix of the file determines the format, and YAML requires PyYAML.
 
     Raises:
         UsageProblem: the file cannot be read, has an unknown suffix, has no sections, or has an invalid number.
@@ -75,14 +80,14 @@ def read_config(path: Path) -> TuneConfig:
         ) from None
     except Exception as error:  # errors of PyYAML are no subclasses of ValueError
         problem = " ".join(str(error).split())
-        raise UsageProblem(f"{path} is not valid {suffix[1:].upper()} ({problem}): correct it.") from None
+        raise UsageProblem(f"{path} is not valid {suffix[1:].upper()} ({problem}): correct the file.") from None
     if not isinstance(values, dict):
         raise UsageProblem(f"{path} has no sections: it needs keys such as data and training.")
     sections = {name: values.get(name) or {} for name in _SECTIONS}
     for name, section in sections.items():
         if not isinstance(section, dict):
             raise UsageProblem(f"{path}: {name} must be a section of keys, not {section!r}.")
-    # Convert all values to JSON for the child process: a YAML date becomes text, and keys that are no text are dropped.
+    # The child process receives JSON. So a YAML date becomes text, and keys that JSON does not support are dropped.
     plain = json.loads(json.dumps(sections, default=str, skipkeys=True))
     numbers: dict[str, Any] = {key: _whole_number(path, plain, section, key, least) for section, key, least in _NUMBERS}
     return TuneConfig(str(path), str(path.absolute()), **plain, **numbers)

@@ -24,13 +24,13 @@ _KEPT = ("worker_init_fn", "multiprocessing_context", "generator", "drop_last", 
 
 @dataclass
 class MeasuredDataset:
-    """A dataset to measure, the loader arguments that define its batches, and its report.
+    """A dataset to measure, with the loader arguments that define its batches, and with its report.
 
     Attributes:
-        dataset: a map-style dataset that is not empty.
-        report: the report of the loader, which the measurement completes.
-        options: arguments of ``DataLoader`` that, with the batch size, define the batches.
-        asked_workers: ``num_workers`` of the user's own loader; 0 without such a loader.
+        dataset: the dataset, which has ``__getitem__`` and is not empty.
+        report: the report on the loader. Its measured values are missing until the measurement.
+        options: arguments of ``DataLoader`` that define the batches together with the batch size, such as ``shuffle``.
+        asked_workers: ``num_workers`` of the user's own loader; 0 if the user has no loader.
         unaugmented: the dataset without its augmentation; None if the user did not name it.
     """
 
@@ -47,7 +47,12 @@ class MeasuredDataset:
 
 
 def make_measured_dataset(dataset: Any, batch_size: int, migrated: bool) -> MeasuredDataset:
-    """Describe a dataset that has no loader, with shuffled samples as for training.
+    """Return a measured dataset for a dataset without a loader. Samples are shuffled as for training.
+
+    Args:
+        dataset: the dataset.
+        batch_size: samples per batch.
+        migrated: whether to measure the loader of ``chirpid_patch``; False to measure PyTorch's loader.
 
     Raises:
         TaskNotPossible: the dataset is not map-style, or is empty.
@@ -58,7 +63,11 @@ def make_measured_dataset(dataset: Any, batch_size: int, migrated: bool) -> Meas
 
 
 def make_measured_dataset_from_loader(loader: Any, role: str) -> MeasuredDataset:
-    """Describe the dataset and the arguments of a loader of the training.
+    """Return a measured dataset with the dataset and the arguments of the user's loader.
+
+    Args:
+        loader: the loader.
+        role: ``training`` or ``validation``.
 
     Raises:
         TaskNotPossible: the dataset of the loader is not map-style, or is empty.

@@ -1,14 +1,16 @@
-"""Pick a configuration (loader settings) from the measured rates, by the rule in docs/tune.md.
+"""Pick a configuration (a combination of loader settings) from measured rates, by the rule in docs/tune.md.
 
-The best configuration has the highest mean rate in samples per second. In each round, the rate of every configuration
-is divided by the rate of the best configuration. The mean ratio of a configuration is the geometric mean over all
-rounds, with an interval from Student's t-distribution. A configuration is tied with the best configuration if its mean
-ratio is at least 0.95.
+The best configuration has the highest mean rate, in samples per second. The ratio of a configuration is its rate
+divided by the rate of the best configuration. Each round yields one ratio, and the mean ratio is the geometric mean
+over all rounds, with an interval from Student's t-distribution. A configuration is tied with the best configuration if
+its mean ratio is at least 0.95.
 
-The pick is the smallest tied configuration: fewest worker processes, then fewest threads, then fewest batches loaded
-ahead. Rounds continue until the pick is unlikely to change, or time is up. The pick is unlikely to change if two
-conditions hold. First, the interval of the pick and of each smaller configuration does not contain 0.95. Second, the
-interval of each larger configuration excludes rates so high that this configuration would become the pick.
+The pick is the smallest of the tied configurations and the best configuration. The smallest configuration has the
+fewest worker processes. Between configurations with equally many worker processes, the number of threads decides, and
+then the number of batches that are loaded ahead. Rounds continue until the pick is unlikely to change, or time is up.
+The pick is unlikely to change if two conditions hold. First, the interval of the pick and of each smaller configuration
+does not contain 0.95. Second, even the upper end of the interval of each larger configuration is too low to make this
+configuration the pick.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from chirpid_patch.thresholds import TIED
 
 
 def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[SettingsComparison]:
-    """Compare each configuration with the best configuration, and return the comparisons in the same order.
+    """Compare each configuration with the best configuration. The results have the same order as ``measured``.
 
-    A configuration that was measured only in the first rounds is compared over these rounds, and cannot be the best.
+    If a configuration was measured only in the first rounds, it cannot be the best configuration, and only these rounds
+    are compared.
     """
     compared = compare([configuration.rates for configuration in measured])
     best = None if compared.fastest is None else measured[compared.fastest]
@@ -60,7 +63,7 @@ def pick_smallest_best(measured: Sequence[CandidateMeasurement]) -> CandidateMea
 
 
 def is_pick_conclusive(measured: Sequence[CandidateMeasurement]) -> bool:
-    """Return whether further rounds are unlikely to change the pick."""
+    """Return whether more rounds are unlikely to change the picked configuration."""
     chosen = pick_smallest_best(measured)
     return chosen is None or all(
         comparison.conclusive

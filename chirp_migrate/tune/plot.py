@@ -1,6 +1,7 @@
-"""Draw a plot of throughput over worker processes, with matplotlib.
+"""Draw a plot with matplotlib that shows the throughput for each number of worker processes.
 
-Colour-blind people can distinguish the colours (from the palette of Okabe and Ito) and the markers.
+Colour-blind readers can distinguish the lines, because colours come from the palette of Okabe and Ito, and markers
+differ.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _LONGEST_TITLE = 70
 
 
 def check_can_plot(target: Path) -> None:
-    """Check before the measurement that the plot can be drawn and written.
+    """Check that the plot can be drawn and written, before the measurement begins.
 
     Raises:
         UsageProblem: the suffix is unknown, the folder does not exist, or matplotlib is not installed.
@@ -29,7 +30,9 @@ def check_can_plot(target: Path) -> None:
     if target.suffix.lower() not in _SUFFIXES:
         raise UsageProblem(f"{target} is not a picture file: pass --plot a file that ends in {', '.join(_SUFFIXES)}.")
     if not target.absolute().parent.is_dir():
-        raise UsageProblem(f"{target} cannot be written, because its folder does not exist: choose another --plot.")
+        raise UsageProblem(
+            f"{target} cannot be written, because its folder does not exist: pass --plot a file in an existing folder."
+        )
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -39,12 +42,12 @@ def check_can_plot(target: Path) -> None:
 
 
 def draw_plot(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
-    """Draw a plot with one panel for each loader.
+    """Draw a plot with one panel for each loader, and write it to a file.
 
     Args:
-        target: the file to write or replace, whose suffix determines the format.
+        target: the file to write or replace. Its suffix determines the format.
         loaders: the results of the loaders.
-        machine: description of the machine in one line, for the caption.
+        machine: description of the machine in one line, which appears below the plot.
 
     Raises:
         UsageProblem: the file cannot be written.
@@ -113,7 +116,7 @@ def _draw_panel(axes: Any, loader: LoaderReport) -> None:
     axes.set_xticks(range(len(counts)), [str(workers) for workers in counts])
     axes.set_xlim(-0.4, len(counts) - 0.4)
     highest = max(rate.high for rate in rates.values())
-    axes.set_ylim(0, 1.15 * max(min(highest, 1.7 * best), best))  # cut off intervals that are much higher
+    axes.set_ylim(0, 1.15 * max(min(highest, 1.7 * best), best))  # cut off much higher ends of intervals
     size = "" if loader.batch_size is None else f", batch size {loader.batch_size}"
     name = loader.name if len(loader.name) <= _LONGEST_TITLE else f"{loader.name[: _LONGEST_TITLE - 1]}…"
     axes.set_title(escape_for_matplotlib(f"{name}: {loader.role}{size}"), fontsize=10, loc="left")
@@ -133,9 +136,10 @@ def _draw_panel(axes: Any, loader: LoaderReport) -> None:
 
 
 def _group_by_line(ways: Sequence[CandidateSettings]) -> dict[str, list[CandidateSettings]]:
-    """Return a dictionary: label of a line or point of the plot → the configurations that the line or point shows.
+    """Return a dictionary: label of a line or point in the plot → the configurations that this line or point shows.
 
-    Each prefetch factor has a line that begins at zero workers. Each number of threads has a point.
+    For each prefetch factor, the plot has a line that begins at zero workers. For each number of threads, the plot has
+    a point.
     """
     alone = [way for way in ways if way.is_in_main_process]
     series: dict[str, list[CandidateSettings]] = {}

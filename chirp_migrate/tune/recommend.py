@@ -1,4 +1,4 @@
-"""Recommend loader settings from the measurements; each recommendation has a setting, a value and a reason."""
+"""Recommend loader settings from the measurements. A recommendation has a setting, a value and a reason."""
 
 from __future__ import annotations
 
@@ -21,20 +21,26 @@ from chirpid_patch.comparison import is_worth
 from chirpid_patch.thresholds import NOTICEABLE, WAITING
 
 _BATCHES_PER_S, _BATCH = 10.0, 32
-"""Number of batches per second that loading must exceed, and the batch size for this target."""
+"""Target: loading must be faster than this number of batches per second. The target applies only to this batch size."""
 
 _GPU_PERCENT = 90.0
-"""GPU utilisation in percent that the training must exceed."""
+"""Target: the GPU utilisation of the training must be above this value, in percent."""
 
 _AUGMENTATION_PERCENT, _AUGMENTATION_WARNING = 20.0, 30.0
-"""Percent of the loading time that augmentation may take, and percent above which ``tune`` warns."""
+"""If augmentation takes at least the first value, in percent of the loading time, ``tune`` recommends a change.
+
+Above the second value, the recommendation is a warning.
+"""
 
 
 def add_recommendations(loader: LoaderReport, training: TrainingRun | None) -> None:
-    """Add the pick, the comparisons and the recommendations to the report of a loader.
+    """Add the picked settings, the comparisons and the recommendations to the report on a loader.
 
-    If ``training`` is given, recommendations on GPU use are added. If all configurations failed, the report has no
-    recommendations.
+    If all configurations failed, the function adds no recommendations.
+
+    Args:
+        loader: the report with the measurements.
+        training: the training that ran, for a recommendation on GPU use; None for no such recommendation.
     """
     chosen = pick_smallest_best(loader.measured)
     loader.picked = None if chosen is None else chosen.candidate
@@ -88,12 +94,12 @@ def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> li
 
 
 def _recommend_persistent_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> list[Recommendation]:
-    """Recommend persistent workers if starting workers takes a noticeable part of an epoch."""
+    """Recommend persistent workers if the start of workers takes at least 5 % of the remaining time of an epoch."""
     start_s = statistics.median(chosen.first_batch_s)
     epoch_s = loader.samples / mean_rate(chosen.rates).value
     if start_s < NOTICEABLE * epoch_s:
         return []
-    why = f"workers take {start_s:.2f} s to deliver the first batch, and the rest of an epoch about {epoch_s:.1f} s"
+    why = f"workers deliver the first batch after {start_s:.2f} s, and the rest of an epoch takes about {epoch_s:.1f} s"
     return [Recommendation("persistent_workers", "True", why)]
 
 
@@ -101,12 +107,12 @@ def _describe_failures(loader: LoaderReport) -> list[Recommendation]:
     failed = next((measured for measured in loader.measured if measured.error is not None), None)
     if failed is None:
         return []
-    why = f"it failed: {failed.error}"
-    return [Recommendation("num_workers", f"not {failed.candidate.num_workers}", why, warning=True)]
+    why = f"the measurement failed: {failed.error}"
+    return [Recommendation("num_workers", f"do not use {failed.candidate.num_workers}", why, warning=True)]
 
 
 def _recommend_batch_size(loader: LoaderReport) -> list[Recommendation]:
-    """Recommend another batch size if the loader is clearly slower with the training's own batch size."""
+    """Recommend another batch size if loading is provably slower with the batch size of the training."""
     placed = {
         measured.candidate.batch_size: comparison
         for measured, comparison in zip(loader.batch_sizes, compare_with_best(loader.batch_sizes), strict=True)
@@ -134,19 +140,19 @@ def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
     share = loader.augmentation_share
     if share is None or 100 * share < _AUGMENTATION_PERCENT:
         return []
-    what = "make it cheaper: fewer or simpler transforms, smaller p, or the batched transforms of chirpid_patch"
+    what = "use fewer or simpler transforms, a smaller probability p, or the batched transforms of chirpid_patch"
     high = 100 * share > _AUGMENTATION_WARNING
     bound = f"above {_AUGMENTATION_WARNING:.0f} %" if high else f"the target is below {_AUGMENTATION_PERCENT:.0f} %"
     return [
         Recommendation(
-            "the transform of the dataset", what, f"{format_percent(share)} of loading, {bound}", warning=high
+            "the transform of the dataset", what, f"{format_percent(share)} of the loading time, {bound}", warning=high
         )
     ]
 
 
 def _recommend_at_limits(loader: LoaderReport, chosen: CandidateMeasurement) -> list[Recommendation]:
     advice = []
-    # If other processes are busy, loading may wait for a CPU instead of files.
+    # If other processes are busy, loading may wait for a CPU, and not for files.
     quiet = loader.others is None or loader.others < BUSY_ABOVE
     if loader.cpu_share is not None and loader.cpu_share < WAITING and quiet:
         waits = 1 - loader.cpu_share
@@ -165,7 +171,11 @@ def _recommend_for_gpu(training: TrainingRun | None) -> list[Recommendation]:
     if training is None or training.gpu_percent is None or training.gpu_percent >= _GPU_PERCENT:
         return []
     why = f"the GPU was busy {training.gpu_percent:.0f} % of the training, the target is above {_GPU_PERCENT:.0f} %"
-    return [Recommendation("pin_memory", "True, with .to(device, non_blocking=True) in the loop", why, warning=True)]
+    return [
+        Recommendation(
+            "pin_memory", "True, with .to(device, non_blocking=True) in the training loop", why, warning=True
+        )
+    ]
 
 
 def _setting_name(loader: LoaderReport, argument: str) -> str:

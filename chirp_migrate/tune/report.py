@@ -20,7 +20,10 @@ from chirp_migrate.tune.tune_report import (
 
 
 def show_tune_report(report: TuneReport, screen: Screen) -> None:
-    """Print the report: with ``-q`` only the recommendations, with ``-v`` also the rates of every round."""
+    """Print the report.
+
+    With the option ``-q``, the output has only the recommendations. With ``-v``, it also has the rates of every round.
+    """
     for loader in report.loaders:
         screen.line()
         if not screen.quiet:
@@ -69,9 +72,10 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
 
 
 def _is_shown(measured: CandidateMeasurement, comparison: SettingsComparison, loader: LoaderReport) -> bool:
-    """Return whether the report shows a configuration without ``-v``.
+    """Return whether the report shows a configuration even without the option ``-v``.
 
-    The report then shows the picked, best and current configurations, and loading in the main process.
+    Without ``-v``, the report shows the picked, the best and the current configuration, and loading in the main
+    process.
     """
     way = measured.candidate
     return way in (loader.picked, loader.now) or way.is_in_main_process or comparison.outcome is SettingsOutcome.BEST
@@ -99,7 +103,7 @@ def _table_row(
 def _describe_pick(loader: LoaderReport) -> str:
     rounds = pluralize(loader.rounds, "round")
     picked = "Picked" if loader.conclusive else "Picked for now"
-    sure = "" if loader.conclusive else "; a longer --time-budget would decide the configurations with a ?"
+    sure = "" if loader.conclusive else "; use a longer --time-budget to compare the configurations with a ?"
     best = next(
         comparison.configuration for comparison in loader.comparisons if comparison.outcome is SettingsOutcome.BEST
     )
@@ -112,23 +116,24 @@ def _describe_pick(loader: LoaderReport) -> str:
 
 
 def _loader_facts(loader: LoaderReport) -> Iterator[str]:
-    """Yield more results for a loader, one sentence each."""
+    """Yield one sentence for each other result of a loader, such as the time that augmentation takes."""
     if loader.cpu_share is not None:
         yield (
-            f"Loading in the main process computes {format_percent(loader.cpu_share)} of its time and waits "
-            f"{format_percent(1 - loader.cpu_share)} (files, or other processes on the CPU)."
+            f"Loading in the main process computes for {format_percent(loader.cpu_share)} of its time. For "
+            f"{format_percent(1 - loader.cpu_share)}, it waits for files or for a CPU."
         )
     if loader.augmentation_share is None:
         yield f"Augmentation was not measured: {loader.not_augmented}."
     else:
         augmented, plain = statistics.median(loader.with_s), statistics.median(loader.without_s)
         yield (
-            f"Augmentation takes {format_percent(loader.augmentation_share)} of loading: {1e3 * augmented:.1f} ms a "
-            f"batch with it, {1e3 * plain:.1f} ms without ({pluralize(len(loader.with_s), 'round')}, medians)."
+            f"Augmentation takes {format_percent(loader.augmentation_share)} of the loading time: a batch takes "
+            f"{1e3 * augmented:.1f} ms with augmentation and {1e3 * plain:.1f} ms without (medians of "
+            f"{pluralize(len(loader.with_s), 'round')})."
         )
     if loader.waited_share is not None:
         share = format_percent(loader.waited_share)
-        yield f"The training waits {share} of its time for these batches (start-up excluded)."
+        yield f"The training waits {share} of its time for batches of this loader (without start-up)."
     if loader.batch_sizes:
         rates = [f"{way.batch_size}: {rate.value:.0f}" for way, rate in mean_rates(loader.batch_sizes).items()]
         yield f"Samples/s by batch size: {', '.join(rates)}."
@@ -137,21 +142,22 @@ def _loader_facts(loader: LoaderReport) -> Iterator[str]:
 
 
 def _facts_on_all_loaders(loaders: Sequence[LoaderReport]) -> Iterator[str]:
-    """Yield sentences that concern all loaders: how busy the machine was, and where the picks are saved."""
+    """Yield sentences on all loaders together: how busy the machine was, and where the picked settings are saved."""
     others = max((loader.others for loader in loaders if loader.others is not None), default=0.0)
     if others >= BUSY_ABOVE:
         busy = (
-            f"Other processes used {'up to ' if len(loaders) > 1 else ''}{format_percent(others)} of the CPUs meanwhile"
+            f"Other processes used {'up to ' if len(loaders) > 1 else ''}{format_percent(others)} of the CPUs "
+            "during the measurement"
         )
-        yield f"{busy}: measure again when the machine is quiet."
+        yield f"{busy}: measure again when the machine is idle."
     if any(loader.waited_share is not None for loader in loaders):
-        yield "The rates are of loading without training: a training step that uses the CPUs makes loading slower."
+        yield "The rates were measured without training. A training step that uses the CPUs makes loading slower."
     if any(not loader.setting for loader in loaders):
-        yield "An argument such as num_workers in a recommendation is an argument of the call that builds the loader."
+        yield "Recommended arguments, such as num_workers, are arguments of the call that builds the loader."
     for saved in dict.fromkeys(loader.saved for loader in loaders if loader.saved is not None):
         yield (
-            f"Saved in {saved}: loaders built with tune={saved!r} use it (also with tune=True, if that is the "
-            "default file)."
+            f"Saved in {saved}: loaders that are built with tune={saved!r} use these settings. If this file is the "
+            "default profile, loaders with tune=True also use them."
         )
 
 
@@ -164,8 +170,8 @@ def _show_advice(loader: LoaderReport, screen: Screen) -> None:
 
 
 def _describe_training(training: TrainingRun) -> Iterator[str]:
-    yield f"The training ran to find its loaders, for {training.seconds:.1f} s."
+    yield f"The training ran for {training.seconds:.1f} s, so that tune could find its loaders."
     if training.gpu_percent is not None:
-        yield f"The training kept the GPU busy for {training.gpu_percent:.0f} % of that time."
+        yield f"The training kept the GPU busy for {training.gpu_percent:.0f} % of this time."
     else:
         yield f"The GPU use of the training was not measured: {training.gpu}."

@@ -16,8 +16,8 @@ from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import shorten_list
 from chirp_migrate.training.errors import UserCodeError, wrap_user_code_errors
 from chirp_migrate.training.process import machine
-from chirp_migrate.training.process.imports import check_imports
-from chirp_migrate.training.process.inside_child import Parent, serve
+from chirp_migrate.training.process.imports import check_imports_use_copy
+from chirp_migrate.training.process.inside_child import ParentConnection, run_child_task
 from chirp_migrate.training.process.protocol import PartialResult
 from chirp_migrate.training.watch.nested_datasets import unaugmented_dataset
 from chirp_migrate.training.watch.samples import LONGEST_S, has_random_samples
@@ -55,15 +55,16 @@ _LEAST_S = 1.0
 def run(
     request: TuneTask, progress: Progress, begin_entry: Callable[[str, int], None] = lambda _label, _others: None
 ) -> TuneReport:
-    """Measure each loader, and return the results with recommendations.
+    """Measure loader settings for each dataset or loader of the task, and return results with recommendations.
 
-    The report of the first loader also has the recommendations for the whole training.
+    The report on the first loader also has a recommendation for the whole training.
 
     Args:
         request: the task.
-        progress: called with the progress.
-        begin_entry: function that is called before an entry point runs, with its label and the number of other entry
-            points. Before the measurement, ``begin_entry`` is called with an empty label.
+        progress: function that is called with progress messages.
+        begin_entry: function that is called before each entry point (training function or script) runs. Its arguments
+            are the label of the entry point and the number of other entry points. Before the measurement, the function
+            is called with an empty label and 0.
 
     Raises:
         TaskNotPossible: the requested dataset or training cannot be measured.
@@ -108,7 +109,7 @@ def run(
 def _find_subjects(
     request: TuneTask, show: Progress, begin: Callable[[str, int], None], seconds: float
 ) -> tuple[list[MeasuredDataset], TrainingRun | None, list[str]]:
-    """Return the datasets to measure, the data of the training (None without a training), and notes for the report."""
+    """Return the datasets to measure, the training that ran (None without a training), and notes for the report."""
     if request.dataset:
         subject = build_dataset_from_reference(
             request.dataset, request.unaugmented, request.config, request.uses_runtime
@@ -116,7 +117,7 @@ def _find_subjects(
         return [subject], None, []
     if request.config is not None:
         return [build_dataset_from_config(Path(request.tree), request.config, request.uses_runtime)], None, []
-    assert request.discovery is not None, "one of the three is given"
+    assert request.discovery is not None, "a task has a dataset, a configuration file or a training"
     entries = request.discovery.entry_points
     with wrap_user_code_errors("the training"):
         if entries[0].source is TrainingSource.HOOK and not entries[0].name:
@@ -124,7 +125,7 @@ def _find_subjects(
             entries = tuple(replace(entries[0], name=name) for name in names)
         model = load_model(request.discovery.model)
         data = data_for_entry_points(entries, request.sizes)
-    # `tune` ends a call at the beginning of its second epoch.
+    # At least two epochs, because `tune` ends a training call when its second epoch begins.
     sizes = replace(request.sizes, epochs=max(2, request.sizes.epochs))
     calls = {
         entry.label: partial(prepare_call, entry, model, data, sizes)
@@ -132,7 +133,7 @@ def _find_subjects(
         if entry.label not in request.lost
     }
     subjects, training, notes = watch_loaders(calls, show, seconds, lambda label: begin(label, len(calls) - 1))
-    check_imports(Path(request.tree), request.discovery.origin)
+    check_imports_use_copy(Path(request.tree), request.discovery.origin)
     lost = [f"skipped, because it does not train: {label} {how}" for label, how in request.lost.items()]
     return subjects, training, lost + notes
 
@@ -143,7 +144,7 @@ def _measure_dataset(subject: MeasuredDataset, request: TuneTask, seconds: float
     if wanted.migrated is not None:
         report.migrated = wanted.migrated
     if not report.migrated and report.now is not None and report.now.prefetch_threads:
-        report.now = None  # PyTorch's loader has no threads
+        report.now = None  # PyTorch's loader has no prefetching threads, so these settings cannot be measured
     show(f"measuring {report.name}, batch size {batch_size}, {report.samples} samples")
     show(ProgressStep("with and without augmentation"))
     shown = _measure_augmentation(subject, seconds * _FOR_AUGMENTATION)
@@ -162,18 +163,19 @@ def _measure_dataset(subject: MeasuredDataset, request: TuneTask, seconds: float
         report.not_saved = save_picked_settings(subject, report.measured, Path(request.profile), wanted.thread_safe)
         report.saved = request.profile if report.not_saved is None else None
     elif request.profile:
-        report.not_saved = "tune measured PyTorch's loader, and a profile is for chirpid_patch's loader (see --loader)"
+        report.not_saved = "tune measured PyTorch's loader, but a profile is for chirpid_patch's loader (see --loader)"
     return report
 
 
 def _measure_augmentation(subject: MeasuredDataset, seconds: float) -> tuple[list[float], list[float], str | None]:
     """Measure how long a batch takes with and without augmentation.
 
-    The result has three elements: seconds per batch with augmentation, seconds per batch without augmentation (one
-    value for each round), and None.
+    The function measures up to five rounds. After ``seconds`` seconds, no further round begins, but the first round
+    always runs.
 
-    If augmentation cannot be measured, the result is two empty lists and the reason. The function measures five rounds.
-    After ``seconds`` seconds, no further round begins, but one round always runs.
+    Returns:
+        The seconds per batch with augmentation, and the seconds per batch without augmentation, one value for each
+        round; and None. If augmentation cannot be measured, two empty lists and the reason.
     """
     if subject.options.get("batch_sampler") is not None:
         return [], [], "the batch sampler may yield indices that the unaugmented dataset does not have"
@@ -186,7 +188,7 @@ def _measure_augmentation(subject: MeasuredDataset, seconds: float) -> tuple[lis
             return [], [], "the dataset does not augment, because its samples are the same each time they are read"
         plain = unaugmented_dataset(subject.dataset, subject.collate)
     if plain is None:
-        why = "no dataset with the same samples and without augmentation was found: pass --unaugmented MODULE:CALLABLE"
+        why = "tune found no dataset with the same samples without augmentation: pass --unaugmented MODULE:CALLABLE"
         return [], [], why
     way = CandidateSettings(0, batch_size=subject.report.batch_size)
 
@@ -205,21 +207,21 @@ def _measure_augmentation(subject: MeasuredDataset, seconds: float) -> tuple[lis
 def _measure_batch_sizes(
     subject: MeasuredDataset, chosen: CandidateSettings, sizes: list[int], seconds: float, show: Progress
 ) -> list[CandidateMeasurement]:
-    """Measure the picked settings with the batch size of the training and with ``sizes``, in turns."""
+    """Measure the picked settings with the batch size of the training and with each batch size in ``sizes``."""
     ways = [replace(chosen, batch_size=size) for size in (subject.report.batch_size, *sizes)]
     show(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")
     return SettingsSweep(subject, ways, seconds, show).run()
 
 
 def _thread_counts(subject: MeasuredDataset, thread_safe: bool) -> tuple[int, ...]:
-    """Return the numbers of prefetching threads to measure; empty if the user's code may not be safe for threads."""
+    """Return the numbers of prefetching threads to measure; empty if the user's code may not be thread-safe."""
     if not thread_safe and not (is_in_memory(subject.dataset) and is_stacking_collate(subject.collate)):
         return ()
     most = usable_cpus()
     return tuple(sorted({1, min(2, most), most}))
 
 
-def _run_in_child(request: TuneTask, parent: Parent) -> TuneReport:
+def _run_in_child(request: TuneTask, parent: ParentConnection) -> TuneReport:
     def begin(label: str, others: int) -> None:
         parent.send(PartialResult(label, others))
         parent.wait_for_turn()
@@ -228,4 +230,4 @@ def _run_in_child(request: TuneTask, parent: Parent) -> TuneReport:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(TuneTask, _run_in_child))
+    sys.exit(run_child_task(TuneTask, _run_in_child))

@@ -1,4 +1,4 @@
-"""Save the picked settings in the profile that ``OptimalDataLoaderFactory`` reads."""
+"""Save the picked settings in the profile: a file that ``OptimalDataLoaderFactory`` reads."""
 
 from __future__ import annotations
 
@@ -15,17 +15,24 @@ from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
 from chirpid_patch.machine.accelerator import pinning_device
 
 _WIDEST = 10.0
-"""If the upper end of a rate's interval is more than this many times the lower end, the pick is not saved."""
+"""If the upper end of a rate's interval is more than this multiple of the lower end, nothing is saved."""
 
 
 def save_picked_settings(
     subject: MeasuredDataset, measured: Sequence[CandidateMeasurement], profile: Path, thread_safe: bool
 ) -> str | None:
-    """Save the picked settings for this loader; return None, or the reason in one sentence if saving fails.
+    """Save the picked settings for a loader. Return None, or one sentence with the reason if nothing was saved.
 
-    ``OptimalDataLoaderFactory`` finds settings in the profile by the arguments of its call. So the function saves an
-    entry for calls without ``num_workers``. If the original loader has workers, the function also saves an entry for
-    calls with the original ``num_workers``, and picks settings with at most this number of workers.
+    ``OptimalDataLoaderFactory`` looks for settings in the profile by the arguments with which it is called. So the
+    function saves an entry for calls without ``num_workers``. If the original loader has workers, the function also
+    saves an entry for calls with the original ``num_workers``. The settings of the second entry have at most this
+    number of workers.
+
+    Args:
+        subject: the dataset and its loader arguments.
+        measured: measurements of all combinations of settings.
+        profile: the file to which the entries are added.
+        thread_safe: argument ``thread_safe`` of the calls for which the entries are saved.
     """
     chosen = pick_smallest_best(measured)
     if chosen is not None:
@@ -39,7 +46,7 @@ def save_picked_settings(
         most = arguments["num_workers"] or math.inf
         choice = _make_loader_choice([way for way in measured if way.candidate.num_workers <= most])
         if choice is None:
-            return "loading in the main process could not be measured, and a profile needs its rate"
+            return "a profile needs the rate of loading in the main process, which could not be measured"
         key = loader_choice_key(subject.dataset, arguments)
         save_loader_choice(profile, key, choice)
         if read_loader_choice(profile, key) != choice:
@@ -48,7 +55,11 @@ def save_picked_settings(
 
 
 def factory_arguments(subject: MeasuredDataset, thread_safe: bool) -> list[dict[str, Any]]:
-    """Return the arguments of factory calls that build this loader: without and with the original ``num_workers``."""
+    """Return the arguments of two factory calls that build a loader for the dataset.
+
+    The first call has no workers. The second call has the original ``num_workers``. If this number is 0, the result
+    contains only the first call.
+    """
     options = {**subject.options, "batch_size": subject.report.batch_size, "thread_safe": thread_safe}
     if options.get("batch_sampler") is not None:
         options = {name: value for name, value in options.items() if name not in ("batch_size", "drop_last")}
@@ -58,7 +69,7 @@ def factory_arguments(subject: MeasuredDataset, thread_safe: bool) -> list[dict[
 
 
 def _make_loader_choice(measured: Sequence[CandidateMeasurement]) -> LoaderChoice | None:
-    """Return the picked settings in the form in which the factory stores them.
+    """Return the picked settings as an entry of a profile.
 
     The result is None if all configurations failed, or if loading in the main process was not measured.
     """

@@ -1,4 +1,4 @@
-"""Run ``tune``: start the child process that measures, and return its results."""
+"""Run ``tune``: start a child process that measures loader settings, and return its results."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from chirp_migrate.tune.tune_report import TuneReport
 from chirp_migrate.verify.options import VerifyOptions, entry_points_from_options
 
 _ENTERING_SHARE, _LEAST_ENTERING_S = 1 / 4, 5.0
-"""Largest share of the remaining time that one of several entry points may take to load its first batches.
+"""Longest time that one of several entry points may take to load its first batches: a share of the remaining time.
 
-An entry point may always take the second value, in seconds.
+An entry point may always take at least the second value, in seconds.
 """
 
 _ROLE = ChildLabels(
@@ -31,17 +31,17 @@ _ROLE = ChildLabels(
 )
 
 
-def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:
+def tune_project(request: TuneTask, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:
     """Run the user's code in a separate process, and measure loader settings for its datasets.
 
-    A training runs in a temporary copy of the project, because it may write files. A dataset that the user names is
-    read in the project itself, because a copy may lack the files of the dataset.
+    A training may write files, so it runs in a temporary copy of the project. If the user names a dataset instead, no
+    copy is made, because a copy may lack the files of the dataset.
 
     Args:
-        request: the task, without a training; ``tree`` is the folder of the project.
+        request: the task for the child process. Its ``tree`` is the folder of the project.
         training: the training whose loaders are measured; None if ``request`` names a dataset or a configuration file.
         timeout_s: seconds after which the process counts as hung.
-        progress: called with the current and the finished steps.
+        progress: function that is called with progress messages.
 
     Raises:
         UsageProblem: the requested dataset or training cannot be measured.
@@ -62,7 +62,7 @@ def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: floa
 
 
 def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) -> TuneReport:
-    """Run the process that measures. If an entry point crashes, start a new process without this entry point."""
+    """Run the child process. If an entry point crashes or hangs, start a new process without this entry point."""
     while True:
         with Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child:
             try:
@@ -82,19 +82,19 @@ def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) ->
 
 
 def _entry_point_limit_s(request: TuneTask, timeout_s: float) -> float:
-    """Return the seconds that an entry point may take until its loaders have yielded some batches."""
+    """Return the longest time in seconds that an entry point may take until its loaders have yielded some batches."""
     left_s = (request.ends_at or math.inf) - time.time()
     return min(timeout_s, max(_LEAST_ENTERING_S, _ENTERING_SHARE * left_s))
 
 
 def _prepare_training_task(request: TuneTask, options: VerifyOptions, tree: Path, progress: Progress) -> TuneTask:
-    """Copy the project to ``tree``, and return the task with the training in this copy."""
+    """Copy the project to ``tree``, and return the task for the training in this copy."""
     root = Path(request.tree)
     progress(ProgressStep("finding and copying the training"))
     discovery = entry_points_from_options(root, root, options, "tune")
     too_large = copy_tree(root, tree)
     if too_large:
-        progress(f"too large, so not copied: {', '.join(too_large)} (--dataset reads them where they are)")
+        progress(f"too large, so not copied: {', '.join(too_large)} (--dataset reads the original files)")
     return replace(request, tree=str(tree), discovery=discovery, sizes=options.sizes)
 
 

@@ -22,7 +22,7 @@ from chirp_migrate.tune.measured_dataset import (
 from chirp_migrate.tune.tune_report import CandidateSettings
 
 DEFAULT_BATCH_SIZE = 32
-"""Default batch size."""
+"""Batch size if the configuration file contains no batch size."""
 
 _TRAIN_TRANSFORMS, _PLAIN_TRANSFORMS = "get_train_transforms", "get_val_transforms"
 _TRANSFORM = "transform"
@@ -34,9 +34,9 @@ def build_dataset_from_reference(
     """Build the dataset or loader that ``reference`` names.
 
     Args:
-        reference: ``MODULE:NAME`` of a dataset or loader, or of a function or class that returns a dataset or loader. A
-            function that requires an argument gets the path of the configuration file.
-        unaugmented: reference to the dataset without its augmentation; may be empty.
+        reference: ``MODULE:NAME`` of a dataset or loader, or of a function or class that returns a dataset or loader.
+            If the function or class requires an argument, its argument is the path of the configuration file.
+        unaugmented: ``MODULE:NAME`` for the same dataset without its augmentation; an empty string for none.
         config: the configuration file of the training; None without such a file.
         migrated: whether a dataset without a loader is measured with the loader of ``chirpid_patch``.
 
@@ -61,21 +61,23 @@ def build_dataset_from_reference(
 def build_dataset_from_config(tree: Path, config: TuneConfig, migrated: bool) -> MeasuredDataset:
     """Build the training dataset that a configuration file describes.
 
-    The function looks for a module with a function ``get_train_transforms`` and a dataset class. The constructor of the
-    class must have ``transform`` and other parameters. The values of the other parameters come from the sections
-    ``data`` and ``training``. For example, ``csv_file`` gets the value of ``csv_file``, ``data_csv_file`` or
-    ``data_csv``.
+    The function looks for a module that has a function ``get_train_transforms`` and a dataset class. The constructor of
+    the class must have the parameter ``transform`` and other parameters. The arguments for the other parameters come
+    from the sections ``data`` and ``training`` of the configuration file. For example, the argument for the parameter
+    ``csv_file`` is the value of the key ``csv_file``, ``data_csv_file`` or ``data_csv``.
 
     Raises:
-        TaskNotPossible: no module or several modules have such a class, or a parameter has no value.
+        TaskNotPossible: the project has no such class or several such classes, or the file lacks the value of a
+            parameter.
         UserCodeError: the user's code raised an error.
     """
     found = [(module, kind) for module, path in project_modules(tree).items() for kind in _dataset_classes(path)]
     if len(found) != 1:
         names = ", ".join(f"{module}:{kind}" for module, kind in found) or "none"
         raise TaskNotPossible(
-            f"the dataset of {config.file} was not found automatically (a class with a parameter {_TRANSFORM!r} next "
-            f"to {_TRAIN_TRANSFORMS}; found: {names}): name it with --dataset MODULE:CALLABLE"
+            f"the dataset of {config.file} was not found automatically: tune needs exactly one class with a parameter "
+            f"{_TRANSFORM!r} in a module with {_TRAIN_TRANSFORMS} (found: {names}). Name the dataset with --dataset "
+            "MODULE:CALLABLE"
         )
     module_name, kind = found[0]
     with wrap_user_code_errors(f"importing {module_name}"):
@@ -96,7 +98,7 @@ def build_dataset_from_config(tree: Path, config: TuneConfig, migrated: bool) ->
 
 
 def _with_settings(subject: MeasuredDataset, config: TuneConfig | None) -> MeasuredDataset:
-    """Add the loader settings of the configuration file to ``subject``, with the names of the keys for messages."""
+    """Add the loader settings in the configuration file, and the names of their keys, to the report of ``subject``."""
     if config is None:
         return subject
     names = {"num_workers": "data", "prefetch_factor": "data", "batch_size": "training"}
@@ -125,7 +127,7 @@ def _build_dataset(reference: str, config: TuneConfig | None) -> Any:
 
 
 def _why_arguments_do_not_fit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
-    """Return why the parameters of a function do not accept these arguments; an empty string if they accept them."""
+    """Return why a function cannot be called with these arguments; an empty string if it can be called."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # the function has no signature
@@ -138,7 +140,11 @@ def _why_arguments_do_not_fit(function: Callable[..., Any], arguments: Sequence[
 
 
 def _fill_parameters(what: str, function: Any, config: TuneConfig, leave: str = "") -> dict[str, Any]:
-    """Return the arguments for the parameters of ``function`` that the configuration file contains."""
+    """Return a dictionary: parameter of ``function`` → its value in the configuration file.
+
+    Raises:
+        TaskNotPossible: the configuration file has no value for a parameter without a default.
+    """
     values: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if name == leave or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -148,8 +154,8 @@ def _fill_parameters(what: str, function: Any, config: TuneConfig, leave: str = 
             values[name] = value
         elif parameter.default is parameter.empty:
             raise TaskNotPossible(
-                f"{what} needs {name}, and {config.file} has no data.{name}: add it, or pass --dataset a function "
-                "that makes the dataset"
+                f"{what} needs {name}, but {config.file} has no data.{name}: add this key, or pass --dataset a "
+                "function that builds the dataset"
             )
     return values
 
@@ -161,7 +167,10 @@ def _find_parameter_value(name: str, config: TuneConfig) -> tuple[str | None, An
 
 
 def _dataset_classes(path: Path) -> list[str]:
-    """Return the classes in a file with ``get_train_transforms`` whose constructor has the parameter ``transform``."""
+    """Return the names of the classes in a file whose constructor has ``transform`` and another parameter.
+
+    The result is empty if the file does not define a function ``get_train_transforms``.
+    """
     try:
         content = path.read_bytes()
         if _TRAIN_TRANSFORMS.encode() not in content:

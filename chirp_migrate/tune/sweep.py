@@ -1,9 +1,9 @@
-"""Measure loader settings in rounds. A measurement does not include the start of workers.
+"""Measure combinations of loader settings (candidates) in rounds.
 
-The clock starts after the first batch of every worker has arrived. After that, a measurement counts equally many
-batches of every worker, and the time of waiting for these batches. Every round measures every candidate (combination of
-settings) once. Every second round uses the reverse order, so that a machine that becomes slower affects all candidates
-equally.
+A measurement does not include the start of workers, because its clock starts when the first batch of every worker has
+arrived. From then on, the measurement counts equally many batches of every worker, and the time of waiting for these
+batches. Every round measures every candidate (combination of settings) once. Every second round uses the reverse order,
+so that all candidates suffer equally if the machine becomes slower.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.cpus import usable_cpus
 
 MIN_ROUNDS = 3
-"""Smallest number of rounds in which every candidate is measured."""
+"""Number of rounds that measure every candidate. Later rounds measure only candidates that may still be picked."""
 
 _WANTED_ROUNDS = 6
 _SHORTEST_S, _LONGEST_S = 0.1, 2.0
@@ -41,9 +41,9 @@ def setting_combinations(
     batch_size: int | None,
     current: CandidateSettings | None,
 ) -> list[CandidateSettings]:
-    """Return all combinations of settings to measure, fewest workers first.
+    """Return all combinations of loader settings to measure, ordered by their number of workers.
 
-    The result always includes loading in the main process and the present settings of the training.
+    The result always contains loading in the main process, and the present settings of the training.
 
     Args:
         workers: values of ``num_workers``.
@@ -62,10 +62,12 @@ def setting_combinations(
 def measure_settings(
     subject: MeasuredDataset, candidate: CandidateSettings, seconds: float
 ) -> tuple[float, LoadingRate]:
-    """Load batches for about ``seconds`` seconds, and measure the rate. Every worker loads at least one batch.
+    """Load batches with some loader settings for about ``seconds`` seconds, and measure the rate.
+
+    The measurement may take longer, because every worker loads at least one batch.
 
     Returns:
-        Samples per second after the start of the workers, and the data from which this rate was computed.
+        The samples per second after the start of the workers, and the measured values behind this rate.
 
     Raises:
         RuntimeError: worker processes could not be started or died.
@@ -102,12 +104,12 @@ def _reason_without_workers(warned: Sequence[str]) -> str:
 def expected_measurement_seconds(
     candidate: CandidateSettings, batch_s: float, slice_s: float, start_s: float, cpus: int
 ) -> float:
-    """Estimate how many seconds one measurement takes.
+    """Estimate how many seconds the measurement of one candidate takes in one round.
 
     Args:
         candidate: the settings to measure.
         batch_s: seconds to load a batch in the main process.
-        slice_s: seconds of loading that are measured.
+        slice_s: seconds of loading that the measurement covers.
         start_s: seconds to start workers.
         cpus: number of usable CPUs.
     """
@@ -122,10 +124,10 @@ class SettingsSweep:
     Attributes:
         subject: the dataset and its loader arguments.
         candidates: the settings to measure, including loading in the main process.
-        seconds: time limit in seconds. If ``is_limited`` is False, :data:`MIN_ROUNDS` rounds run even if they take
-            longer.
-        show: called with the progress.
-        is_limited: whether to end at the time limit, even in the first round.
+        seconds: time limit in seconds. If ``is_limited`` is False, the first :data:`MIN_ROUNDS` rounds run even if they
+            take longer.
+        show: function that is called with progress messages.
+        is_limited: whether the measurement ends at the time limit, even during the first round. The default is False.
     """
 
     subject: MeasuredDataset
@@ -148,11 +150,11 @@ class SettingsSweep:
 
     @property
     def others(self) -> float | None:
-        """Return the median share of the CPUs that other processes used; None if it is not known."""
+        """Return the share of the CPUs that other processes used, as a median; None if it is not known."""
         return median(self._others) if self._others else None
 
     def run(self) -> list[CandidateMeasurement]:
-        """Measure until the picked settings are unlikely to change, or time is up.
+        """Measure until more rounds are unlikely to change the picked settings, or the time is up.
 
         Raises:
             Exception: any error of the user's code during loading in the main process.
@@ -165,7 +167,7 @@ class SettingsSweep:
             for number, configuration in enumerate(order, start=self.rounds * len(order)):
                 if self.is_limited and number and time.monotonic() - begun > self.seconds:
                     return self._measured_in_time()
-                # The number of rounds after the first `MIN_ROUNDS` is not known in advance.
+                # After `MIN_ROUNDS` rounds, the number of further rounds is not known, so the progress has no total.
                 total = MIN_ROUNDS * len(order) if self.rounds < MIN_ROUNDS else 0
                 self.show(ProgressStep(f"round {self.rounds + 1}: {configuration.candidate}", number, total))
                 self._measure(configuration, slice_s)
@@ -189,12 +191,12 @@ class SettingsSweep:
                 self.show(f"round {self.rounds}: {ahead}{time_left}")
 
     def _measured_in_time(self) -> list[CandidateMeasurement]:
-        """Return the candidates that were measured, or failed, before the time limit."""
+        """Keep only the candidates that were measured or failed before the time limit, and return them."""
         self.measured = [one for one in self.measured if one.rates or one.error is not None]
         return self.measured
 
     def _candidates_of_round(self) -> list[CandidateMeasurement]:
-        """Return the candidates of the next round, in order. Later rounds omit candidates that are clearly too slow."""
+        """Return the candidates of the next round in order. Late rounds omit candidates that are provably too slow."""
         contenders = self._contenders() if self.rounds >= MIN_ROUNDS else self.measured
         return order_of_round([one for one in contenders if one.error is None], self.rounds)
 
@@ -212,7 +214,7 @@ class SettingsSweep:
             with watch.watching():
                 samples_per_s, rate = measure_settings(self.subject, configuration.candidate, slice_s)
         except Exception as error:
-            if configuration.candidate.is_in_main_process:  # if the main process cannot load the dataset, no worker can
+            if configuration.candidate.is_in_main_process:  # no worker can load a dataset that fails here
                 raise
             configuration.error = _reason_of_error(error)
             configuration.rates.clear()
@@ -228,7 +230,7 @@ class SettingsSweep:
         configuration.first_batch_s.append(rate.first_s)
 
     def _report_duration(self, slice_s: float) -> None:
-        """Show the expected duration, from the time that one batch takes."""
+        """Show how long the measurement will probably take, computed from the time that one batch takes."""
         start_s = worker_start_seconds(start_method(self.subject.options))
         cpus = usable_cpus()
         least = MIN_ROUNDS * sum(
@@ -239,7 +241,7 @@ class SettingsSweep:
         rate = (self.measured[0].candidate.batch_size or 1) / self._batch_s
         beyond = f", more than the {self.seconds:.0f} s requested" if least > 1.5 * self.seconds else ""
         if beyond and self.is_limited:
-            beyond = f"; as many as fit into {self.seconds:.0f} s are measured"
+            beyond = f"; tune measures as many of them as fit into {self.seconds:.0f} s"
         self.show(
             f"{len(self.measured)} configurations of {self.subject.report.name}, {rate:.0f} samples/s in the "
             "main process: "
@@ -248,7 +250,7 @@ class SettingsSweep:
 
 
 def _reason_of_error(error: Exception) -> str:
-    """Return an error as one line; for the error of a worker, the last line of PyTorch's traceback."""
+    """Return the reason of an error in one line. For an error in a worker, this is the last line of its traceback."""
     text = first_message_line(error)
     if text.startswith("Caught "):
         return str(error).strip().splitlines()[-1].strip()

@@ -1,6 +1,6 @@
 """The JSON document of ``tune``. ``tune --json`` writes the document, and ``tune`` prints its content.
 
-docs/json.md describes each field. A new field needs a default.
+The page docs/json.md describes each field. A new field must have a default, so that existing documents stay valid.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class CandidateSettings:
     Attributes:
         num_workers: number of worker processes; 0 to load in the main process.
         prefetch_factor: number of batches that each worker loads ahead; None without workers.
-        prefetch_threads: number of prefetching threads in the main process; 0 with workers.
+        prefetch_threads: number of threads in the main process that load batches ahead; 0 with workers.
         batch_size: samples in a batch; None if a batch sampler decides the size.
     """
 
@@ -33,7 +33,7 @@ class CandidateSettings:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """Return the costs of the settings: number of workers, number of threads, number of batches in memory."""
+        """Return the costs of the settings: numbers of workers, of threads, and of batches that are loaded ahead."""
         return (self.num_workers, self.prefetch_threads, self.num_workers * (self.prefetch_factor or 0))
 
     @property
@@ -43,7 +43,7 @@ class CandidateSettings:
 
     @property
     def is_in_main_process(self) -> bool:
-        """Return whether the main process loads each batch when the training requests it, without threads."""
+        """Return whether the main process loads each batch on request, without worker processes and without threads."""
         return not (self.num_workers or self.prefetch_threads)
 
     def __str__(self) -> str:
@@ -61,8 +61,8 @@ class CandidateMeasurement:
 
     Attributes:
         candidate: the settings.
-        rates: samples per second after the first batch, one value for each round.
-        first_batch_s: seconds to the first batch with the start of workers, one value for each round.
+        rates: samples per second after the start of the workers, one value for each round.
+        first_batch_s: seconds until the first batch, including the start of the workers, one value for each round.
         error: why the settings could not be measured; None if they were measured.
     """
 
@@ -93,7 +93,7 @@ def mean_rates(measured: Sequence[CandidateMeasurement]) -> dict[CandidateSettin
 
 
 class SettingsOutcome(str, Enum):
-    """The speed of loader settings: the best, tied with the best (at most 5 % slower), slower, or not measured."""
+    """The speed of loader settings: best, tied with the best (at most 5 % slower), below (slower), or failed."""
 
     BEST = "best"
     TIED = "tied"
@@ -106,13 +106,14 @@ class SettingsComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         configuration: description of the settings, such as ``4 workers, prefetch 2``.
-        outcome: how fast the configuration is compared with the best.
+        outcome: whether the configuration is the best, tied with the best, slower, or failed.
         conclusive: whether more rounds are unlikely to change the outcome.
-        samples_per_s: mean throughput; None if the configuration could not be measured.
+        samples_per_s: mean throughput in samples per second; None if the configuration could not be measured.
         interval: 95 % interval of ``samples_per_s``; None with fewer than two rounds.
-        batches_per_s: mean throughput in batches; None if a batch sampler decides the batch size.
-        ratio_to_best, ratio_to_best_interval: rate / rate of the best configuration, and its 95 % interval; None for
-            the best configuration, or after fewer than two rounds.
+        batches_per_s: mean throughput in batches per second; None if a batch sampler decides the batch size.
+        ratio_to_best: rate / rate of the best configuration; None for the best configuration, or after fewer than two
+            rounds.
+        ratio_to_best_interval: 95 % interval of ``ratio_to_best``; None if ``ratio_to_best`` is None.
     """
 
     configuration: str
@@ -132,8 +133,8 @@ class Recommendation:
     Attributes:
         setting: name of the setting, such as ``num_workers`` or ``data.num_workers in config.yaml``.
         value: the recommended value, or the recommended change of the setting.
-        why: the measurement that is the reason.
-        warning: whether a measured value misses its target.
+        why: the reason, which is a measurement.
+        warning: whether the recommendation is a warning, because a measured value misses its target.
     """
 
     setting: str
@@ -147,7 +148,7 @@ class Recommendation:
 
 @dataclass
 class LoaderReport:
-    """The measurements of one loader, and the recommendations that follow from them.
+    """The measurements of settings for one loader, and the recommendations from these measurements.
 
     Attributes:
         name: class names of the dataset and of the datasets that it wraps, outermost first.
@@ -155,24 +156,25 @@ class LoaderReport:
         batch_size: samples in a batch; None if a batch sampler decides the size.
         samples: number of samples in the dataset.
         migrated: whether the loader of ``chirpid_patch`` was measured; False for PyTorch's loader.
-        now: present loader settings of the training; None if they are not known.
-        setting: dictionary, argument of the loader → name of the user's setting, such as ``data.num_workers in
-            config.yaml``.
+        now: present settings of the user's loader; None if they are not known.
+        setting: dictionary, argument of the loader → where the user sets this argument, such as ``data.num_workers in
+            config.yaml``; empty without a configuration file.
         measured: measurements of all combinations of settings.
         batch_sizes: measurements of the picked settings with other batch sizes.
         rounds: number of rounds.
         cpu_share: CPU time / wall time of loading in the main process; None if it was not measured.
-        with_s, without_s: seconds per batch with and without augmentation, one value for each round; empty if not
-            measured.
+        with_s: seconds per batch with augmentation, one value for each round; empty if not measured.
+        without_s: seconds per batch without augmentation, one value for each round; empty if not measured.
         not_augmented: why the augmentation was not measured; None if it was measured.
         others: median share of the CPUs that other processes used during the measurement; None if it is not known.
-        waited_share: share of its time that the training waits for this loader, 0 to 1; None without a training.
-        saved: profile in which the picked settings were saved; None if they were not saved.
+        waited_share: share of the training time, 0 to 1, during which the training waits for this loader; None without
+            a training.
+        saved: path of the profile in which the picked settings were saved; None if they were not saved.
         not_saved: why the picked settings were not saved; None if they were saved, or if the user did not request a
             profile.
         picked: the picked settings; None if no settings could be measured.
         conclusive: whether more rounds are unlikely to change the pick.
-        comparisons: comparisons of ``measured`` with the best settings, in the same order.
+        comparisons: for each element of ``measured``, its comparison with the best settings.
         augmentation_share: share of the loading time that augmentation takes, 0 to 1; None if it was not measured.
         recommendations: the recommended changes.
     """
@@ -222,8 +224,8 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tool: name and version of this program.
-        loaders: results of each loader.
-        training: the training that ran; None without a training.
+        loaders: one report for each loader.
+        training: the training that ran to find its loaders; None if no training ran.
         notes: sentences on loaders and entry points that were not measured.
         machine: the machine of the measurement: processor, CPUs, GPU, system and versions.
         described: description of the machine in one line.

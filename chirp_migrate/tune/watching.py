@@ -1,4 +1,4 @@
-"""Run the beginning of a training, and record its loaders and how long the training waits for each loader."""
+"""Run the beginning of a training, record its loaders, and measure how long the training waits for each loader."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import torch
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import format_percent, pluralize, shorten_list
 from chirp_migrate.training.errors import TaskNotPossible, UserCodeError, wrap_user_code_errors
-from chirp_migrate.training.watch.epoch_detector import EpochDetector, SeenEnough
+from chirp_migrate.training.watch.epoch_detector import EpochDetector, StopTraining
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
-from chirp_migrate.training.watch.lightning import limit_lightning_validation
+from chirp_migrate.training.watch.lightning import let_lightning_validate_after
 from chirp_migrate.training.watch.nested_datasets import nested_class_names
 from chirp_migrate.tune.measured_dataset import MeasuredDataset, make_measured_dataset_from_loader
 from chirp_migrate.tune.tune_report import TrainingRun
@@ -27,28 +27,30 @@ from chirpid_patch.loading.batch_timer import BatchTimer
 from chirpid_patch.thresholds import NOTICEABLE
 
 _BATCHES, _LONG_ENOUGH_S = 8, 1.0
-"""A loader pass ends after this number of batches, if it has taken this many seconds."""
+"""``tune`` ends an iteration over a loader after this many batches, if the iteration has taken this many seconds."""
 
 _LONGEST_SHARE = 1 / 10
-"""An entry point ends after this share of the time if its loaders have yielded two batches. An entry point without
-batches may take longer (see :mod:`.session`)."""
+"""``tune`` ends an entry point after this share of the time, if a loader has yielded at least two batches.
+
+An entry point whose loaders have not yielded two batches may run longer (see :mod:`.session`).
+"""
 
 _WATCHING_SHARE = 0.5
-"""Share of the time after which no more entry points start. A note in the report names the omitted entry points."""
+"""After this share of the time, no further entry point starts. A note in the report names the omitted entry points."""
 
 _LEAST_S = 6.0
-"""Smallest number of seconds that the measurement of one loader takes."""
+"""Time in seconds that the measurement of one loader needs at least. It limits how many loaders are measured."""
 
 
 @dataclass
 class _LoaderGroup:
-    """Loaders of a training with the same classes, batch size and role, such as the loaders of all folds.
+    """Loaders of a training that have the same classes, batch size and role, such as the loaders of all folds.
 
     Attributes:
-        loader: the first of the loaders.
+        loader: the loader of the group that was used first.
         role: ``training`` or ``validation``.
-        waited_s: seconds of waiting for batches, except the first batch of each pass.
-        whole_s: seconds of waiting for these batches and of the training steps between them.
+        waited_s: seconds of waiting for batches, without the first batch of each iteration.
+        whole_s: the same seconds, plus the seconds of the training steps between these batches.
     """
 
     loader: Any
@@ -58,7 +60,10 @@ class _LoaderGroup:
 
 
 class _LoaderWatch(Interception):
-    """Records the loaders of a training, and how long the training waits for batches, until the second epoch begins."""
+    """Records the loaders of a training, and how long the training waits for batches.
+
+    The training is ended when its second epoch begins.
+    """
 
     def __init__(self, longest_s: float) -> None:
         super().__init__(self._watch)
@@ -68,7 +73,7 @@ class _LoaderWatch(Interception):
         self._entered = 0.0
 
     def run(self, call: Callable[[], Any]) -> None:
-        """Run a training call, and end it when its loaders are known.
+        """Run a training call, and end the call when its loaders are known.
 
         Raises:
             Exception: any error of the call.
@@ -76,7 +81,7 @@ class _LoaderWatch(Interception):
         self.cover_new_classes()
         self._pacing = EpochDetector()
         self._entered = time.perf_counter()
-        with self._pacing, suppress(SeenEnough):
+        with self._pacing, suppress(StopTraining):
             call()
 
     @property
@@ -85,7 +90,7 @@ class _LoaderWatch(Interception):
 
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if self._pacing.begins_epoch(loader) and self._pacing.is_over(1):
-            raise SeenEnough
+            raise StopTraining
         dataset = getattr(loader, "dataset", None)
         role = "training" if torch.is_grad_enabled() else "validation"
         key = (role, nested_class_names(dataset), loader.batch_size, type(loader).__name__)
@@ -97,11 +102,11 @@ class _LoaderWatch(Interception):
             nonlocal batches, is_last
             step_s = timer.batch_requested()
             if batches >= _BATCHES and time.perf_counter() - began > _LONG_ENOUGH_S:
-                if is_last or role == "validation" or not limit_lightning_validation(batches + 1):
+                if is_last or role == "validation" or not let_lightning_validate_after(batches + 1):
                     raise StopIteration
                 is_last = True
             if batches > 1 and self._has_taken_long:
-                raise SeenEnough
+                raise StopTraining
             batch = advance()
             batches += 1
             waited_s = timer.batch_arrived()
@@ -119,20 +124,21 @@ def watch_loaders(
     seconds: float = math.inf,
     begin: Callable[[str], None] = lambda _label: None,
 ) -> tuple[list[MeasuredDataset], TrainingRun, list[str]]:
-    """Run training calls until their loaders have yielded some batches, and return the loaders to measure.
+    """Run training calls until their loaders have yielded some batches, and choose the loaders to measure.
 
     Args:
         calls: dictionary, label of an entry point → function that returns its training call.
-        progress: called with the progress.
+        progress: function that is called with progress messages.
         seconds: time limit for this function and the later measurement together.
-        begin: called with the label of each entry point before it runs.
+        begin: called before each entry point runs, with the label of the entry point.
 
     Returns:
-        The loaders, slowest first; the data of the training; and notes on omitted loaders.
+        The loaders to measure, sorted by the time that the training waits for them (longest first); a description of
+        the training; and notes on loaders and entry points that are not measured.
 
     Raises:
-        TaskNotPossible: the training took no batch from a loader that can be measured.
-        UserCodeError: all entry points failed; the error is the error of the first entry point.
+        TaskNotPossible: the training used no loader that can be measured.
+        UserCodeError: entry points failed, and no loader was found; the error of the first failed entry point.
     """
     watching = _LoaderWatch(_LONGEST_SHARE * seconds)
     monitor = DataLoaderPerformanceMonitor()
@@ -144,7 +150,7 @@ def watch_loaders(
             if number and time.perf_counter() - began > _WATCHING_SHARE * seconds:
                 notes.append(f"not started within the time budget: {shorten_list(list(calls)[number:], 4)}")
                 break
-            progress(ProgressStep(f"entering {label}", number, len(calls)))
+            progress(ProgressStep(f"starting {label}", number, len(calls)))
             begin(label)
             try:
                 with wrap_user_code_errors(label):
@@ -157,9 +163,9 @@ def watch_loaders(
     if first is not None and not watching.loaders:
         raise first
     for known in watching.loaders.values():
-        shut_down_workers(known.loader)  # persistent workers would disturb the next measurement
+        shut_down_workers(known.loader)  # otherwise, persistent workers would disturb the measurement
     gc.collect()
-    progress(f"saw {pluralize(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
+    progress(f"found {pluralize(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
     training = TrainingRun(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
     subjects, more = _choose_loaders(watching, seconds - taken)
     return subjects, training, notes + more

@@ -1,7 +1,9 @@
-"""``chirp-migrate verify``: measure whether a migrated project trains faster, and check that the training is the same.
+"""``chirp-migrate verify``: measure whether a migrated project trains faster, and whether its training is unchanged.
 
-The module :mod:`.sides` copies the project before and after the migration. The module :mod:`.timing` runs
-:mod:`.runner` in a fresh interpreter for each version and round. The modules :mod:`.equivalence` and :mod:`.measures`
-evaluate the results. The module :mod:`.verdict` decides the verdict, and :mod:`.verify_report` defines the report. The
-package :mod:`chirp_migrate.training` finds the training and runs its processes.
+The package :mod:`.sides` makes a copy of the project as it was before the migration, and a copy of the migrated
+project. The package :mod:`.timing` starts new Python processes that train in these copies. Each of these processes runs
+:mod:`.runner`. The package :mod:`.equivalence` compares the trainings of both copies, and :mod:`.metrics` computes
+rates, waits and memory use. The module :mod:`.verdict` decides the verdict, and :mod:`.verify_report` defines the
+report. The package :mod:`chirp_migrate.training` finds the training functions of the project, and starts and ends
+processes.
 """

@@ -34,7 +34,7 @@ from chirp_migrate.verify.watching import RecordedRuns
 from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.machine.nvml import gpu_status
 
-_NO_LOADER = "No loader was seen, so only the results that the training returns were compared."
+_NO_LOADER = "verify detected no loader in the training, so it compared only the values that the training returns."
 
 
 def build_report(
@@ -46,9 +46,18 @@ def build_report(
     spent_s: Mapping[str, float],
     **conditions: Any,
 ) -> VerifyReport:
-    """Build the report from all measurements, with the seconds of every round and with every loader pass.
+    """Build the report of a verification from all its measurements.
 
-    The ``conditions`` are the report fields ``before``, ``copies`` and ``files``, which are not measured.
+    The report contains the seconds of every round, and a record of every iteration over a loader.
+
+    Args:
+        discovery: the entry points (training functions or a script) that were found in the project.
+        settings: the options of the verification.
+        watched: the recorded small runs of both versions.
+        equivalence: the differences between the trainings of both versions.
+        timed: the timed rounds.
+        spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
+        conditions: the report fields ``before``, ``copies`` and ``files``, whose values are no measurements.
     """
     labels = [entry.label for entry in discovery.entry_points if entry.label not in watched.failing]
     judge = judge_rounds(timed, settings.threshold, settings.margin, settings.strict)
@@ -119,7 +128,7 @@ def build_report(
 
 
 def _own_run_times(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str, OwnRunTimes]:
-    """Return, for each entry point, the median start-up time and epoch time over all rounds."""
+    """Return a dictionary: label of an entry point → its start-up time and epoch time, as medians over all rounds."""
     found = {}
     for entry in discovery.entry_points:
         sides = {
@@ -141,7 +150,7 @@ def _own_run_times(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str,
 
 
 def build_failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
-    """Return a report with the verdict ``failed`` and the last lines that the project's code printed."""
+    """Return a report with the verdict ``failed``, the reason, and the last lines that the project's code printed."""
     on = machine.describe_machine(usable_cpus())
     return VerifyReport(
         verdict=Verdict.FAILED.text,
@@ -157,10 +166,10 @@ def build_failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]
 
 
 def describe_rounds(rounds: Rounds) -> str:
-    """Return a line with the number of rounds, the load of the machine, and the reason why the rounds ended."""
+    """Return one line: the number of rounds, the CPU use of other processes, and why no more rounds ran."""
     timed = sum(len(each.labels) for each in rounds.made)
-    text = f"{pluralize(len(rounds.made), 'pair')} of processes, {pluralize(timed, 'entry point')} timed in them"
-    ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
+    text = f"{pluralize(len(rounds.made), 'pair')} of processes, {pluralize(timed, 'timing')} of entry points"
+    ended = "" if rounds.ended_with is None else f" No more rounds ran: {rounds.ended_with}."
     if rounds.others_median is None or rounds.others_most is None:
         return f"{text}; the CPU use of other processes was not measured ({rounds.not_watched}).{ended}"
     return (
@@ -170,7 +179,7 @@ def describe_rounds(rounds: Rounds) -> str:
 
 
 def _describe_uncompared_objects(traces: Mapping[str, Mapping[str, Sequence[LoaderPassTrace]]]) -> str:
-    """Return one sentence that names the uncompared objects in batches; an empty string if all were compared."""
+    """Return a sentence on objects in batches that ``verify`` did not compare; ``""`` if it compared all objects."""
     types: dict[str, set[str]] = {}
     for entries in traces.values():
         for label, records in entries.items():
@@ -186,7 +195,7 @@ def _describe_uncompared_objects(traces: Mapping[str, Mapping[str, Sequence[Load
 
 
 def _provenance() -> dict[str, Any]:
-    """Return the report fields that name this program, the present time and the machine."""
+    """Return the report fields for the version of this program, the present time, and the machine."""
     return {
         "tool": f"chirp-migrate {__version__}",
         "environment": machine.describe_environment(),
@@ -202,7 +211,7 @@ def _metric_values(timed: Rounds, side: str) -> dict[str, float | None]:
 
 
 def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptions, timed: Rounds) -> SimulatedDevice:
-    """Describe the simulated device steps, and compute the share of the time in which the device was busy."""
+    """Describe the simulated device steps, and compute in which share of the time the simulated device was busy."""
     step_ms = settings.simulate_step_ms
     first = timed.made[0].visits if timed.made else {}
     steps = {
@@ -216,7 +225,7 @@ def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptio
     )
     text = (
         f"SIMULATED: each training batch is followed by a device step of {step_ms:g} ms that uses no CPU; {model}. "
-        "Times, rates and the verdict are of this simulation"
+        "All times, rates and the verdict describe this simulation"
     )
     busy = {}
     for side, of in steps.items():
@@ -230,5 +239,5 @@ def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptio
     late = sum(one.overrun for one in counts)
     if late:
         all_steps = sum(one.steps for one in counts)
-        text += f"; in {late} of {all_steps} steps the training's own work took longer than the step"
+        text += f"; in {late} of {all_steps} steps, the training itself took longer than the simulated step"
     return SimulatedDevice(step_ms=step_ms, what=f"{text}.", device_busy=busy, steps=steps)

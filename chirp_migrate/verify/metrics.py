@@ -1,4 +1,4 @@
-"""Define each metric of a verification (name, unit, method), compute its value, and judge the required values."""
+"""Define the metrics that ``verify`` measures, compute their values, and compare two values with required values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIB = 2**20
 MET, NOT_MET, NOT_MEASURABLE = "met", "not met", "not measurable here"
 
 _GPU_PERCENT = 80.0
-"""GPU utilisation in percent that the training must exceed."""
+"""Target: the GPU utilisation of the training must be above this value, in percent."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Metric:
         unit: unit of the value.
         title: short name for reports.
         method: how the metric is measured, one sentence.
-        requirement: number of the requirement that defines the metric, such as ``R-004``.
+        requirement: identifier of the requirement that defines the metric, such as ``R-004``.
     """
 
     name: str
@@ -39,11 +39,11 @@ class Metric:
 
 @dataclass(frozen=True)
 class TargetVerdict:
-    """The verdict on one target for the migrated version.
+    """The verdict on whether the migrated version meets a target (a required value).
 
     Attributes:
-        requirement: number of the requirement that defines the target, such as ``R-004``.
-        target: description of the target.
+        requirement: identifier of the requirement that defines the target, such as ``R-004``.
+        target: the target as text, such as ``GPU utilisation above 80 %``.
         verdict: one of :data:`MET`, :data:`NOT_MET`, :data:`NOT_MEASURABLE`.
         value: measured value, in the unit of the target; None if the value was not measured.
         why: description of the value, or the reason why it was not measured.
@@ -58,7 +58,7 @@ class TargetVerdict:
 
 METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, title, requirement, method in (
     ("training_s", "s", "training time", "R-000-5.2",
-     "seconds of the user's own runs, computed from start-up time and epoch time"),
+     "seconds of the full trainings that the user would run, computed from start-up time and epoch time"),
     ("samples_per_s", "samples/s", "samples per second", "R-000-3.1",
      "samples that training and validation took from their loaders in the timed epochs, divided by the time of these "
      "epochs"),
@@ -66,23 +66,27 @@ METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, t
      "batches that training and validation took from their loaders in the timed epochs, divided by the time of these "
      "epochs"),
     ("goodput_percent", "%", "goodput", "R-000-5.2",
-     "time of an epoch with zero-cost loading, in percent of the time of an epoch: the share that is not loading"),
-    ("epoch_s", "s", "epoch", "R-000-5.2", "median seconds of the timed epochs, with their validation"),
+     "time of an epoch with zero-cost loading, in percent of the time of a normal epoch; the remaining percent are "
+     "loading"),
+    ("epoch_s", "s", "epoch", "R-000-5.2", "median seconds of the timed epochs, including validation"),
     ("wait_p50_ms", "ms", "wait for a batch, median", "R-000-3.1",
-     "milliseconds from the request of a training batch to its arrival; without the first batch of each pass, which "
-     "is start-up"),
+     "median of the milliseconds from the request of a training batch to its arrival, without the first batch of "
+     "each pass, whose wait includes start-up"),
     ("wait_p95_ms", "ms", "wait for a batch, 95th percentile", "R-000-3.1",
-     "95 % of the waits for training batches are shorter; same waits as for `wait_p50_ms`"),
+     "95 % of the waits for training batches are shorter than this value; the waits are the same as for "
+     "`wait_p50_ms`"),
     ("wait_p99_ms", "ms", "wait for a batch, 99th percentile", "R-000-3.1",
-     "99 % of the waits for training batches are shorter; same waits as for `wait_p50_ms`"),
+     "99 % of the waits for training batches are shorter than this value; the waits are the same as for "
+     "`wait_p50_ms`"),
     ("wait_variation", "", "variation of the waits", "R-000-5.2",
-     "standard deviation of the waits for training batches, divided by their mean; same waits as for `wait_p50_ms`"),
+     "standard deviation of the waits for training batches, divided by their mean; the waits are the same as for "
+     "`wait_p50_ms`"),
     ("first_batch_ms", "ms", "time to the first batch", "R-000-3.1",
-     "milliseconds from creating an iterator of a training loader to its first batch, with the start of workers; "
+     "milliseconds from `iter(loader)` to the first batch of a training loader, including the start of workers; "
      "median over the passes of the timed epochs"),
     ("waiting_percent", "%", "share of time waiting", "R-004",
-     "all waits of training and validation for batches (first batches too), in percent of the time of the timed "
-     "epochs"),
+     "time that training and validation wait for batches, including first batches, in percent of the time of the "
+     "timed epochs"),
     ("gpu_percent", "%", "GPU utilisation", "R-000-5.2",
      "mean utilisation of the visible GPUs, which NVML reports at the end of each timed epoch"),
     ("gpu_memory_mib", "MiB", "GPU memory", "R-000-3.1",
@@ -91,20 +95,20 @@ METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, t
      "largest proportional set size (PSS: shared pages count once) of the training process with its workers, read at "
      "the last batch of each pass in the first epoch; on a system without PSS, `memory_kind` names the kind"),
     ("lost_workers", "loaders", "loaders that lost workers", "R-000-5.2",
-     "loaders of all rounds with a worker that died and was replaced, or that could not start; before the migration, "
-     "the death of a worker ends the training"),
+     "number of loaders, over all rounds, with a worker that died and was replaced, or that could not start; before "
+     "the migration, the death of a worker ends the training"),
 ))  # fmt: skip
 
 
 def metrics_of_timed_rounds(
     own_runs_s: float, timings: Sequence[tuple[EntryPointTiming, EntryPointTiming]]
 ) -> dict[str, float | None]:
-    """Return the metrics of one version; a metric without a measurement is None.
+    """Return a dictionary: name of a metric → value for one version; None if the metric was not measured.
 
     Args:
-        own_runs_s: seconds of the user's own, full trainings of all entry points together.
-        timings: timings of this version, each with the timing of the migrated version in the same round. The timing of
-            the migrated version includes epochs with zero-cost loading.
+        own_runs_s: computed seconds of the full trainings that the user would run, over all entry points together.
+        timings: pairs (timing of this version, timing of the migrated version in the same round). Only the timings of
+            the migrated version include epochs with zero-cost loading.
     """
     found: dict[str, float | None] = {one.name: None for one in METRICS}
     found["training_s"] = own_runs_s
@@ -135,17 +139,21 @@ def metrics_of_timed_rounds(
     }
 
 
-def judge_targets(after: Mapping[str, float | None], gpu: str, simulated: bool) -> list[TargetVerdict]:
-    """Judge the required values of the migrated version. Values that were not measured get a reason.
+def judge_targets(metrics: Mapping[str, float | None], gpu_description: str, simulated: bool) -> list[TargetVerdict]:
+    """Judge whether the migrated version meets the targets. A value that was not measured gets a reason.
 
     Args:
-        after: dictionary, name of a metric → value for the migrated version.
-        gpu: description of the visible GPUs, or "no GPU" with the reason.
-        simulated: whether device steps were simulated, so that the GPU utilisation is not measurable.
+        metrics: dictionary, name of a metric → value for the migrated version.
+        gpu_description: description of the visible GPUs, or "no GPU" with the reason.
+        simulated: whether device steps were simulated. The GPU utilisation then has no meaning.
     """
-    percent, lost = after.get("gpu_percent"), after.get("lost_workers")
+    percent, lost = metrics.get("gpu_percent"), metrics.get("lost_workers")
     if percent is None:
-        why = gpu if gpu.startswith("no GPU") else f"the GPU reports no utilisation ({gpu})"
+        why = (
+            gpu_description
+            if gpu_description.startswith("no GPU")
+            else f"the GPU reports no utilisation ({gpu_description})"
+        )
     elif simulated:
         percent, why = None, "the device's steps were simulated: verify without --simulate-step-ms"
     else:
@@ -166,6 +174,6 @@ def _percentile_ms(seconds: Sequence[float], share: float) -> float | None:
 
 
 def _largest_mib(values: Iterable[int | None]) -> float | None:
-    """Return the largest number of bytes, converted to MiB; None if all values are None."""
+    """Return the largest of some numbers of bytes, in MiB; None if all numbers are None."""
     most = max((value for value in values if value is not None), default=None)
     return None if most is None else most / MIB

@@ -1,4 +1,4 @@
-"""Options of ``verify``. The command line overrides the settings, and the settings override the defaults."""
+"""Options of ``verify``: the command line overrides the project's settings, which override the defaults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ MARGIN = 0.05
 """An entry point counts as slower if its time after the migration exceeds its time before by more than this share."""
 
 LEAST_SAMPLES = 48
-"""Smallest number of samples that automatically found entry points can split into training and validation samples."""
+"""Smallest number of samples for entry points that ``verify`` finds automatically.
+
+These entry points split the samples into training and validation samples.
+"""
 
 _VERY_BUSY = 0.6
 """If other processes use more than this share of the CPUs, ``verify`` times half as many samples."""
@@ -38,22 +41,24 @@ class VerifyOptions:
     """The options of a verification; see ``chirp-migrate verify --help``.
 
     Attributes:
-        sizes: numbers of samples and epochs, and the data.
+        sizes: numbers of samples, epochs and folds, and the path of the user's data.
         entry: the user's workload function or script that runs the training; None if ``verify`` finds the entry points
             automatically.
         model: ``module:ClassName`` of the model; None for the model that ``verify`` finds automatically.
-        max_rounds: largest number of rounds. A round times one process for each version.
+        max_rounds: largest number of rounds. In each round, one new process for each version trains.
         budget_s: seconds for the whole verification, from the start of the command.
         threshold_percent: percent of the training time that the migration must save for the verdict "faster".
-        margin_percent: how much longer an entry point must take to count as slower, in percent of its earlier time.
+        margin_percent: an entry point counts as slower if its time grows by more than this percentage of its time
+            before the migration.
         threads: compute threads of each version; 0 for one thread on each usable CPU that other processes leave free.
         timeout_s: seconds after which a process, or a timed entry point, counts as hung.
-        strict: whether the verdict "faster" also requires that the timings show every entry point to be not slower.
-        own_epochs: number of epochs of the user's own run, a full training outside of ``verify``; None for the defaults
-            of the entry points.
+        strict: whether the verdict "faster" also requires timings that prove that no entry point is slower. The default
+            is False: entry points without proof do not change the verdict.
+        own_epochs: number of epochs of the full training that the user would run; None for the default of each entry
+            point.
         select: expression that selects entry points by their labels, as with ``pytest -k``; None for all.
         simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for no step.
-        may_halve: whether ``verify`` times half as many samples on a very busy machine; False if the user chose the
+        may_halve: whether ``verify`` may time half as many samples on a very busy machine; False if the user chose the
             number of samples.
     """
 
@@ -73,7 +78,11 @@ class VerifyOptions:
     may_halve: bool = False
 
     def sizes_for_timing(self, others: float) -> WorkloadSizes:
-        """Return the sizes of the timed training; ``others`` is the share of the CPUs that other processes use."""
+        """Return the sizes of the timed training.
+
+        Args:
+            others: share of the CPUs that other processes use, 0 to 1.
+        """
         if not self.may_halve or others <= _VERY_BUSY:
             return self.sizes
         return replace(self.sizes, samples=max(LEAST_SAMPLES, self.sizes.samples // 2))
@@ -85,12 +94,12 @@ class VerifyOptions:
 
     @property
     def threshold(self) -> float:
-        """Return the share of the training time that must be saved for the verdict "faster", 0 to 1."""
+        """Return the share of the training time that the migration must save for the verdict "faster", 0 to 1."""
         return self.threshold_percent / 100
 
     @property
     def margin(self) -> float:
-        """Return how much longer an entry point must take to count as slower, as a share of its earlier time."""
+        """Return the share of its time before the migration by which an entry point may become slower, such as 0.05."""
         return self.margin_percent / 100
 
 
@@ -99,20 +108,20 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
 
     Args:
         root: folder of the project.
-        given: dictionary, name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The
-            option ``workload`` (such as ``file.py:function``) or ``script`` defines the field ``entry``. Missing
-            options have their defaults.
+        given: dictionary, name of an option → value. The names are the fields of :class:`VerifyOptions` and of
+            :class:`.WorkloadSizes`, and also ``workload`` (such as ``file.py:function``) and ``script``, which define
+            the field ``entry``. Options that are not in the dictionary have their defaults.
 
     Raises:
-        UsageProblem: two options contradict each other, an option would be ignored, or ``data`` cannot be used.
+        UsageProblem: two options contradict each other, an option would have no effect, or ``data`` cannot be used.
     """
     if "script" in given and {"workload", "data", "model"} & given.keys():
-        raise UsageProblem("a command after -- defines all of the training: omit --workload, --data and --model.")
+        raise UsageProblem("the command after -- defines the whole training: omit --workload, --data and --model.")
     entry = _entry_of_options(root, given)
     if entry is not None and "model" in given:
         raise UsageProblem(
-            "model applies to entry points that are found automatically, and here a workload defines the training: "
-            "omit model."
+            "model applies to entry points that are found automatically, but here a workload function or a script "
+            "defines the training: omit model."
         )
     own = {one.name: given[one.name] for one in fields(VerifyOptions) if one.name in given}
     if entry is not None and own.get("own_epochs"):
@@ -125,7 +134,8 @@ def entry_points_from_options(
 ) -> DiscoveredEntryPoints:
     """Return the entry points of a project.
 
-    A workload function counts as one entry point, because this function does not call the workload function.
+    This function does not call the user's workload function, so its training calls are not known yet. The workload
+    function counts as one entry point.
 
     Args:
         tree: folder in which to find the training: ``root`` or a copy of it.
@@ -156,7 +166,7 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
         try:
             script = script_of_command(said["script"])
         except ValueError as problem:
-            raise UsageProblem(f"{problem}; a script that you write can start other programs.") from None
+            raise UsageProblem(f"{problem}; to run another program, write a Python script that starts it.") from None
         words = list(said["script"])
         if script.file:
             words[words.index(script.file, 1)] = _path_relative_to(root, script.file)
@@ -169,7 +179,7 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
 
 
 def _path_relative_to(root: Path, script: str) -> str:
-    """Return the path of a script relative to ``root``, so that the path also refers to the script in a copy.
+    """Return the path of a script relative to ``root``. This path also refers to the script in a copy of ``root``.
 
     Raises:
         UsageProblem: ``root`` does not contain the script.
@@ -178,7 +188,7 @@ def _path_relative_to(root: Path, script: str) -> str:
     if not path.is_relative_to(root):
         path = path.resolve()
     if not path.is_file() or not path.is_relative_to(root):
-        raise UsageProblem(f"there is no {script} in {root}: pass its path relative to that folder.")
+        raise UsageProblem(f"there is no {script} in {root}: pass the path of the script relative to this folder.")
     # The script gets the path in the form that the user typed, for example in sys.argv.
     return str(path.relative_to(root)) if Path(script).is_absolute() or ".." in Path(script).parts else script
 
@@ -197,10 +207,12 @@ def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Work
         for name in ("shape", "classes"):
             if name in said:
                 raise UsageProblem(f"the samples in {data} determine {name}: omit {name}.")
-        # The module ``arrays`` imports NumPy, which reports do not need.
+        # Not at the top, because this import also imports NumPy, which the command ``report`` does not need.
         from chirp_migrate.training.workload.arrays import sizes_from_data_file
 
         sizes = sizes_from_data_file(sizes, data)
     if entry is None and sizes.samples < LEAST_SAMPLES:
-        raise UsageProblem(f"{sizes.samples} samples are too few to split and train on: {LEAST_SAMPLES} are needed.")
+        raise UsageProblem(
+            f"{sizes.samples} samples are too few for training and validation: use at least {LEAST_SAMPLES} samples."
+        )
     return sizes

@@ -1,7 +1,7 @@
-"""Run the entry points of a project in a child process of ``verify``, a fresh interpreter.
+"""Run the entry points (training functions or a script) of a project, in a child process of ``verify``.
 
-The working directory and the first import path of the child are the root of a copy of the project. :class:`.JobKind`
-lists the tasks of the child.
+The working directory and the first import path of the child are the root of a copy of the project. The class
+:class:`.JobKind` lists the tasks of the child.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import torch
 
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import NoSuchObject, TaskNotPossible, UserCodeError, describe_error
-from chirp_migrate.training.process.imports import check_imports
-from chirp_migrate.training.process.inside_child import Parent, serve
+from chirp_migrate.training.process.imports import check_imports_use_copy
+from chirp_migrate.training.process.inside_child import ParentConnection, run_child_task
 from chirp_migrate.training.process.protocol import PartialResult
 from chirp_migrate.training.process.snapshot import restore_files_between_runs
 from chirp_migrate.training.watch.interception import Interception
@@ -32,11 +32,11 @@ from chirp_migrate.training.workload.calls import data_for_entry_points, load_mo
 from chirp_migrate.training.workload.data import TrainingData
 from chirp_migrate.training.workload.entry_points import EntryPoint, TrainingSource, WorkloadSizes
 from chirp_migrate.training.workload.hook import training_call_names
-from chirp_migrate.verify.equivalence.api import describe_api
+from chirp_migrate.verify.equivalence.api import read_public_signatures
 from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, seed_dependent_aspects
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder, WorkerCountLimit
-from chirp_migrate.verify.spec import REPEATED, EntryPointTiming, EntryResult, JobKind, RunResult, RunSpec
+from chirp_migrate.verify.spec import REPEATED, EntryPointRecord, EntryPointTiming, JobKind, RunResult, RunSpec
 from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, EpochTimer, RepeatedBatchLoading
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
@@ -47,7 +47,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 @contextmanager
 def _wrap_user_errors(entry: EntryPoint, stage: str) -> Iterator[None]:
-    """Return a context that converts errors of the project's code to errors that name the entry point."""
+    """Return a context that converts errors of the project's code to errors that name the entry point and the stage."""
     try:
         yield
     except NoSuchObject:
@@ -60,7 +60,7 @@ def _wrap_user_errors(entry: EntryPoint, stage: str) -> Iterator[None]:
         raise UserCodeError(f"{entry.label or entry.hook} raised {text} ({stage})") from error.with_traceback(frames)
 
 
-def run(spec: RunSpec, parent: Parent) -> RunResult:
+def run(spec: RunSpec, parent: ParentConnection) -> RunResult:
     """Perform the task that ``spec`` describes, and return its result."""
     result = RunResult()
     if spec.job is JobKind.NAMES:
@@ -71,19 +71,19 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
     data = data_for_entry_points(spec.entry_points, spec.sizes.for_watched_run())
     for entry in spec.entry_points:
         if entry.source is TrainingSource.FOUND:
-            with suppress(UserCodeError):  # the call of the entry point raises the same error again
+            with suppress(UserCodeError):  # the run of the entry point raises the same error again
                 _prepare_call(spec, entry, data, spec.sizes.for_watched_run())
-    gc.freeze()  # garbage collection then skips the objects of the imports
+    gc.freeze()  # later garbage collection skips the objects that the imports created
     if spec.job is JobKind.WATCH:
         _watch_entry_points(spec, parent, data)
         if spec.api_names:
-            result.api = describe_api(spec.api_names)
+            result.api = read_public_signatures(spec.api_names)
     else:
         _time_entry_points(spec, parent, data)
     return result
 
 
-def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> None:
+def _watch_entry_points(spec: RunSpec, parent: ParentConnection, data: TrainingData) -> None:
     """Record a small run of each entry point with two seeds, and send the results to the parent process."""
     torch.set_num_threads(spec.watching_threads)
     sizes = spec.sizes.for_watched_run()
@@ -93,21 +93,21 @@ def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> No
         try:
             one = _watch_entry_point(spec, entry, data, sizes)
         except UserCodeError as raised:
-            one = EntryResult({}, [])
+            one = EntryPointRecord({}, [])
             one.error, one.printed = _describe_error(spec, raised)
         else:
             with _wrap_user_errors(entry, "import"):
-                check_imports(Path(spec.tree), spec.discovery.origin)
+                check_imports_use_copy(Path(spec.tree), spec.discovery.origin)
         parent.send(PartialResult(entry.label, one))
         gc.freeze()
 
 
-def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> EntryResult:
+def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> EntryPointRecord:
     with LoaderRecorder() as watch:
         watch.few_workers = True
         value = _run_training_call(spec, entry, data, sizes, watch)
         watch.record_more_samples()
-        one = EntryResult(leaf_fingerprints(value), watch.take())
+        one = EntryPointRecord(leaf_fingerprints(value), watch.take())
         del value
         if spec.twice:
             _run_training_call(spec, entry, data, sizes, watch)
@@ -120,8 +120,8 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
     return one
 
 
-def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData) -> None:
-    """Repeat the recorded small runs, and then time each entry point, in turns with the other version's process."""
+def _time_entry_points(spec: RunSpec, parent: ParentConnection, small: TrainingData) -> None:
+    """Repeat some recorded runs, and then time each entry point. The process of the other version takes turns."""
     parent.wait_for_turn()
     parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
     data = data_for_entry_points(spec.entry_points, spec.sizes)
@@ -131,14 +131,14 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData) -> No
     steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulate_step_ms else None
     own_epochs = max(1, sum(entry.own.all_epochs for entry in spec.entry_points))
     epochs = EpochTimer(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached)
-    # Waits for batches do not include simulated steps, because steps come last.
+    # The order matters: the simulated steps come last, so the timer does not count them as waits for batches.
     interceptions: list[Interception] = [one for one in (cached, epochs, steps) if one is not None]
     with ExitStack() as stack:
         for interception in interceptions:
             stack.enter_context(interception)
         for entry in spec.entry_points:
             parent.wait_for_turn()
-            # With more epochs than are timed, the code after the last epoch never runs.
+            # With more epochs than are timed, the timer ends the call before the code after the last epoch runs.
             more = 0 if entry.label in spec.whole else LONGEST_VISIT + 2
             sizes = replace(spec.sizes, epochs=spec.sizes.epochs + more)
             try:
@@ -162,7 +162,7 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData) -> No
 
 
 def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
-    """Repeat the recorded runs of the entry points in ``spec.repeats``; return the fingerprints of their results."""
+    """Repeat the recorded runs of the entry points in ``spec.repeats``, and return fingerprints of their results."""
     results = {}
     torch.set_num_threads(spec.watching_threads)
     with WorkerCountLimit() as around:
@@ -176,18 +176,22 @@ def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[s
 
 
 def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
-    """Run an entry point once for a short time, so that no timing includes imports and compilation."""
+    """Run an entry point briefly before the timing, so that the timing includes no imports and no compilation."""
     if entry.source is TrainingSource.SCRIPT or entry.label in spec.repeats:
-        return  # a script has no shorter run
+        return  # a script cannot run with fewer epochs, and a repeated run is a warm-up
     if entry is not spec.entry_points[0] and entry.label not in spec.whole:
-        return  # the first epoch of this entry point counts as start-up anyway
+        return  # the first epoch, which counts as start-up, is the warm-up
     with WorkerCountLimit() as around:
         _run_training_call(spec, entry, few, spec.sizes.for_warm_up(), around)
     gc.freeze()
 
 
 def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
-    """Return an error in one line, and the last lines of its traceback; raise it if the project is not the cause."""
+    """Return an error of the project in one line, and the last lines of its traceback.
+
+    Raises:
+        UserCodeError: the project's code is not the cause of the error.
+    """
     error = raised.__cause__
     if error is None or isinstance(error, TaskNotPossible):
         raise raised from error
@@ -198,7 +202,7 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
 
 
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
-    if entry.source is TrainingSource.SCRIPT:  # a checkpoint of the previous run would shorten the training
+    if entry.source is TrainingSource.SCRIPT:  # the previous run may have left a checkpoint
         restore_files_between_runs(Path(spec.tree))
     seed_everything(sizes.seed)  # the user's workload function may create its model here
     with _wrap_user_errors(entry, "import"):
@@ -209,7 +213,7 @@ def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: W
 def _run_training_call(
     spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes, around: Interception
 ) -> Any:
-    """Run a training call, in which ``around`` intercepts all iterations over loaders; return its result."""
+    """Run a training call, and return its result. In the call, ``around`` intercepts all iterations over loaders."""
     call = _prepare_call(spec, entry, data, sizes)
     around.cover_new_classes()
     _wait_for_workers_to_end()
@@ -230,4 +234,4 @@ def _wait_for_workers_to_end() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(RunSpec, run))
+    sys.exit(run_child_task(RunSpec, run))

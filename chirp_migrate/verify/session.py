@@ -1,9 +1,10 @@
-"""Run a whole verification, from the options to the report.
+"""Run a whole verification, from the copies of the project to the report.
 
-First, small runs of every entry point (a training function or script) are recorded in both versions, and compared. Then
-both versions are timed in rounds. Each round starts one new process for each version, and the two processes take turns
-epoch by epoch. The module :mod:`chirp_migrate.verify.watching` records the small runs, ``timing.rounds`` decides the
-number of rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
+First, small runs of every entry point (a training function or script) are recorded in both versions, and compared. If
+the comparison finds no difference, both versions are timed in rounds. Each round starts one new process for each
+version. The two processes take turns: one process trains for an epoch while the other process waits. The module
+:mod:`chirp_migrate.verify.watching` records the small runs. The module :mod:`chirp_migrate.verify.timing.rounds`
+decides the number of rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from chirp_migrate.verify.equivalence.compare import compare_api, compare_result
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.sides.copies import copy_both_versions, find_entry_points_before
-from chirp_migrate.verify.spec import EntryResult
+from chirp_migrate.verify.spec import EntryPointRecord
 from chirp_migrate.verify.timing.children import ChildStarter
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, run_rounds
 from chirp_migrate.verify.verdict import Judge, combine_timings
@@ -36,7 +37,7 @@ from chirp_migrate.verify.verify_report import VerifyReport
 from chirp_migrate.verify.watching import record_runs
 
 _RESERVED = 1 / 12
-"""Share of the time budget after the rounds: for an epoch that still runs, for ending the processes and the report."""
+"""Share of the time budget that is reserved for the end of the last epoch, for ending processes and for the report."""
 
 
 def verify_versions(
@@ -47,15 +48,15 @@ def verify_versions(
     progress: Progress,
     began: float | None = None,
 ) -> VerifyReport:
-    """Compare and time both versions of a project, and return the report with the verdict.
+    """Compare and time a project before and after the migration, and return the report with the verdict.
 
     Args:
         root: folder of the migrated project.
         before: the version before the migration.
-        files: dictionary, path → SHA-256 of each verified file, for the report.
+        files: dictionary, path of a file that ``apply`` changed → its SHA-256, for the report; None for a missing file.
         options: the options of the verification.
-        progress: called with the present and the finished steps.
-        began: start of the time budget, on the clock of ``time.monotonic``; None for the present time.
+        progress: function that is called with progress messages.
+        began: start of the time budget, in seconds of ``time.monotonic``; None for the present time.
 
     Raises:
         WorkloadFailed: the project's code failed in one of the versions.
@@ -90,19 +91,19 @@ def run_all_processes(
     """Run all processes of a verification, and return the report.
 
     Args:
-        trees: dictionary, version (``before`` or ``after``) → folder with its copy.
+        trees: dictionary, version (``before`` or ``after``) → folder with a copy of this version.
         discovery: entry points of the version before the migration.
         settings: the options of the verification.
-        progress: called with the present and the finished steps.
-        deadline: end of the time budget, on the clock of ``time.monotonic``.
-        conditions: values for report fields that are not measured; see :func:`.build_report`.
+        progress: function that is called with progress messages.
+        deadline: end of the time budget, in seconds of ``time.monotonic``.
+        conditions: report fields whose values are no measurements; see :func:`.build_report`.
 
     Raises:
         WorkloadFailed: the project's code crashed or hung in one of the versions.
     """
     children = ChildStarter(trees, discovery, settings, progress)
     began = time.monotonic()
-    # Two runs on a GPU may differ.
+    # On a GPU, two runs of the same training may differ.
     twice = torch.cuda.is_available()
     progress("comparing what each entry point loads and computes in both versions")
     load = BackgroundLoadWatch()
@@ -112,7 +113,7 @@ def run_all_processes(
     once_more = {label: replace(one, traces=one.again) for label, one in before.items()} if twice else None
     equivalence = compare_traces(before, after, once_more)
     equivalence += compare_api(watched.api["before"], watched.api["after"]) + watched.difference
-    same = "they differ" if equivalence.differences else "no difference so far"
+    same = "differences found" if equivalence.differences else "no difference so far"
     progress(
         f"compared {pluralize(len(before), 'entry point')} in both versions: {same} ({time.monotonic() - began:.0f} s)"
     )
@@ -126,10 +127,10 @@ def run_all_processes(
         if children.threads < usual:
             progress(
                 f"other processes use {format_percent(others)} of the CPUs: both versions train with "
-                f"{pluralize(children.threads, 'compute thread')} instead of {usual} (set with --threads)"
+                f"{pluralize(children.threads, 'compute thread')} instead of {usual} (--threads sets another number)"
             )
         repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
-        # An entry point that iterates over a training loader only once has no epochs, so the whole call is timed.
+        # If an entry point iterates over a training loader only once, it has no second epoch: time the whole call.
         whole = [label for label, one in before.items() if sum(trace.role == "train" for trace in one.traces) < 2]
         rounds = _run_rounds(children, before.keys(), settings, progress, deadline, repeats, whole)
         if all(children.repeated.values()) or not repeats:
@@ -150,13 +151,13 @@ def _run_rounds(
     repeats: Sequence[str],
     whole: Sequence[str],
 ) -> Rounds:
-    """Time both versions round by round, until the verdict needs no more rounds or the time budget is used up."""
+    """Time both versions in rounds, until more rounds cannot change the verdict or the time is used up."""
     deadline -= _RESERVED * settings.budget_s
 
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
         made = children.time_round(number, labels, until, deadline, () if number else repeats, whole)
         times = [sum(made.seconds[side].values()) for side in ("before", "after")]
-        ratio = f"{format_percent(times[1] / times[0])} of the time before" if times[0] else "no entry point fitted"
+        ratio = f"{format_percent(times[1] / times[0])} of the time before" if times[0] else "time was too short"
         beside = "" if made.others is None else f", other processes used {made.others:.0%} of the CPUs"
         entry_points = pluralize(len(made.labels), "entry point")
         progress(f"round {number + 1}: {entry_points} in {made.duration_s:.0f} s: {ratio}{beside}")
@@ -175,13 +176,13 @@ def _run_rounds(
             f"stopped after {pluralize(len(rounds.made), 'round')}: the budget of {settings.budget_s:.0f} s is used up"
         )
     elif rounds.ended_with == StopReason.INTERRUPTED:
-        progress(f"interrupted after {pluralize(len(rounds.made), 'round')}: this is the verdict so far")
+        progress(f"interrupted after {pluralize(len(rounds.made), 'round')}: the verdict uses the rounds so far")
     return rounds
 
 
-def _needs_repeating(before: EntryResult, after: EntryResult) -> bool:
-    """Return whether an entry point must run again, to show which of its results repeat.
+def _needs_repeating(before: EntryPointRecord, after: EntryPointRecord) -> bool:
+    """Return whether an entry point must run again, to show which of its return values are the same in every run.
 
-    The entry point runs again if its results differ between the versions, or if its samples are augmented.
+    A second run is necessary if the return values differ between the versions, or if samples are augmented.
     """
     return before.fingerprint != after.fingerprint or any(trace.random for trace in before.traces)

@@ -1,4 +1,4 @@
-"""Classes for the task that the parent process sends to a child process, and for the results of the child."""
+"""Classes for the task that ``verify`` sends to a child process, and for the results that the child sends back."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.options import VerifyOptions
 
 REPEATED = "results of runs that were watched twice"
-"""Name of the message with the results of repeated runs.
+"""Name of the message with the results of runs that the child repeated.
 
-The message contains a dictionary: label of the entry point → fingerprint of its result (see :class:`EntryResult`).
+The message contains a dictionary: label of the entry point → fingerprint of its return value (see
+:class:`EntryPointRecord`).
 """
 
 
 class JobKind(str, Enum):
     """The task of a child process.
 
-    NAMES lists the training calls of a workload function. WATCH trains every entry point on a few samples and records
-    its batches. TIME trains and times epoch by epoch, in turns with the process of the other version.
+    With NAMES, the child returns the names of the training calls that the user's workload function returns. With WATCH,
+    the child trains every entry point on a few samples, and records the batches. With TIME, the child times epochs, and
+    takes turns with the process of the other version.
     """
 
     NAMES = "names"
@@ -38,16 +40,17 @@ class RunSpec:
         options: the options of the verification.
         job: the task.
         api_names: dictionary, module → public names whose signatures the child reads; empty to read none.
-        twice: whether the child records each entry point twice, because two runs on a GPU may differ.
-        repeats: for the job TIME: labels of the entry points whose recorded small run the child repeats before the
-            timing.
-        whole: for TIME: labels of the entry points without epochs, whose whole call the child times.
-        cached: for TIME: whether the child also times an epoch of each entry point with zero-cost loading, which
-            repeats one batch from memory.
-        memory_of: for TIME: labels of the entry points for which the child reads its memory.
+        twice: whether the child records each entry point twice. On a GPU, two runs of the same training may differ.
+        repeats: labels of the entry points whose recorded run the child repeats before the timing, if the job is TIME.
+        whole: labels of the entry points that have no second epoch, so that the child times the whole call, if the job
+            is TIME.
+        cached: whether the child also times an epoch in which every loader repeats one batch from memory (zero-cost
+            loading), if the job is TIME.
+        memory_of: labels of the entry points during which the child measures its use of memory, if the job is TIME.
         hash_seed: value of ``PYTHONHASHSEED`` in the child.
         threads: number of compute threads for timed training, equal for both versions.
-        watching_threads: number of compute threads for recorded runs, which both versions make at the same time.
+        watching_threads: number of compute threads for recorded runs. Both versions may run at the same time, so each
+            version uses about half of ``threads``.
     """
 
     tree: str
@@ -71,13 +74,13 @@ class RunSpec:
 
     @property
     def sizes(self) -> WorkloadSizes:
-        """Return the numbers of samples and epochs."""
+        """Return the numbers of samples, epochs and folds."""
         return self.options.sizes
 
 
 @dataclass
 class StepCount:
-    """Counts of the simulated device steps of one entry point.
+    """The number and durations of the simulated device steps in the training of one entry point.
 
     Attributes:
         steps: number of training batches with a simulated step.
@@ -92,27 +95,28 @@ class StepCount:
 
 @dataclass
 class LoaderPassTrace:
-    """The record of one loader pass, that is, of one iteration over a loader.
+    """The record of one loader pass: one iteration over a loader.
 
     Attributes:
         loader: number of the loader within the entry point, in order of first use.
         role: ``train`` if gradients were enabled at the start of the pass, else ``validation``.
         random: whether samples are augmented, so that two reads of the same sample return different values.
         shuffled: whether the loader's sampler orders the samples randomly.
-        whole: whether the sampler is a class of PyTorch that yields every sample exactly once.
+        whole: whether the loader has a sampler of PyTorch that yields every sample exactly once.
         drop_last: whether the loader omits an incomplete last batch.
-        backwards: number of calls of ``backward`` after a batch of the pass.
+        backwards: number of calls of ``backward`` between a batch of this pass and the next batch of any loader.
         finished: whether the training read all batches of the loader.
         available: number of samples in the loader's dataset; -1 if the dataset has no length.
         samples: number of samples that the pass yielded.
         sizes: number of samples in each batch.
-        batches: hash of each batch over dtypes, shapes and bytes, as 16 hexadecimal digits.
-        contents: hash over all samples of the pass, equal for the same samples in any order.
-        plain_contents: hash over all samples before their augmentation, independent of the order; "" if samples are not
-            augmented or cannot be read without augmentation.
-        indices: dataset indices of the samples, in the order of the sampler; an empty list if they are not known.
-        base: text that identifies the innermost dataset of the loader, such as the dataset in a ``Subset``; equal for
-            equal datasets.
+        batches: for each batch, a hash of the dtypes, shapes and bytes of its tensors, as 16 hexadecimal digits.
+        contents: hash of all samples of the pass, which does not depend on their order.
+        plain_contents: hash of all samples before their augmentation, which does not depend on their order; "" if
+            samples are not augmented or cannot be read without augmentation.
+        indices: dataset indices of the samples, in the order of the batches; an empty list if the indices are not
+            known.
+        base: text that identifies the innermost dataset of the loader, such as the dataset in a ``Subset``. Equal
+            datasets have equal texts.
         base_indices: indices of the same samples in the innermost dataset.
         labels: dictionary, label as text → number of samples with this label.
         losses: losses that loss modules returned during the pass, as hexadecimal floats.
@@ -122,10 +126,10 @@ class LoaderPassTrace:
             samples are not augmented.
         paired: one row for each sample with the values of ``augmentation_statistics.PAIRED``; an empty list if the
             samples without augmentation cannot be read.
-        repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → number of pairs of samples, and number of
-            pairs that were augmented with the same random numbers.
+        repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → number of compared pairs of samples, and
+            number of these pairs whose augmentation used the same random numbers.
         unpicklable: why the loader cannot be pickled for worker processes; "" if the loader can be pickled.
-        unseen: sorted names of the types of those objects in batches that ``verify`` does not compare.
+        unseen: sorted type names of the objects in batches that ``verify`` does not compare.
     """
 
     loader: int
@@ -160,20 +164,20 @@ class LoaderPassTrace:
 
 
 @dataclass
-class EntryResult:
-    """The recorded small run of one entry point.
+class EntryPointRecord:
+    """The record of a small run of one entry point (a training function or script).
 
     Attributes:
-        fingerprint: dictionary, path of each value in the call's return value, such as ``result['accuracy']`` → exact
-            text or hash of the value.
+        fingerprint: the return value of the training call, as a dictionary: path of a part, such as
+            ``result['accuracy']`` → exact text or hash of this part.
         traces: records of the loader passes.
-        seeds: hashes of losses, batches and results, for this run and for a run with another seed.
+        seeds: hashes of losses, batches and return values, for this run and for a run with another seed.
         again: records of the loader passes in another run with the same seed; an empty list without such a run.
         error: the error of the entry point in one line, or how the process crashed or hung; an empty string if the
-            entry point trained. The text contains no memory addresses, and no paths of the folder in which the copy of
-            the project lies.
+            entry point trained. The text contains no memory addresses and no paths of temporary folders, so that the
+            texts of both versions can be compared.
         printed: the last lines of the traceback, or of the output of the process.
-        lost: whether the process crashed during the entry point, or was ended because the entry point took too long.
+        lost: whether the process crashed while the entry point ran, or was ended because the entry point took too long.
         hung: whether the entry point took too long.
     """
 
@@ -192,25 +196,29 @@ class EntryPointTiming:
     """The timing of one entry point in one process, epoch by epoch.
 
     Attributes:
-        start_s: seconds from the training call to the end of the first epoch, including the time to create datasets,
-            models and workers.
+        start_s: seconds from the start of the training call to the end of the first epoch, with the creation of
+            datasets, models and workers.
         epochs_s: seconds of each later epoch, including its validation; an empty list if the training has only one
             epoch.
         cached_s: seconds of each epoch with zero-cost loading; an empty list if no such epoch was timed.
-        rest_s: seconds from the last timed epoch to the end of the training call; 0 if ``verify`` ended the call early.
-        samples, batches: mean number of samples and batches that all loaders yielded in a later epoch.
-        waits_s: seconds of waiting for training batches in the later epochs, without the first batch of each pass; a
-            random sample if there are many.
+        rest_s: seconds from the end of the last timed epoch to the end of the training call; 0 if ``verify`` ended the
+            call.
+        samples: mean number of samples that all loaders together yielded in a later epoch.
+        batches: mean number of batches that all loaders together yielded in a later epoch.
+        waits_s: seconds of each wait for a training batch in the later epochs, without the first batch of each pass; at
+            most 400 values, chosen at random.
         first_waits_s: seconds from the start of each training pass in the later epochs to its first batch.
         waited_s: seconds of all waits for training and validation batches in the later epochs.
         lost_workers: number of loaders with a worker process that died or could not start.
         memory_bytes: largest memory of the process and its workers in the first epoch; None if it was not read.
         memory_kind: kind of ``memory_bytes``: ``pss``, ``uss``, ``rss`` or ``peak-rss`` (see
             ``chirpid_patch.machine.process_memory``).
-        gpu_percent: mean utilisation of the visible GPUs at the end of each later epoch; an empty list without a GPU.
+        gpu_percent: utilisation of the visible GPUs (their mean, in percent) at the end of each later epoch; an empty
+            list without a GPU.
         gpu_bytes: largest memory that PyTorch reserved on all visible GPUs together; None without a GPU.
         steps: counts of simulated device steps; None without a simulation.
-        error, printed: the error of the entry point in one line, and the last lines of its traceback.
+        error: the error of the entry point in one line; an empty string without an error.
+        printed: the last lines of the traceback of this error; an empty string without an error.
     """
 
     start_s: float = 0.0
@@ -234,11 +242,12 @@ class EntryPointTiming:
 
 @dataclass
 class RunResult:
-    """The final result of a child process. Earlier results are separate messages.
+    """The final result of a child process. The child sends the results of entry points earlier, in separate messages.
 
     Attributes:
         api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`).
-        names: for the task NAMES: names of the training calls of a workload function; else an empty list.
+        names: names of the training calls that a workload function returns, if the job is NAMES; otherwise an empty
+            list.
     """
 
     api: Api = field(default_factory=dict)

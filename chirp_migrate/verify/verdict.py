@@ -1,4 +1,4 @@
-"""Decide the verdict of a verification, the verdict on each entry point, and the exit code, from the timings."""
+"""Decide from the timings: the verdict of a verification, its exit code, and the verdict on each entry point."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 _NAMED = 4
 
 _NARROW = 0.05
-"""More rounds run while half the interval of the ratio (total time after / before) is wider than this value."""
+"""More rounds run until the interval of the total ratio (time after / time before) is at most plus or minus this value.
+"""
 
 
 class Verdict(Enum):
-    """The verdict of a verification: its text for reports, the exit code, and the text for a single entry point."""
+    """The verdict of a verification, with its text, its exit code, and its text for a single entry point."""
 
     FASTER = ("faster", ExitCode.OK, "meets the threshold")
     INCONCLUSIVE = ("faster, entry points inconclusive", ExitCode.INCONCLUSIVE, "inconclusive")
@@ -47,7 +48,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class CombinedTiming:
-    """The timing of one entry point, or of all entry points together.
+    """The combined timings of one entry point, or of all entry points together, over several rounds.
 
     Attributes:
         ratio: time after / time before the migration.
@@ -59,28 +60,36 @@ class CombinedTiming:
 
     @property
     def headroom(self) -> float | None:
-        """Return the share of the original time that zero-cost loading would save, 0 to 1."""
+        """Return the share of the time before the migration that zero-cost loading would save, 0 to 1."""
         return None if self.zero_cost_ratio is None else max(0.0, 1 - self.zero_cost_ratio.value)
 
     def at(self, low_error: float, high_error: float) -> CombinedTiming:
-        """Return the timing with intervals whose lower and upper ends are wrong with these probabilities, 0 to 1."""
+        """Return this timing with intervals for other error probabilities.
+
+        Args:
+            low_error: probability that the true value is below the interval, 0 to 1.
+            high_error: probability that the true value is above the interval, 0 to 1.
+        """
         zero_cost_ratio = None if self.zero_cost_ratio is None else self.zero_cost_ratio.at(low_error, high_error)
         return CombinedTiming(self.ratio.at(low_error, high_error), zero_cost_ratio)
 
 
 class Judge:
-    """Draws conclusions from the rounds at each interim analysis. Later analyses never change a conclusion.
+    """Draws conclusions from the timed rounds, such as that an entry point is slower. A conclusion never changes later.
 
-    docs/verify.md describes the conclusions, and the error probability of each. In short, all lower ends of intervals
-    share one error probability (Bonferroni), because one conclusion from a lower end is enough for a verdict.
+    After some of the rounds, an interim analysis computes intervals of the ratios (time after / time before). The lower
+    end of an interval can prove that an entry point is slower, and a single slower entry point decides the verdict. So
+    all lower ends share one error probability (Bonferroni's correction). The page docs/verify.md describes all
+    conclusions and their error probabilities.
 
     Args:
-        threshold: share of the training time that must be saved for "faster", 0 to 1.
-        margin: how much longer an entry point must take to count as slower, as a share of its earlier time (0 to 1).
-        strict: whether "faster" also requires that every entry point is shown to be not slower.
+        threshold: share of the training time that the migration must save for the verdict "faster", 0 to 1.
+        margin: share of its time before the migration by which an entry point may become slower, such as 0.05.
+        strict: whether the verdict "faster" also requires timings that prove that no entry point is slower.
 
     Attributes:
-        total: timing of all entry points together, with the interval for reports; None without rounds.
+        total: timing of all entry points together, with the interval that reports show; None if no entry point was
+            timed often enough for an interval.
     """
 
     def __init__(self, threshold: float, margin: float = MARGIN, strict: bool = False) -> None:
@@ -89,21 +98,26 @@ class Judge:
         self._strict = strict
         self.total: CombinedTiming | None = None
         self._lines: dict[str | None, CombinedTiming] = {}
-        # First conclusion on the total (None) or an entry point: True for faster or not slower, False for slower.
+        # Conclusion on the total (key None) or an entry point: True for faster or not slower, False for slower.
         self._shown: dict[str | None, bool] = {}
 
     @property
     def entries(self) -> dict[str, CombinedTiming]:
-        """Return a dictionary: label of an entry point → timing of the latest analysis that confirms its conclusion."""
+        """Return a dictionary: label of an entry point → its timing in the latest analysis that fits its conclusion."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
     def run_interim_analysis(
         self, total: CombinedTiming | None, entries: Mapping[str, CombinedTiming], looks: Sequence[InterimAnalysis]
     ) -> frozenset[str]:
-        """Run the interim analysis that is the last element of ``looks``, on the result of :func:`combine_timings`.
+        """Run an interim analysis on the two results of :func:`combine_timings`.
+
+        Args:
+            total: timing of all entry points together; None without a timing.
+            entries: dictionary, label of an entry point → its timing.
+            looks: all interim analyses so far; the last element is the analysis to run.
 
         Returns:
-            The labels of the entry points for which more rounds could lead to a conclusion.
+            The labels of the entry points that should run in more rounds; empty if no more rounds are necessary.
         """
         seen: dict[str | None, CombinedTiming] = {} if total is None else {None: total}
         seen.update(entries)
@@ -111,7 +125,7 @@ class Judge:
         for line, timing in seen.items():
             found = timing.at(low_error, high_error)
             shows = self._draw_conclusion(line, found)
-            # Keep the earlier interval if the new interval does not confirm the conclusion.
+            # If the new interval does not fit the earlier conclusion, keep the earlier interval.
             if self._shown.get(line) in (None, shows):
                 self._lines[line] = found
                 if line is None:
@@ -126,15 +140,15 @@ class Judge:
         return False if timing.ratio.wholly_above(self._slower) else None
 
     def slower(self) -> list[str]:
-        """Return the labels of the entry points that are shown to be slower by more than the margin."""
+        """Return the labels of the entry points that the timings prove to be slower by more than the margin."""
         return [label for label in self.entries if self._shown.get(label) is False]
 
     def inconclusive(self) -> list[str]:
-        """Return the labels of the entry points whose timing does not show whether they are slower."""
+        """Return the labels of the entry points whose timings do not prove whether they are slower."""
         return [label for label in self.entries if label not in self._shown]
 
     def verdicts(self) -> dict[str, Verdict]:
-        """Return a dictionary: label of an entry point → its own verdict."""
+        """Return a dictionary: label of an entry point → verdict on this entry point."""
         own = {label: self._verdict_if_not_slower(timing) for label, timing in self.entries.items()}
         own.update(dict.fromkeys(self.slower(), Verdict.SLOWER))
         own.update(dict.fromkeys(self.inconclusive(), Verdict.INCONCLUSIVE))
@@ -144,7 +158,7 @@ class Judge:
         """Decide the verdict after the last round.
 
         Args:
-            differences: sentences on the differences between the trainings.
+            differences: sentences on the differences between the trainings before and after the migration.
             not_timed: number of entry points without a timing.
         """
         if differences:
@@ -181,7 +195,7 @@ class Judge:
         return Decision(verdict, f"{together}; {could_save}")
 
     def _open_entry_points(self) -> frozenset[str]:
-        """Return the labels of the entry points that more rounds should time; docs/verify.md says when rounds end."""
+        """Return the labels of the entry points to time in more rounds; docs/verify.md describes when rounds end."""
         if False in self._shown.values():
             return frozenset()
         if self.total is None or not (self._shown.get(None) or self._is_verdict_final(self._lines[None])):
@@ -193,7 +207,10 @@ class Judge:
         )
 
     def _is_verdict_final(self, timing: CombinedTiming) -> bool:
-        """Return whether the saving is clearly too small, and that of zero-cost loading clearly too small or not."""
+        """Return whether the timings prove that the saving is too small, so that more rounds cannot lead to "faster".
+
+        If zero-cost loading was timed, the timings must also prove whether its saving is above or below the threshold.
+        """
         return timing.ratio.wholly_above(self._wanted) and (
             timing.zero_cost_ratio is None
             or timing.zero_cost_ratio.wholly_below(self._wanted)
@@ -203,13 +220,16 @@ class Judge:
     def _verdict_if_not_slower(self, timing: CombinedTiming) -> Verdict:
         if timing.ratio.wholly_below(self._wanted):
             return Verdict.FASTER
-        # Even zero-cost loading would save less than the threshold.
+        # Model-bound: even zero-cost loading would save less than the threshold.
         bound = timing.zero_cost_ratio is not None and timing.zero_cost_ratio.wholly_above(self._wanted)
         return Verdict.MODEL_BOUND if bound else Verdict.NOT_SHOWN
 
 
 def judge_rounds(rounds: Rounds, threshold: float, margin: float, strict: bool) -> Judge:
-    """Return a :class:`Judge` that has run all interim analyses of these rounds."""
+    """Return a :class:`Judge` after all interim analyses of ``rounds``.
+
+    The other arguments are the arguments of :class:`Judge`.
+    """
     by = Judge(threshold, margin, strict)
     for number, look in enumerate(rounds.looks):
         by.run_interim_analysis(*combine_timings(rounds.made[: look.rounds]), rounds.looks[: number + 1])
@@ -217,9 +237,11 @@ def judge_rounds(rounds: Rounds, threshold: float, margin: float, strict: bool) 
 
 
 def combine_timings(rounds: Sequence[TimedRound]) -> tuple[CombinedTiming | None, dict[str, CombinedTiming]]:
-    """Return the timing of all entry points together, and of each entry point.
+    """Combine the timings of all rounds, and return ratios (time after / time before the migration).
 
-    The first timing is None if no entry point was timed twice.
+    Returns:
+        The timing of all entry points together, or None if no entry point was timed in two rounds; and a dictionary,
+        label of an entry point → its timing over all rounds.
     """
 
     def ratios(side: str) -> tuple[Ratio | None, dict[str, Ratio]]:

@@ -1,7 +1,8 @@
 """The JSON document of a verification. ``verify --json`` writes the document, and ``report`` reads the document.
 
-docs/json.md describes each field, and docs/schemas/verify.json is the JSON Schema. A new field needs a default, so that
-documents of earlier versions can be read. Increase ``SCHEMA`` to remove a field or to change its meaning.
+The page docs/json.md describes each field, and docs/schemas/verify.json is the JSON Schema. A new field must have a
+default, so that ``report`` can read documents of earlier versions. If you remove a field or change its meaning,
+increase ``SCHEMA``.
 """
 
 from __future__ import annotations
@@ -34,16 +35,17 @@ class EntryVerdict(msgspec.Struct, frozen=True):
 
 
 class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers from which ``verify`` computes the time of the user's own, full training with an entry point.
+    """The numbers from which ``verify`` computes the time of the full training that the user would run.
 
     Attributes:
-        epochs, folds: number of epochs and number of cross-validation folds of the user's own run, from the defaults of
-            the entry point. 0 epochs mean that ``verify`` times the whole call.
-        assumed: whether the number of epochs is assumed, because the source does not contain it.
-        epoch_s: dictionary, version → seconds of an epoch after the first; an empty dictionary if the whole call is
-            timed.
-        start_s: dictionary, version → seconds of start-up in each fold: time from the call to the end of the first
-            epoch, minus the time of a later epoch.
+        epochs: number of epochs in each fold of the full training, from the defaults of the entry point; 0 if
+            ``verify`` times the whole call.
+        folds: number of cross-validation folds of the full training, from the defaults of the entry point.
+        assumed: whether ``epochs`` is an assumption, because the source of the entry point does not contain the number.
+        epoch_s: dictionary, version → seconds of an epoch after the first epoch; an empty dictionary if the whole call
+            is timed.
+        start_s: dictionary, version → start-up time of each fold in seconds: the time from the start of the training
+            call to the end of the first epoch, minus the time of a later epoch.
     """
 
     epochs: int
@@ -59,7 +61,7 @@ class TrainingDifference(msgspec.Struct, frozen=True):
     Attributes:
         name: short stable name, such as ``validation-drops-samples`` (docs/verify.md lists all names).
         entry_point: label of the entry point; ``""`` for a difference in the public API.
-        message: one sentence that begins with the entry point and describes the difference and its place.
+        message: one sentence that begins with the entry point, and describes the difference and where it occurs.
     """
 
     name: str
@@ -68,12 +70,12 @@ class TrainingDifference(msgspec.Struct, frozen=True):
 
 
 class LoadingProblem(msgspec.Struct, frozen=True):
-    """A problem of data loading that the recorded iterations over loaders prove.
+    """A data loading problem, such as a random order that repeats, which the recorded iterations over loaders prove.
 
-    The command ``chirp-migrate doctor`` shows the evidence, the line and the fix of the problem.
+    The command ``chirp-migrate doctor`` shows the evidence for the problem, its line in the source, and how to fix it.
 
     Attributes:
-        check: name of the check that found the problem, a section of docs/doctor.md.
+        check: name of the check that found the problem; docs/doctor.md has a section for each check.
         message: the problem in one sentence.
         entry_points: labels of the entry points with the problem.
     """
@@ -101,8 +103,9 @@ class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         step_ms: milliseconds of a step.
         what: description of the simulation in one sentence or two.
-        device_busy: dictionary, version → share of the training time in which the simulated device was busy, 0 to 1.
-        steps: dictionary, version → entry point → counts of its steps.
+        device_busy: dictionary, version → share of the training time during which the simulated device was busy, 0 to
+            1.
+        steps: dictionary, version → label of the entry point → counts of its simulated steps.
     """
 
     step_ms: float
@@ -118,13 +121,13 @@ class Workload(WorkloadSizes):
     Attributes:
         model: ``module:ClassName`` of the model; an empty string if the user's own code chooses the model.
         entry_points: labels of the entry points, in the order in which they ran.
-        left_out: functions that look like training but were not called, with the reason.
+        left_out: sentences on functions that look like training but did not run, with the reason.
         failing: dictionary, label of an entry point that fails before the migration → its error.
         no_room: labels of the entry points that were not timed, because the time budget was used up.
         source: what defines the training: ``found`` for functions in the project's source, ``hook`` for a workload
             function, or ``script``.
         hook: reference to the workload function; None without a workload function.
-        command: words of the command line of the script; None if no command line runs the training.
+        command: command line of the script, as a list of words; None without a script.
     """
 
     model: str = ""
@@ -138,14 +141,14 @@ class Workload(WorkloadSizes):
 
 
 class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """Sentences that describe a verification.
+    """Sentences that describe a verification in reports.
 
     Attributes:
-        rounds: number of rounds, load of the machine, and reason why the rounds ended.
+        rounds: number of rounds, CPU use of other processes, and the reason why no more rounds ran.
         workload: the training and its size.
         machine: processor, GPU and versions of packages.
-        compared: the part of the training that was compared; an empty string if ``verify`` compared the whole training.
-        unseen: objects in batches that ``verify`` does not compare; an empty string if ``verify`` compares all objects.
+        compared: the part of the training that ``verify`` compared; an empty string if it compared the whole training.
+        unseen: objects in batches that ``verify`` did not compare; an empty string if it compared all objects.
     """
 
     rounds: str = ""
@@ -156,7 +159,7 @@ class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The document of one verification. If its verdict is ``failed``, most fields are empty.
+    """The document of one verification. If the verdict is ``failed``, most fields are empty.
 
     Attributes:
         verdict: ``faster``, ``faster, entry points inconclusive`` (``--strict``), ``not shown to be faster``,
@@ -164,23 +167,29 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         exit_code: exit code of the command.
         reason: the reason for the verdict, one sentence.
         threshold: share of the original time that the migration must save, 0 to 1.
-        ratio, zero_cost_ratio: time after / time before the migration, and time with zero-cost loading / time before
-            the migration, over all entry points.
-        ratios, verdicts: ratio and verdict of each entry point.
-        own_runs: dictionary, entry point → the numbers from which the time of the user's own run is computed.
+        ratio: time after the migration / time before the migration, for all entry points together; None without
+            timings.
+        zero_cost_ratio: time with zero-cost loading / time before the migration, for all entry points together; None if
+            zero-cost loading was not timed.
+        ratios: dictionary, label of the entry point → time after the migration / time before the migration.
+        verdicts: dictionary, label of the entry point → verdict on this entry point.
+        own_runs: dictionary, label of the entry point → the numbers from which the time of the user's full training is
+            computed.
         spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
-        differences: the differences between the trainings.
-        notes: sentences on values that could not be compared, and on problems that both versions have.
-        smallest_adjusted_p: dictionary, augmented entry point → smallest adjusted p-value of the tests of its
-            distribution.
-        detectable_changes: dictionary, entry point → smallest change of a probability, 0 to 1, that every test of the
-            distribution would have found in 9 of 10 verifications.
+        differences: the differences between the trainings before and after the migration.
+        notes: sentences on values that were not compared, and on problems that both versions have.
+        smallest_adjusted_p: dictionary, label of the entry point → smallest p-value of its statistical tests, after
+            Holm's correction.
+        detectable_changes: dictionary, label of the entry point → smallest change of a probability (0 to 1) that every
+            two-sample test of the entry point would find in 9 of 10 verifications.
         unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
-        passes: dictionary, version → entry point → loader passes of the recorded run, which is not timed.
-        problems: loading problems that the loader passes of the migrated version prove.
-        tool, before, copies: name and version of this program, description of the version before the migration, and
-            sentences on files that the copies lack.
-        side, output_tail: the version that failed (``before`` or ``after``), and the last lines that it printed.
+        passes: dictionary, version → label of the entry point → loader passes of its recorded run.
+        problems: data loading problems that the loader passes of the migrated version prove.
+        tool: name and version of this program.
+        before: description of the version before the migration.
+        copies: sentences on files that were not copied, or that were added to a copy.
+        side: the version that failed (``before`` or ``after``); an empty string if no version failed.
+        output_tail: the last lines that the failed version printed; an empty string if no version failed.
         created: time at the end of the verification, ISO 8601 in UTC.
         files: dictionary, path of a file that ``apply`` changed → its SHA-256 during the verification; None if the file
             did not exist.

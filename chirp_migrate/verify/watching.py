@@ -1,9 +1,9 @@
-"""Record small runs of every entry point in both versions, before anything is timed.
+"""Record a small run of every entry point (a training function or script) in both versions.
 
-One process for each version trains each entry point on a few samples, one entry point after the other. If an entry
-point hangs or ends its process, a new process runs the remaining entry points. An entry point that fails before the
-migration must fail with the same error after the migration. The report lists the entry points that fail before the
-migration.
+These runs are recorded before the timing. One process for each version trains the entry points on a few samples, one
+entry point after the other. If an entry point hangs or crashes its process, a new process runs the remaining entry
+points. If an entry point fails before the migration, the entry point must fail with the same error after the migration.
+The report names such entry points.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from chirp_migrate.training.process.run_child import Child, workload_failure
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint
 from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.equivalence.compare import Equivalence
-from chirp_migrate.verify.spec import EntryResult, JobKind, RunResult
+from chirp_migrate.verify.spec import EntryPointRecord, JobKind, RunResult
 from chirp_migrate.verify.timing.children import ChildStarter
 
 _MOST_DEATHS = 3
-"""Largest number of entry points that may crash or hang in one version; after one more, ``verify`` stops."""
+"""Largest number of entry points that may crash or hang in one version. If more of them do, ``verify`` stops."""
 _LOOK_S = 0.02
 
 
@@ -37,21 +37,21 @@ class RecordedRuns:
         sides: dictionary, name of the version (``before`` or ``after``) → label of the entry point → its recorded run.
         api: dictionary, name of the version → its public names and signatures.
         failing: dictionary, label of an entry point that fails before the migration → its error.
-        difference: differences between an error before the migration and the result after it.
+        difference: differences for entry points that fail before the migration, but not in the same way after it.
     """
 
-    sides: dict[str, dict[str, EntryResult]] = field(default_factory=dict)
+    sides: dict[str, dict[str, EntryPointRecord]] = field(default_factory=dict)
     api: dict[str, Api] = field(default_factory=dict)
     failing: dict[str, str] = field(default_factory=dict)
     difference: Equivalence = field(default_factory=Equivalence)
 
-    def working_entries(self, side: str) -> dict[str, EntryResult]:
+    def working_entries(self, side: str) -> dict[str, EntryPointRecord]:
         """Return the recorded runs of a version, without entry points that fail before the migration."""
         return {label: one for label, one in self.sides[side].items() if label not in self.failing}
 
 
 class _WatchedVersion:
-    """The recording of one version. Each call of :meth:`advance` continues the recording for a short time.
+    """The recording of the entry points in one version. Each call of :meth:`advance` continues the recording a little.
 
     Attributes:
         found: dictionary, label of the entry point → its recorded run.
@@ -62,7 +62,7 @@ class _WatchedVersion:
     def __init__(
         self, entries: Sequence[EntryPoint], start: Callable[[Sequence[EntryPoint]], Child[RunResult]], limit_s: float
     ) -> None:
-        self.found: dict[str, EntryResult] = {}
+        self.found: dict[str, EntryPointRecord] = {}
         self.api: Api = {}
         self.is_over = self._started = False
         self._left = list(entries)
@@ -71,7 +71,7 @@ class _WatchedVersion:
         self._deaths = 0
 
     def advance(self) -> None:
-        """Receive a message of the process, or let the process continue with the next entry point.
+        """Receive a message from the process if it is busy. Otherwise, let the process run the next entry point.
 
         Raises:
             WorkloadFailed: the process ended before any entry point ran, or too many entry points crashed or hung.
@@ -87,17 +87,17 @@ class _WatchedVersion:
         except WorkloadFailed as failed:
             self._record_loss(failed)
         for part in self._child.found:
-            self.found[part.name] = msgspec.convert(part.value, EntryResult)
+            self.found[part.name] = msgspec.convert(part.value, EntryPointRecord)
             self._left = [entry for entry in self._left if entry.label != part.name]
         self._child.found.clear()
 
     def _record_loss(self, failed: WorkloadFailed) -> None:
-        """Record the end of the process as the error of the present entry point, and start a new process."""
+        """Record that the process ended as the error of the entry point that was running, and start a new process."""
         self._deaths += 1
         if not self._started or not failed.ending or self._deaths > _MOST_DEATHS:
             raise failed
         entry, *self._left = self._left
-        lost = EntryResult({}, [], error=failed.ending, printed=failed.log_tail, lost=True, hung=failed.hung)
+        lost = EntryPointRecord({}, [], error=failed.ending, printed=failed.log_tail, lost=True, hung=failed.hung)
         self.found[entry.label] = lost
         self._started, self._child = False, self._start(self._left)
 
@@ -110,10 +110,15 @@ def record_runs(
 ) -> RecordedRuns:
     """Record a small run of every entry point in both versions, at the same time if possible.
 
-    With ``repeat_before``, the version before the migration runs twice, because its runs may differ.
+    Args:
+        children: object that starts the child processes, which train.
+        discovery: the entry points to run.
+        api_names: dictionary, module → public names whose signatures are read in both versions.
+        repeat_before: whether the version before the migration runs every entry point twice, which shows values that
+            differ from run to run, for example on a GPU.
 
     Raises:
-        WorkloadFailed: an entry point fails only after the migration, or all entry points fail before it.
+        WorkloadFailed: an entry point fails only after the migration, or all entry points fail before the migration.
     """
     watched = RecordedRuns()
     for together in children.concurrent_versions:
@@ -149,7 +154,7 @@ def record_runs(
             watched.difference.notes.append(
                 f"{label}: not compared, because the code before the migration {_describe_failure(lost)}"
             )
-            # An entry point that hangs has no error to compare.
+            # If the entry point hangs before the migration, there is no error to compare.
             if after[label].error != lost.error and not lost.hung:
                 watched.difference.add_difference(
                     "error-differs", label, f"{_describe_failure(lost)} before, {_describe_failure(after[label])} after"
@@ -157,11 +162,11 @@ def record_runs(
     return watched
 
 
-def _describe_failure(one: EntryResult) -> str:
+def _describe_failure(one: EntryPointRecord) -> str:
     return one.error if one.lost else f"raises {one.error}" if one.error else "trains"
 
 
-def _workload_failure(side: str, label: str, one: EntryResult, also: str = "") -> WorkloadFailed:
+def _workload_failure(side: str, label: str, one: EntryPointRecord, also: str = "") -> WorkloadFailed:
     how = one.error if one.lost else f"raised {one.error}"
     message = f"The training failed in the version {side} the migration: {label} {how}{also}."
     return workload_failure(message, one.printed, side)

@@ -382,7 +382,7 @@ def test_an_entry_point_without_end_is_ended_within_the_time_budget(tmp_path: Pa
     [
         ((), "has no utils/ folder"),
         (("--", "torchrun", "train.py"), "torchrun is not Python"),
-        (("--", "torchrun", "train.py"), "a script that you write can start other programs"),
+        (("--", "torchrun", "train.py"), "to run another program, write a Python script that starts it"),
         (("--", "python", "nowhere.py"), "there is no nowhere.py"),
         (("--", "python", "../data.py"), "there is no ../data.py"),
         (("--", "python", "-m", "trian"), "PATH has no module trian; did you mean train?"),

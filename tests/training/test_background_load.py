@@ -12,12 +12,14 @@ import psutil
 import pytest
 
 from chirp_migrate.training.process import background_load
-from chirp_migrate.training.process.background_load import BackgroundLoadWatch, why_load_not_measurable
+from chirp_migrate.training.process.background_load import BackgroundLoadWatch, why_cpu_use_not_measurable
 
 BURN = "import time\nwhile time.process_time() < {}: pass"
 Count = Callable[[float], None]
 
-needs_count = pytest.mark.skipif(why_load_not_measurable() is not None, reason="other processes cannot be watched here")
+needs_count = pytest.mark.skipif(
+    why_cpu_use_not_measurable() is not None, reason="other processes cannot be watched here"
+)
 
 
 @pytest.fixture
@@ -78,12 +80,12 @@ def test_where_nothing_is_counted_that_is_said(count: Count, monkeypatch: pytest
     assert others() is None, "a sandbox's count may stand still"
     count(0)
     assert others() is None, "or show zeros"
-    assert "does not count" in (why_load_not_measurable() or "")
+    assert "does not count" in (why_cpu_use_not_measurable() or "")
     count(10)
     assert others(frozenset({0, 3})) is None, "one that is switched off moves those after it"
     monkeypatch.setattr("chirpid_patch.machine.cpus.cgroup_quota", lambda: 0.5)
     assert others() is None
-    assert "quota" in (why_load_not_measurable() or "")
+    assert "quota" in (why_cpu_use_not_measurable() or "")
 
 
 @needs_count

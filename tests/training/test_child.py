@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import TaskNotPossible, UserCodeError
-from chirp_migrate.training.process.inside_child import Parent, serve
+from chirp_migrate.training.process.inside_child import ParentConnection, run_child_task
 
 @dataclass
 class Asked:
@@ -44,7 +44,7 @@ class Found:
 def act(asked, parent):
     {act}
 
-sys.exit(serve(Asked, act))
+sys.exit(run_child_task(Asked, act))
 """
 ROLE = ChildLabels("The stub", "The stub failed: ", "raise --timeout, or lower --samples", "before")
 
@@ -313,9 +313,9 @@ def test_a_child_whose_parent_is_gone_ends(tmp_path: Path) -> None:
     waiting = f"""
 import sys
 from pathlib import Path
-from chirp_migrate.training.process.inside_child import Parent
+from chirp_migrate.training.process.inside_child import ParentConnection
 try:
-    Parent(int(sys.argv[1])).wait_for_turn()
+    ParentConnection(int(sys.argv[1])).wait_for_turn()
 finally:
     Path({str(tmp_path / "ended")!r}).touch()
 """

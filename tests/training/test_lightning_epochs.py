@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chirp_migrate.training.watch.lightning import limit_lightning_validation
+from chirp_migrate.training.watch.lightning import let_lightning_validate_after
 
 LOOP = """
 class Loop:
@@ -26,7 +26,7 @@ def loop_in(name: str, validates_after: Any) -> Any:
 
 
 def through_a_helper() -> bool:
-    return limit_lightning_validation(9)
+    return let_lightning_validate_after(9)
 
 
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
@@ -51,4 +51,4 @@ def test_other_trainings_keep_their_settings(name: str, validates_after: Any) ->
 
 
 def test_without_lightning_nothing_changes() -> None:
-    assert not limit_lightning_validation(9)
+    assert not let_lightning_validate_after(9)

@@ -108,7 +108,7 @@ def test_waiting_slow_start_a_failure_and_an_idle_gpu_are_each_told_of(measured:
     for named in (
         "persistent_workers: True (",
         "4.00 s",
-        "num_workers: not 4 (",
+        "num_workers: do not use 4 (",
         "a worker process died",
         "80 %",
         "40 %",
@@ -128,8 +128,8 @@ def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Ca
     for piece in (
         "4 workers, prefetch 2 (now)",
         "Recommendations for RetinalDataset, training:",
-        "An argument such as",
-        "computes 90 % of its time",
+        "Recommended arguments, such as num_workers,",
+        "computes for 90 % of its time",
         "no GPU",
         "used 30 % of the CPUs",
         "Saved in",

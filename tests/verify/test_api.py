@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.verify.equivalence.api import Signature, api_break_sentences, describe_api, public_names
+from chirp_migrate.verify.equivalence.api import Signature, api_break_sentences, public_names, read_public_signatures
 from chirp_migrate.verify.equivalence.compare import compare_api
 
 OLD: dict[str, dict[str, Signature | str]] = {
@@ -31,7 +31,7 @@ def test_names_come_from_source_and_signatures_from_the_module(tmp_path: Path, m
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "utils", raising=False)
-    described = describe_api(names)
+    described = read_public_signatures(names)
     for name in ("utils", "utils.things"):
         monkeypatch.delitem(sys.modules, name)
     assert described["utils.things"]["C"] == [
@@ -50,7 +50,7 @@ def test_the_init_of_utils_is_run_once(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "utils", raising=False)
     importlib.import_module("utils")
-    described = describe_api(public_names(tmp_path))
+    described = read_public_signatures(public_names(tmp_path))
     monkeypatch.delitem(sys.modules, "utils")
     assert described == {"utils": {"f": [["a", "POSITIONAL_OR_KEYWORD", ""]]}}
     assert sys.runs_of_utils == 1  # type: ignore[attr-defined]
@@ -71,10 +71,10 @@ def test_without_utils_only_what_the_training_imported_is_described(
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(tmp_path / "src")
     importlib.import_module("birds.train")
-    before = describe_api(names)
+    before = read_public_signatures(names)
     (package / "plots.py").unlink()
     importlib.invalidate_caches()
-    after = describe_api(names)
+    after = read_public_signatures(names)
     for name in ("birds", "birds.train"):
         monkeypatch.delitem(sys.modules, name)
     assert before["birds.train"]["fit"] == [
@@ -106,7 +106,7 @@ def test_old_calls_must_keep_working(signature: Signature | str, accepted: bool)
 
 
 def test_missing_names_and_modules_are_said() -> None:
-    assert api_break_sentences(OLD, {"utils.m": {}}) == ["utils.m.f is gone"]
+    assert api_break_sentences(OLD, {"utils.m": {}}) == ["utils.m.f no longer exists"]
     for after, why in (({}, ""), ({"utils.m": {"": "ImportError: no"}}, "ImportError: no")):
         (message,) = api_break_sentences(OLD, after)
         assert message.startswith("utils.m ") and message.endswith(why)
@@ -125,4 +125,4 @@ def test_a_module_may_rename_its_input_but_not_ask_for_more() -> None:
 def test_a_name_that_callers_miss_is_a_difference() -> None:
     assert compare_api(OLD, OLD).found == []
     (found,) = compare_api(OLD, {"utils.m": {}}).found
-    assert (found.name, found.entry_point, found.message) == ("api-changed", "", "utils.m.f is gone")
+    assert (found.name, found.entry_point, found.message) == ("api-changed", "", "utils.m.f no longer exists")

@@ -24,7 +24,7 @@ from chirp_migrate.verify.equivalence.compare import Equivalence, compare_traces
 from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, seed_dependent_aspects
 from chirp_migrate.verify.equivalence.loader_recorder import DRAWS, LoaderRecorder
-from chirp_migrate.verify.spec import EntryResult
+from chirp_migrate.verify.spec import EntryPointRecord
 from chirpid_patch import WorkerSafeAugmentedDataset
 
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "backend"
@@ -118,7 +118,7 @@ def data() -> TrainingData:
     return make_training_data(WorkloadSizes(samples=52, shape=(1, 16, 20)))
 
 
-def trained(data: TrainingData, *edits: Edit, seed: int = 435, draws: int = 0, **options: Any) -> EntryResult:
+def trained(data: TrainingData, *edits: Edit, seed: int = 435, draws: int = 0, **options: Any) -> EntryPointRecord:
     """Train the backend, with pieces of its code replaced, under the watch; then with another seed.
 
     So many augmented samples are drawn, at least.
@@ -144,10 +144,10 @@ def trained(data: TrainingData, *edits: Edit, seed: int = 435, draws: int = 0, *
         passes = watch.take()
         other = leaf_fingerprints(run(seed + OTHER_SEED))
         seeds = [seed_dependent_aspects(passes, result), seed_dependent_aspects(watch.take(), other)]
-    return EntryResult(result, passes, seeds)
+    return EntryPointRecord(result, passes, seeds)
 
 
-def compared(before: EntryResult, after: EntryResult, again: EntryResult | None = None) -> Equivalence:
+def compared(before: EntryPointRecord, after: EntryPointRecord, again: EntryPointRecord | None = None) -> Equivalence:
     return compare_traces({"entry": before}, {"entry": after}, None if again is None else {"entry": again})
 
 
@@ -157,13 +157,13 @@ def names(found: Equivalence) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def honest(data: TrainingData) -> dict[bool, EntryResult]:
+def honest(data: TrainingData) -> dict[bool, EntryPointRecord]:
     """Without and with augmentation; the latter long enough for its distribution."""
     return {False: trained(data), True: trained(data, augment=True, epochs=8)}
 
 
 @pytest.fixture(scope="module")
-def honest_with_workers(data: TrainingData) -> EntryResult:
+def honest_with_workers(data: TrainingData) -> EntryPointRecord:
     """With augmentation in two worker processes."""
     return trained(data, augment=True, workers=2, epochs=3)
 
@@ -203,7 +203,7 @@ OWN_GENERATOR = (
     ],
 )
 def test_training_on_less_or_otherwise_is_named(
-    data: TrainingData, honest: dict[bool, EntryResult], augment: bool, edit: Edit, name: str, says: str
+    data: TrainingData, honest: dict[bool, EntryPointRecord], augment: bool, edit: Edit, name: str, says: str
 ) -> None:
     cheat = trained(data, edit, augment=augment, epochs=8 if augment else 2)
     found = compared(honest[augment], cheat)
@@ -221,7 +221,7 @@ def test_training_on_less_or_otherwise_is_named(
     ],
     ids=["probability halved", "narrower in time", "narrower in frequency", "always at the beginning"],
 )
-def test_weaker_augmentation_is_named(data: TrainingData, honest: dict[bool, EntryResult], edit: Edit) -> None:
+def test_weaker_augmentation_is_named(data: TrainingData, honest: dict[bool, EntryPointRecord], edit: Edit) -> None:
     found = compared(honest[True], trained(data, edit, augment=True, epochs=8))
     assert names(found) == {"augmentation-distribution"}
     assert "adjusted p =" in found.differences[0]
@@ -293,26 +293,28 @@ def test_what_two_runs_before_do_not_repeat_is_compared_by_its_distribution(
         assert compared(before, trained(data, UNREPEATABLE, vary, cheat, epochs=8), again).differences
 
 
-def test_no_augmentation_is_named(data: TrainingData, honest: dict[bool, EntryResult]) -> None:
+def test_no_augmentation_is_named(data: TrainingData, honest: dict[bool, EntryPointRecord]) -> None:
     found = compared(honest[True], trained(data, epochs=8))
     assert names(found) == {"augmentation-missing"}
 
 
 @pytest.mark.start_method("fork", reason="other workers cannot import a module that a test made")
-def test_workers_with_equal_random_streams_are_named(data: TrainingData, honest_with_workers: EntryResult) -> None:
+def test_workers_with_equal_random_streams_are_named(data: TrainingData, honest_with_workers: EntryPointRecord) -> None:
     alike = ("random.seed(torch.initial_seed() % 2**32)", "random.seed(torch.initial_seed() - worker_id)")
     found = compared(honest_with_workers, trained(data, alike, augment=True, workers=2, epochs=3))
     assert names(found) == {"equal-worker-streams"}
 
 
 @pytest.mark.start_method("fork", reason="other workers cannot import a module that a test made")
-def test_augmentation_that_repeats_every_epoch_is_named(data: TrainingData, honest_with_workers: EntryResult) -> None:
+def test_augmentation_that_repeats_every_epoch_is_named(
+    data: TrainingData, honest_with_workers: EntryPointRecord
+) -> None:
     repeated = ("random.seed(torch.initial_seed() % 2**32)", "random.seed(worker_id)")
     found = compared(honest_with_workers, trained(data, repeated, augment=True, workers=2, epochs=3))
     assert names(found) == {"repeated-augmentation"}
 
 
-def test_a_seed_that_augmentation_ignores_is_named(data: TrainingData, honest: dict[bool, EntryResult]) -> None:
+def test_a_seed_that_augmentation_ignores_is_named(data: TrainingData, honest: dict[bool, EntryPointRecord]) -> None:
     constant = ("x, y = self.base[i]", "x, y = self.base[i]\n        random.seed(int(i) + 1000 * self.epoch(i))")
     epoch = (
         "class Augmented(Dataset):",
@@ -369,14 +371,14 @@ def test_false_alarms_are_rare(data: TrainingData, times: int) -> None:
         "after": WorkerSafeAugmentedDataset(base, parameters),
     }
 
-    def walked(side: str, seed: int) -> EntryResult:
+    def walked(side: str, seed: int) -> EntryPointRecord:
         random.seed(f"{side}{seed}")
         torch.manual_seed(seed)
         loader = DataLoader(datasets[side], batch_size=26, shuffle=True)
         for _ in range(2):
             for _batch in loader:
                 pass
-        return EntryResult({}, watch.take())
+        return EntryPointRecord({}, watch.take())
 
     alarms = 0
     with LoaderRecorder() as watch:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from chirp_migrate.training.watch.epoch_detector import SeenEnough
+from chirp_migrate.training.watch.epoch_detector import StopTraining
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import EntryPointTiming
 from chirp_migrate.verify.timing.epochs import LONGEST_VISIT, EpochTimer, RepeatedBatchLoading
@@ -252,7 +252,7 @@ def test_one_that_handles_everything_goes_on_and_is_no_longer_timed() -> None:
         for _ in range(20):
             try:
                 each(loader, log, "train")
-            except SeenEnough:
+            except StopTraining:
                 ended.append(True)
 
     visit, _log = timed(training)

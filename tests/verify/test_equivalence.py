@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_results
-from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
+from chirp_migrate.verify.spec import EntryPointRecord, LoaderPassTrace
 
 
-def result(augmented: bool = False, **leaves: str) -> dict[str, EntryResult]:
-    return {"entry": EntryResult(leaves, [LoaderPassTrace(0, "train", random=augmented)])}
+def result(augmented: bool = False, **leaves: str) -> dict[str, EntryPointRecord]:
+    return {"entry": EntryPointRecord(leaves, [LoaderPassTrace(0, "train", random=augmented)])}
 
 
-def compared(*runs: dict[str, EntryResult], unrepeatable: Collection[str] = ()) -> Equivalence:
+def compared(*runs: dict[str, EntryPointRecord], unrepeatable: Collection[str] = ()) -> Equivalence:
     """Compare before, before again, after, after again."""
     before, before_again, after, after_again = runs
     again = (("before", before_again), ("after", after_again))
@@ -28,7 +28,7 @@ def test_equal_results_are_equivalent() -> None:
 def test_a_value_that_differs_is_named_with_both_values() -> None:
     before, after = result(loss="0x1p0"), result(loss="0x1p1")
     (difference,) = compared(before, before, after, after).differences
-    assert difference == "entry: other results in 1 value (loss): 0x1p0 before, 0x1p1 after"
+    assert difference == "entry: the results differ in 1 value (loss): 0x1p0 before, 0x1p1 after"
 
 
 def test_a_value_that_is_missing_or_new_is_a_difference() -> None:
@@ -48,7 +48,7 @@ def test_what_stopped_repeating_is_a_difference() -> None:
     before = result(loss="1")
     found = compared(before, before, result(loss="1"), result(loss="2"))
     assert [difference.name for difference in found.found] == ["seed-ignored"]
-    text = "1 value (loss): two runs with the same seed are equal before the migration, not after"
+    text = "1 value (loss): two runs with the same seed are equal only before the migration"
     assert text in found.differences[0]
 
 

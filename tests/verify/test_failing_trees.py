@@ -128,7 +128,7 @@ def test_everything_below_a_process_that_lives_is_ended_whatever_it_did_to_get_a
     assert child.stdout is not None
     numbers = [int(line) for line in iter(lambda: child.stdout.readline().strip(), "") if line]  # type: ignore[union-attr]
     assert len(numbers) == 2 and all(map(is_running, numbers))
-    kill_processes(mark, child.pid, include_living=True)
+    kill_processes(mark, child.pid, child_exists=True)
     assert child.wait() == -signal.SIGKILL
     assert not any(map(is_running, numbers))
     child.stdout.close()

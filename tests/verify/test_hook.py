@@ -83,7 +83,7 @@ def test_calls_are_named_and_each_gets_objects_of_its_own(tree: Path) -> None:
         (3, "def work(sizes): return {}", "without entries"),
         (4, "def work(sizes): return {'a': 3}", "returns int for 'a'"),
         (5, "def work(sizes): return {'a\\n': print}", "names a call 'a\\\\n'"),
-        (6, "def work(sizes): return {'a' * 61: print}", "a name is a short text"),
+        (6, "def work(sizes): return {'a' * 61: print}", "a name must be a text of 1 to 60 printable characters"),
     ],
 )
 def test_what_a_function_must_give(tree: Path, number: int, body: str, sentence: str) -> None:

@@ -14,7 +14,7 @@ from chirp_migrate.cli.init_workload import init_workload
 from chirp_migrate.verify.options import resolve_options
 from chirp_migrate.verify.sides.baseline import find_original_version
 from chirp_migrate.verify.sides.copies import copy_both_versions, find_entry_points_before
-from chirp_migrate.verify.spec import EntryResult
+from chirp_migrate.verify.spec import EntryPointRecord
 from chirp_migrate.verify.timing.children import ChildStarter
 from chirp_migrate.verify.watching import record_runs
 
@@ -48,7 +48,7 @@ def root(tmp_path: Path) -> Path:
     return root.resolve()
 
 
-def watched(root: Path, scratch: Path, given: dict[str, object]) -> dict[str, dict[str, EntryResult]]:
+def watched(root: Path, scratch: Path, given: dict[str, object]) -> dict[str, dict[str, EntryPointRecord]]:
     """Side → training call → what was seen of it."""
     options = replace(resolve_options(root, given), threads=1)
     before = find_original_version(root, None)

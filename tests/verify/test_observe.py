@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 from chirp_migrate.verify.equivalence.augmentation_statistics import sample_statistics
 from chirp_migrate.verify.equivalence.compare import compare_traces
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
-from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
+from chirp_migrate.verify.spec import EntryPointRecord, LoaderPassTrace
 from chirpid_patch.torch_private import has_global_hooks
 
 FEATURES = torch.rand(101, 1, 12, 40, generator=torch.Generator().manual_seed(1))
@@ -43,7 +43,7 @@ class Masked(Dataset[Any]):
         return x, y
 
 
-def watched(dataset: Any, epochs: int = 2, seed: int = 7, batch_size: int = 16, **options: Any) -> EntryResult:
+def watched(dataset: Any, epochs: int = 2, seed: int = 7, batch_size: int = 16, **options: Any) -> EntryPointRecord:
     """Train-like walks over a loader and a validation loader under the watch."""
     options = {"shuffle": True, **options}
     torch.manual_seed(seed)
@@ -58,10 +58,10 @@ def watched(dataset: Any, epochs: int = 2, seed: int = 7, batch_size: int = 16, 
             with torch.no_grad():
                 for _x, _y in validation:
                     pass
-        return EntryResult({}, watch.take())
+        return EntryPointRecord({}, watch.take())
 
 
-def differences(before: EntryResult, after: EntryResult) -> str:
+def differences(before: EntryPointRecord, after: EntryPointRecord) -> str:
     return "\n".join(compare_traces({"entry": before}, {"entry": after}).differences)
 
 
@@ -133,10 +133,10 @@ class Images:
     ],
 )
 def test_batches_of_any_mapping_dataclass_and_of_arrays_are_compared(collate: Callable[[list[Any]], Any]) -> None:
-    def walked(data: Any) -> EntryResult:
+    def walked(data: Any) -> EntryPointRecord:
         with LoaderRecorder() as watch:
             list(DataLoader(data, batch_size=16, collate_fn=collate))
-            return EntryResult({}, watch.take())
+            return EntryPointRecord({}, watch.take())
 
     assert walked(DATA).traces[0].samples == 101
     assert "other values" in differences(walked(DATA), walked(TensorDataset(FEATURES.clamp(max=0.9), LABELS)))
@@ -188,13 +188,13 @@ def test_the_same_augmentation_from_other_random_numbers_is_equivalent() -> None
     [
         ({"drop_last": True}, "train pass 1: 101 samples before, 96 after"),
         ({"shuffle": False}, "the loader shuffles only before the migration"),
-        ({"seed": 8}, "batch 1 of 7 is the first that differs (the same samples in another order)"),
+        ({"seed": 8}, "batch 1 of 7 is the first that differs (the same samples in a different order)"),
         ({"epochs": 1}, "2 passes before and 1 after"),
         ({"batch_size": 20}, "7 batches before, 6 after"),
         ({"dataset": Subset(DATA, [i for i in range(101) if i % 4 < 3])}, "101 samples before, 76 after"),
         (
             {"dataset": Subset(DATA, [0, *range(100)])},
-            "first that differs (other samples: 1 differ, such as index 100 before, 0 after)",
+            "first that differs (1 sample changed, such as index 100 before, 0 after)",
         ),
         ({"dataset": TensorDataset(FEATURES.clamp(max=0.9), LABELS)}, "(other values; largest absolute difference 0."),
         ({"dataset": Masked()}, "samples have random augmentation only after the migration"),
@@ -221,7 +221,7 @@ def test_augmenting_another_choice_of_samples_is_named() -> None:
         def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
             return super().__getitem__(index - 1 if index % 8 == 3 else index)
 
-    assert "different samples: labels" in differences(watched(Masked()), watched(HalfOfClassThreeReplaced()))
+    assert "different samples: the labels are" in differences(watched(Masked()), watched(HalfOfClassThreeReplaced()))
 
 
 def test_a_loss_that_differs_on_equal_batches_is_named() -> None:

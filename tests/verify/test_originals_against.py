@@ -97,7 +97,7 @@ def test_a_folder(tmp_path: Path) -> None:
     before = find_original_version(tmp_path / "new", str(tmp_path / "old"))
     before.write(tmp_path / "tree")
     assert contents(tmp_path / "tree") == {"utils/a.py": b"a = 1\n"}
-    with pytest.raises(NoTrainingFound, match="is PATH itself"):
+    with pytest.raises(NoTrainingFound, match="is the folder PATH itself"):
         find_original_version(tmp_path / "new", str(tmp_path / "new"))
 
 

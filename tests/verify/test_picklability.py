@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from chirp_migrate.verify.equivalence.compare import compare_traces
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
-from chirp_migrate.verify.spec import EntryResult
+from chirp_migrate.verify.spec import EntryPointRecord
 
 DATA = TensorDataset(torch.rand(6, 3), torch.arange(6))
 
@@ -81,10 +81,10 @@ def test_data_is_neither_copied_nor_moved() -> None:
     assert tensor.data_ptr() == address and not tensor.is_shared()
 
 
-def watched(dataset: Dataset[Any]) -> dict[str, EntryResult]:
+def watched(dataset: Dataset[Any]) -> dict[str, EntryPointRecord]:
     with LoaderRecorder() as watch:
         list(DataLoader(dataset, batch_size=3))
-        return {"entry": EntryResult({}, watch.take())}
+        return {"entry": EntryPointRecord({}, watch.take())}
 
 
 def test_only_what_could_be_sent_before_is_a_difference() -> None:
@@ -92,7 +92,9 @@ def test_only_what_could_be_sent_before_is_a_difference() -> None:
 
     found = compare_traces(good, bad)
     assert [difference.name for difference in found.found] == ["not-picklable"]
-    assert "train loader of pass 1, after the migration only" in found.differences[0]
+    assert (
+        "train loader of pass 1 cannot be pickled for spawned workers, after the migration only" in found.differences[0]
+    )
     assert compare_traces(bad, good).found == []
     both = compare_traces(bad, bad)
     assert both.found == [] and len(both.notes) == 1

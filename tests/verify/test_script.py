@@ -133,7 +133,7 @@ def test_a_program_that_another_process_trains_is_timed_as_a_whole(tmp_path: Pat
     assert values["differences"] == [] and values["passes"]["after"]["launch.py"] == []
     own = values["own_runs"]["launch.py"]
     assert (own["epochs"], own["epoch_s"]) == (0, {}) and own["start_s"]["after"] > 0
-    assert values["described"]["compared"].startswith("No loader was seen")
+    assert values["described"]["compared"].startswith("verify detected no loader")
     assert not (after / "short.txt").exists()
     timed = (tmp_path / "order.txt").read_text()[-2 * len(values["rounds"]["made"]) :]
     assert set(timed[:2]) == {"a", "b"} and timed[2:4] == timed[1::-1], "the second round has the opposite order"
@@ -171,10 +171,10 @@ def test_loading_problems_that_were_seen_are_counted_last(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "words", "told"),
     [
-        ((), ("torchrun", "train.py"), "a script that you write can start other programs"),
+        ((), ("torchrun", "train.py"), "to run another program, write a Python script that starts it"),
         ((), ("python", "nowhere.py"), "there is no nowhere.py"),
         ((), ("python", "-m", "nowhere"), "PATH has no module nowhere; its"),
-        (("--workload", "a.py:b"), ("python", "train.py"), "defines all of the training"),
+        (("--workload", "a.py:b"), ("python", "train.py"), "defines the whole training"),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence(

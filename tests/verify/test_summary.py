@@ -16,7 +16,7 @@ from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, 
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
+from chirp_migrate.verify.spec import EntryPointRecord, LoaderPassTrace
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound
 from chirp_migrate.verify.verify_report import OwnRunTimes, TrainingDifference, VerifyReport
 from chirp_migrate.verify.watching import RecordedRuns
@@ -59,7 +59,7 @@ def reported(
     unseen: Mapping[str, list[str]] | None = None,
 ) -> VerifyReport:
     held = unseen or {}
-    seen = {label: EntryResult({}, [LoaderPassTrace(0, "train", unseen=held.get(label, []))]) for label in labels}
+    seen = {label: EntryPointRecord({}, [LoaderPassTrace(0, "train", unseen=held.get(label, []))]) for label in labels}
     watched = RecordedRuns({"before": seen, "after": seen}, failing=dict(failing or {}))
     discovery = DiscoveredEntryPoints(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
     return build_report(discovery, SETTINGS, watched, equivalence, rounds, {})
@@ -114,12 +114,12 @@ def test_a_single_entry_point_is_not_told_of_as_several() -> None:
 
 
 def test_no_time_is_told_where_the_training_differs() -> None:
-    texts = ("other results in 1 value", "no longer in the result")
+    texts = ("the results differ in 1 value", "no longer in the result")
     differs = Equivalence(
         [TrainingDifference("results-differ", "core.single", f"core.single: {text}") for text in texts]
     )
     found = reported(("core.single",), Rounds(), differs)
-    assert said(found).startswith("Verdict: not equivalent. core.single: other results in 1 value.")
+    assert said(found).startswith("Verdict: not equivalent. core.single: the results differ in 1 value.")
     assert facts(found)["time"].startswith("not measured")
     assert facts(found)["differs"] == "1 more: core.single: no longer in the result."
 

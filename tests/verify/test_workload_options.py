@@ -137,5 +137,5 @@ def test_data_that_cannot_be_used(tmp_path: Path, arrays: dict[str, np.ndarray],
 
 def test_a_file_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "own.npz").write_text("no arrays")
-    with pytest.raises(ChirpMigrateError, match="plain arrays"):
+    with pytest.raises(ChirpMigrateError, match="arrays of numbers or text"):
         verify_options_from_arguments(str(tmp_path), "--data", str(tmp_path / "own.npz"))

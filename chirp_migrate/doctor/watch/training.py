@@ -60,9 +60,9 @@ from chirp_migrate.doctor.watch.samples import (
     is_pinned,
     noncontiguous_tensors,
 )
-from chirp_migrate.training.watch.epoch_detector import EpochDetector, SeenEnough, call_before_backward
+from chirp_migrate.training.watch.epoch_detector import EpochDetector, StopTraining, call_before_backward
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper, SamplerRecorder
-from chirp_migrate.training.watch.lightning import limit_lightning_validation
+from chirp_migrate.training.watch.lightning import let_lightning_validate_after
 from chirp_migrate.training.watch.nested_datasets import dataset_length
 from chirp_migrate.training.watch.samples import leaves_by_position
 from chirpid_patch.loader_speed.measure import shut_down_workers
@@ -107,7 +107,7 @@ def record_training(
     recording.label, recording.cpus, recording.most_handles = label, usable_cpus(), _file_descriptor_limit()
     began = time.perf_counter()
     try:
-        with watch.watching(), suppress(SeenEnough):
+        with watch.watching(), suppress(StopTraining):
             call()
     finally:
         recording.seconds = time.perf_counter() - began
@@ -189,7 +189,7 @@ class _TrainingWatch(Interception):
                 self._end_training_if_late()
             has_gradients = torch.is_grad_enabled()
             if len(one.sizes) >= _LEAST_BATCHES and requested_s - began > pass_s:
-                if is_last or not has_gradients or not limit_lightning_validation(len(one.sizes) + 1):
+                if is_last or not has_gradients or not let_lightning_validate_after(len(one.sizes) + 1):
                     self._recording.is_shortened = True
                     raise StopIteration
                 is_last = True
@@ -255,11 +255,11 @@ class _TrainingWatch(Interception):
         """Raise an exception that ends the training, but only in the main thread. Other threads only prefetch batches.
 
         Raises:
-            SeenEnough: the caller runs in the main thread.
+            StopTraining: the caller runs in the main thread.
         """
         self._has_ended = True
         if threading.current_thread() is threading.main_thread():
-            raise SeenEnough
+            raise StopTraining
 
     def _make_receiver(self, _dataset: Any) -> RecordReceiver | None:
         """Return the destination for the recording of a new fetcher; None if no loader pass is beginning."""
@@ -344,7 +344,7 @@ class _TrainingWatch(Interception):
 
     def _record_module_call(self, module: torch.nn.Module, arguments: Any) -> None:
         if self._has_ended:
-            raise SeenEnough
+            raise StopTraining
         one = self._current_pass
         if one is None:
             return

@@ -1,7 +1,7 @@
 """End all processes that a child process started, including processes that left its process group.
 
-All processes of a run inherit an environment variable with a value that no other run has. A process that cleared its
-environment is found through its parent, as long as the parent runs.
+All processes of a run inherit an environment variable whose value is unique for the run. A process that has cleared its
+environment is found as a child of its parent process, as long as the parent process runs.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from contextlib import contextmanager, suppress
 import psutil
 
 MARKER = "CHIRP_MIGRATE_RUN"
-"""Environment variable that all processes of a run inherit. Each run sets another value."""
+"""Name of an environment variable that all processes of a run inherit. Each run sets a unique value."""
 
 _ROUNDS = 50
 
 
-def kill_processes(mark: str, child: int | None = None, *, include_living: bool = False) -> None:
+def kill_processes(mark: str, child: int | None = None, *, child_exists: bool = False) -> None:
     """Kill the processes with ``mark`` in their environment, their descendants, and the process group of ``child``.
 
     The function also kills processes that start while it runs.
 
     Args:
         mark: value of :data:`MARKER` in the environment of the processes.
-        child: number of a child process, which is also the number of its process group; None without a child.
-        include_living: whether ``child`` is still the number of the child. The system can reuse the number after this
-            process has waited for the end of the child.
+        child: process ID of a child process, which is also the ID of its process group; None without a child process.
+        child_exists: whether ``child`` is still the ID of the child process. The system may reuse the ID after this
+            process has waited for the end of the child process.
     """
     for _ in range(_ROUNDS):
         left = {one.pid: one for one in psutil.process_iter() if _is_running_with_mark(one, mark)}
-        for root in [*left, *([child] if child is not None and include_living else [])]:
+        for root in [*left, *([child] if child is not None and child_exists else [])]:
             with suppress(psutil.Error):  # the process has ended
                 left |= {one.pid: one for one in psutil.Process(root).children(recursive=True) if _is_running(one)}
         if child is not None and hasattr(os, "killpg"):
-            # The group may already be empty. macOS raises PermissionError for zombies.
+            # ProcessLookupError: the group is empty. PermissionError: on macOS, the group contains only zombies.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child, signal.SIGKILL)
         for process in left.values():
@@ -49,7 +49,10 @@ def kill_processes(mark: str, child: int | None = None, *, include_living: bool 
 
 
 def suspend_with_descendants(pid: int) -> list[psutil.Process]:
-    """Suspend a process and all its descendants, including processes that start meanwhile; return these processes."""
+    """Suspend a process and all its descendants, and return the suspended processes.
+
+    The function also suspends processes that start while it runs.
+    """
     stopped: dict[int, psutil.Process] = {}
     with suppress(psutil.Error):
         first = psutil.Process(pid)
@@ -67,14 +70,14 @@ def suspend_with_descendants(pid: int) -> list[psutil.Process]:
 
 
 def resume_processes(processes: Sequence[psutil.Process]) -> None:
-    """Resume the processes that :func:`suspend_with_descendants` returned, descendants first."""
+    """Resume the processes that :func:`suspend_with_descendants` returned; resume descendants first."""
     for one in reversed(processes):
         with suppress(psutil.Error):
             one.resume()
 
 
 def cpus_of_this_process() -> list[int]:
-    """Return the CPUs on which this process may run; empty if the system cannot restrict a process to some CPUs."""
+    """Return the numbers of the CPUs on which this process may run; empty if the system cannot restrict processes."""
     with suppress(AttributeError, psutil.Error):
         return list(psutil.Process().cpu_affinity())
     return []
@@ -82,10 +85,10 @@ def cpus_of_this_process() -> list[int]:
 
 @contextmanager
 def run_on_one_cpu(pid: int, cpu: int | None) -> Iterator[None]:
-    """Return a context in which a process runs on ``cpu`` only; if ``cpu`` is None, the process runs on any CPU.
+    """Return a context in which a process runs only on ``cpu``; if ``cpu`` is None, nothing is restricted.
 
-    A process starts its turn on the CPU where it ran last, and some CPUs are busier than others. For a fair comparison,
-    two processes that take turns must begin their turns on the same CPU.
+    Without this context, a process continues on the CPU where it last ran, and some CPUs are busier than others. If two
+    processes take turns, both must begin on the same CPU, so that their times can be compared.
     """
     process, usual = psutil.Process(), None
     if cpu is not None:

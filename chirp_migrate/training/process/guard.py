@@ -1,7 +1,7 @@
 """Clean up after a killed process: end its children, and remove its temporary folders.
 
-A small process, the guard, waits for the end of its standard input. The standard input of the guard ends when the
-parent process ends, for any reason. Then the guard cleans up.
+A small process, the guard, reads its standard input until the end of the input. The input ends when the parent process
+ends, even if the parent process is killed. Then the guard cleans up.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ from chirp_migrate.training.process.descendants import kill_processes
 from chirp_migrate.training.process.imports import PACKAGE_ROOT
 
 _NOTHING_LEFT = b"."
-#: Seconds for which the guard repeats the removal of a folder, because other processes may still write to it.
+#: Seconds during which the guard tries to remove a folder, because other processes may still write files to it.
 _REMOVAL_S = 30.0
 
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Create a temporary folder for a context, and remove it afterwards, even if this process is killed."""
+    """Return a context with a new temporary folder, which is removed afterwards even if this process is killed."""
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
-        with guard_processes("", folder):
+        with clean_up_if_killed("", folder):
             yield folder
 
 
 @contextmanager
-def guard_processes(mark: str, folder: Path) -> Iterator[None]:
-    """Return a context in which a guard process ends processes and removes a folder if this process is killed.
+def clean_up_if_killed(mark: str, folder: Path) -> Iterator[None]:
+    """Return a context for running processes: if this process is killed, the guard ends them and removes a folder.
 
-    If this process is not killed, the guard does nothing. The caller must end the processes inside the context, and
-    remove the folder after the context.
+    If this process reaches the end of the context, the guard does nothing. So the caller must end the processes before
+    the end of the context, and remove the folder afterwards.
 
     Args:
-        mark: value of the environment variable ``MARKER`` of the processes; an empty string without processes.
-        folder: folder to remove.
+        mark: value of the environment variable :data:`.MARKER` in the processes to end; an empty string for no
+            processes.
+        folder: folder to remove if this process is killed.
     """
     guard = subprocess.Popen(
         [sys.executable, "-m", __name__, mark, str(folder)],
@@ -51,7 +52,7 @@ def guard_processes(mark: str, folder: Path) -> Iterator[None]:
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for the parent process
+        start_new_session=True,  # Ctrl-C must not reach the guard
     )
     try:
         yield

@@ -1,4 +1,4 @@
-"""Import the user's code from the copy of a project, and advise on modules that are missing."""
+"""Import the user's code from the copy of a project, and describe what to do if a module is missing."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ _DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
     "yaml": "PyYAML",
 }
-"""Dictionary: name of a module → name of the package to install, for well-known packages with different names."""
+"""Dictionary: name of a module → name of the package to install, for well-known packages in which these names differ.
+"""
 
 _LEFT_OUT = ("tests", "test", "build", "dist", "site-packages", "node_modules")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
 
 
-def check_imports(tree: Path, origin: str) -> None:
-    """Check that Python imported the modules of a project from its copy, and not from the user's folder.
+def check_imports_use_copy(tree: Path, origin: str) -> None:
+    """Check that Python imported the modules of a project from its copy, not from the original folder.
 
-    Python imports a package that is installed in development mode (``pip install -e``) from the user's folder.
+    If a package is installed in development mode (``pip install -e``), Python imports it from the original folder.
 
     Args:
         tree: the copy of the project.
-        origin: the user's folder; an empty string skips the check.
+        origin: the original folder of the project; an empty string skips the check.
 
     Raises:
         TaskNotPossible: a module was imported from ``origin``.
@@ -64,16 +65,17 @@ def check_imports(tree: Path, origin: str) -> None:
             )
 
 
-def import_object(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> Any:
-    """Return the object of ``package.module:name`` or ``folder/file.py:name``, relative to the working directory.
+def import_object(reference: str, kind: str, is_kind: Callable[[Any], bool] = callable) -> Any:
+    """Import the object that ``package.module:name`` or ``folder/file.py:name`` refers to, and return the object.
 
-    The module of a file has the name of the file. The function adds the folder of the file to ``sys.path``, so that
-    worker processes can import the module.
+    A file is found relative to the working directory, and imported as a module with the name of the file. For this
+    import, the function adds the folder of the file to ``sys.path``, so that worker processes can import the module,
+    too.
 
     Args:
-        reference: reference to the object.
-        what: kind of the object for messages, such as ``class``.
-        fits: function that returns whether an object is of this kind.
+        reference: the module or file, a colon, and the name of the object.
+        kind: kind of the object for messages, such as ``class``.
+        is_kind: function that returns whether an object is of this kind; by default, all callable objects are.
 
     Raises:
         NoSuchObject: there is no such module, file or name, or the name refers to another kind of object.
@@ -81,13 +83,13 @@ def import_object(reference: str, what: str, fits: Callable[[Any], bool] = calla
     place, _, name = reference.rpartition(":")
     module = _import_module(place)
     value = getattr(module, name, None)
-    if value is None or not fits(value):
+    if value is None or not is_kind(value):
         own = [
             one
             for one, other in vars(module).items()
-            if not one.startswith("_") and getattr(other, "__module__", None) == module.__name__ and fits(other)
+            if not one.startswith("_") and getattr(other, "__module__", None) == module.__name__ and is_kind(other)
         ]
-        there = f"{place} has no {what} {name}" if value is None else f"{reference} is no {what}"
+        there = f"{place} has no {kind} {name}" if value is None else f"{reference} is no {kind}"
         raise NoSuchObject(f"{there}; {suggest_name(name, own, 'it has')}")
     return value
 
@@ -95,7 +97,7 @@ def import_object(reference: str, what: str, fits: Callable[[Any], bool] = calla
 def project_modules(tree: Path) -> dict[str, Path]:
     """Return a dictionary: import name of each module of the project → its file.
 
-    The result omits modules in folders of tests and builds.
+    The result omits modules in folders for tests and for build results.
     """
     found = {}
     for path in sorted([*tree.glob("*.py"), *tree.glob("*/*.py"), *tree.glob("src/*/*.py")]):
@@ -107,7 +109,9 @@ def project_modules(tree: Path) -> dict[str, Path]:
 
 
 def check_runnable_module(module: str) -> None:
-    """Check that ``python -m module`` finds a module to run. The check imports the packages that contain the module.
+    """Check that ``python -m MODULE`` finds a module to run.
+
+    The check imports the packages that contain the module, but not the module itself.
 
     Raises:
         NoSuchObject: there is no such module, or the package has no module ``__main__``.
@@ -122,7 +126,7 @@ def check_runnable_module(module: str) -> None:
 
 @contextmanager
 def _convert_module_errors(module: str) -> Iterator[None]:
-    """Return a context that raises NoSuchObject if an import finds neither ``module`` nor its packages."""
+    """Return a context that raises NoSuchObject if Python does not find ``module`` or a package that contains it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -152,7 +156,7 @@ def _import_module(place: str) -> Any:
 
 
 def advice_on_missing_module(log: str) -> str | None:
-    """Return advice on the missing module that made a program fail; None if no module is missing.
+    """Return a sentence on how to install the module whose absence made a program fail; None if no module is missing.
 
     Args:
         log: the last lines that the program printed, with the traceback.
@@ -168,18 +172,17 @@ def advice_on_missing_module(log: str) -> str | None:
         file, line = places[-1].groups()
         where = f" (imported in {file}, line {line})"
     return (
-        f"The module {name} is missing{where}: install it where chirp-migrate runs "
-        f"({sys.executable} -m pip install {_DISTRIBUTIONS.get(top, top)}), or, if the module is your own, "
-        "pass as PATH "
-        "the folder that contains it"
+        f"The module {name} is missing{where}: install the module where chirp-migrate runs "
+        f"({sys.executable} -m pip install {_DISTRIBUTIONS.get(top, top)}). If the module is your own, pass the folder "
+        "that contains the module as PATH"
     )
 
 
-def enter_tree(tree: Path) -> None:
+def enter_project_copy(tree: Path) -> None:
     """Make ``tree`` the working directory and the first import path. ``chirp_migrate`` stays importable.
 
-    If ``tree`` has a folder ``src/``, that folder becomes the second import path, so that its packages hide installed
-    packages of the same name.
+    If ``tree`` has a folder ``src/``, this folder becomes the second import path. Python then imports its packages
+    instead of installed packages with the same names.
     """
     os.chdir(tree)
     sys.path[0] = str(tree)

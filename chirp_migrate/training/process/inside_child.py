@@ -1,4 +1,4 @@
-"""Let a child process receive its task from the parent process and send its result."""
+"""Code of a child process that receives a task from the parent process, and sends the result back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chirp_migrate.console.json_document import convert_json, read_json, to_json
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import TaskNotPossible, UserCodeError
 from chirp_migrate.training.process.background_load import cpu_seconds_of_this_process
-from chirp_migrate.training.process.imports import enter_tree
+from chirp_migrate.training.process.imports import enter_project_copy
 from chirp_migrate.training.process.protocol import ChildResult, FailureMessage, Message, ProgressLine, ReadyMessage
 
 
@@ -28,15 +28,15 @@ class _Request(Protocol):
 _R = TypeVar("_R", bound=_Request)
 
 
-class Parent:
-    """The connection of a child process to its parent, through a pipe.
+class ParentConnection:
+    """The connection of a child process to its parent process, through a pipe.
 
-    The pipe has no name, so no other process can open it. Processes that the user's code starts do not inherit the
-    pipe.
+    The pipe has no name, so other processes cannot open the pipe. Processes that the user's code starts do not inherit
+    the pipe.
     """
 
     def __init__(self, end: int) -> None:
-        """Use an inherited end of the pipe: a file descriptor, or a handle on Windows."""
+        """Open the connection. ``end`` is the inherited end of the pipe: a file descriptor, or a handle on Windows."""
         getattr(os, "set_handle_inheritable", os.set_inheritable)(end, False)
         self._connection = getattr(connection, "PipeConnection", connection.Connection)(end)
 
@@ -45,11 +45,11 @@ class Parent:
         return convert_json(read_json(self._read_bytes()), kind)
 
     def wait_for_turn(self) -> None:
-        """Report that the next step is prepared, and wait until the parent starts the step.
+        """Report to the parent that this process is ready for its next turn, and wait until the parent starts the turn.
 
-        Two children start and import at the same time, and then train in turns, so that each child can use all CPUs.
-        The speed of a machine drifts within seconds, so the parent compares epochs that run directly one after the
-        other.
+        Two child processes start and import at the same time. Then they take turns to train, so that each child process
+        can use all CPUs. The speed of a machine changes within seconds. So for a fair comparison, an epoch of one child
+        process must run directly after an epoch of the other child process.
 
         Raises:
             SystemExit: the parent has ended.
@@ -58,7 +58,7 @@ class Parent:
         self._read_bytes()
 
     def show(self, what: str | ProgressStep) -> None:
-        """Send progress to the parent, which shows the progress to the user."""
+        """Send progress to the parent, which shows this progress to the user."""
         self.send(what if isinstance(what, ProgressStep) else ProgressLine(what))
 
     def send(self, message: Message) -> None:
@@ -78,7 +78,7 @@ class Parent:
 _GONE = "the parent process has ended"
 
 
-def serve(task_type: type[_R], perform: Callable[[_R, Parent], Any]) -> int:
+def run_child_task(task_type: type[_R], perform: Callable[[_R, ParentConnection], Any]) -> int:
     """Run a child process: receive a task from the parent, perform the task, and send the result.
 
     Args:
@@ -89,9 +89,9 @@ def serve(task_type: type[_R], perform: Callable[[_R, Parent], Any]) -> int:
     Returns:
         The exit code of the process: 0, or 1 after a failure.
     """
-    parent = Parent(int(sys.argv[1]))
+    parent = ParentConnection(int(sys.argv[1]))
     request = parent.request(task_type)
-    enter_tree(Path(request.tree))
+    enter_project_copy(Path(request.tree))
     try:
         parent.send(ChildResult(perform(request, parent)))
     except TaskNotPossible as problem:

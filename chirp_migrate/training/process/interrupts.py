@@ -13,8 +13,9 @@ from types import FrameType
 def sigterm_as_keyboard_interrupt() -> Iterator[None]:
     """Return a context in which SIGTERM raises KeyboardInterrupt, like Ctrl-C.
 
-    After the first signal, both signals are ignored, so that a second signal does not interrupt the clean-up. Outside
-    of the main thread, the context changes nothing, because Python can set signal handlers only in the main thread.
+    After the first SIGTERM or Ctrl-C, both signals are ignored, so that a second signal does not interrupt the
+    clean-up. In other threads than the main thread, the context changes nothing, because Python can set signal handlers
+    only in the main thread.
     """
     caught = (signal.SIGINT, signal.SIGTERM)
 

@@ -20,7 +20,10 @@ _VARIABLES = (
     "CUDA_", "GOMP_", "KMP_", "LD_PRELOAD", "MALLOC_", "MKL_", "NUMBA_", "NUMEXPR_", "NVIDIA_", "OMP_", "OPENBLAS_",
     "PYTHON", "PYTORCH_", "TORCH",
 )  # fmt: skip
-"""Prefixes of environment variables that may change the speed or results of PyTorch, and that contain no secrets."""
+"""Prefixes of environment variables that may change the speed or the results of PyTorch.
+
+Variables with these prefixes contain no secrets, so their values may be reported.
+"""
 
 
 def describe_machine(threads: int) -> dict[str, Any]:
@@ -36,7 +39,7 @@ def describe_machine(threads: int) -> dict[str, Any]:
     return {
         "processor": _processor(),
         "usable_cpus": usable_cpus(),
-        "torch": str(torch.__version__),  # a subclass of str, which documents do not support
+        "torch": str(torch.__version__),  # converted, because it is a subclass of str
         "threads": threads,
         "accelerator": _accelerator(),
         "python": platform.python_version(),
@@ -45,7 +48,7 @@ def describe_machine(threads: int) -> dict[str, Any]:
 
 
 def _accelerator() -> str | None:
-    """Return the name of the GPU, or the type of an accelerator that has no name, such as ``"mps"``."""
+    """Return the name of the GPU, or the type of another accelerator such as ``"mps"``; None if there is none."""
     import torch
 
     if torch.cuda.is_available():
@@ -57,8 +60,8 @@ def _accelerator() -> str | None:
 def describe_environment() -> dict[str, Any]:
     """Return the version of Python, installed packages, and environment variables that may change a measurement.
 
-    The result has the variables of the user, and not the variables that ``verify`` sets in its child processes, such as
-    the number of threads and the hash seed.
+    The result contains the environment variables of this process. The result does not contain the variables that
+    ``verify`` sets in its child processes, such as the number of threads and the hash seed.
     """
     packages = {}
     for name in _PACKAGES:
@@ -72,7 +75,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def machine_summary(machine: dict[str, Any]) -> str:
-    """Return a description of the machine in one line; ``machine`` is the result of :func:`describe_machine`."""
+    """Return one line that describes the machine; ``machine`` is the result of :func:`describe_machine`."""
     device = machine["accelerator"] or "no GPU"
     return (
         f"{machine['processor']}, {machine['usable_cpus']} usable CPUs, {device}, torch {machine['torch']} "

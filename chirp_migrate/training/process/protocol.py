@@ -1,4 +1,4 @@
-"""Messages that a child process sends to its parent, as JSON, so that the parent unpickles nothing."""
+"""Messages from a child process to its parent process, in JSON so that the parent does not unpickle."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class ReadyMessage(msgspec.Struct, tag="ready", frozen=True):
     """Message: the child waits for its next turn.
 
     Attributes:
-        cpu_s: CPU seconds that the child and its ended child processes have used.
-        at: time of the message, on the clock of ``time.time``.
+        cpu_s: CPU seconds of the child, plus CPU seconds of its own child processes that have ended.
+        at: time at which the child sent the message, in seconds of ``time.time``.
     """
 
     cpu_s: float
@@ -28,11 +28,11 @@ class ProgressLine(msgspec.Struct, tag="said", frozen=True):
 
 
 class PartialResult(msgspec.Struct, tag="found", frozen=True):
-    """Message: a part of the result that the child sends before its end.
+    """Message: a part of the result, which the child sends before it has finished its task.
 
     Attributes:
         name: name of the part.
-        value: a dataclass, which the parent receives as a dictionary.
+        value: the part. The child sends a dataclass or a dictionary, and the parent receives a dictionary.
     """
 
     name: str
@@ -44,7 +44,7 @@ class FailureMessage(msgspec.Struct, tag="failed", frozen=True):
 
     Attributes:
         sentence: the reason in one sentence, for the user.
-        usage: whether an option of the user is wrong; False if the user's code raised an error.
+        usage: whether the cause is a wrong option of the user; False if the cause is an error in the user's code.
     """
 
     sentence: str
@@ -52,10 +52,10 @@ class FailureMessage(msgspec.Struct, tag="failed", frozen=True):
 
 
 class ChildResult(msgspec.Struct, tag="answer", frozen=True):
-    """Message: the result of the child, a dataclass, which the parent receives as a dictionary."""
+    """Message: the result of the child. The child sends a dataclass, and the parent receives a dictionary."""
 
     value: Any
 
 
 Message = ReadyMessage | ProgressLine | ProgressStep | PartialResult | FailureMessage | ChildResult
-"""Any message of a child. In the other direction, the parent sends the task, and then some bytes to start each turn."""
+"""Any message from a child to its parent. To the child, the parent sends the task, and then some bytes at each turn."""

@@ -1,4 +1,4 @@
-"""Run a child process, and return its result. If there is no result, raise an error with the reason."""
+"""Run a child process, and return its result; if the child returns no result, raise an error with the reason."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from chirp_migrate.training.process.descendants import (
     run_on_one_cpu,
     suspend_with_descendants,
 )
-from chirp_migrate.training.process.guard import guard_processes
+from chirp_migrate.training.process.guard import clean_up_if_killed
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, advice_on_missing_module
 from chirp_migrate.training.process.protocol import (
     ChildResult,
@@ -46,11 +46,17 @@ from chirp_migrate.training.process.protocol import (
 _KEPT_BYTES = 64 * 1024
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
 _ENDS_WITHIN_S = 10.0
-"""Seconds that a child may take to end after its result. Exit handlers of the user's code may wait for ever."""
+"""Seconds within which a child must end after it has sent its result.
+
+The limit is necessary, because exit handlers of the user's code may wait for ever.
+"""
 _LONGEST_FOLDER = 50
-"""Largest length of a temporary folder's path to which multiprocessing and PyTorch can append the names of sockets."""
+"""Largest length of the path of a temporary folder. For longer paths, the paths of sockets in it would be too long."""
 _LOOK_S = 0.1
-"""Seconds between two checks of whether a child runs. Workers may keep the pipe open after the end of the child."""
+"""Seconds between two checks of whether a child still runs.
+
+The checks are necessary, because workers of the child may keep the pipe open after the child has ended.
+"""
 _LARGEST_MESSAGE = 2**30
 
 _T = TypeVar("_T")
@@ -62,9 +68,10 @@ class ChildLabels:
 
     Attributes:
         name: subject of the message, such as ``The version before the migration``.
-        failed: text in front of the error that a failed child reports.
-        less: what the user can do if the child takes too long, such as ``use a longer --time-budget``.
-        side: the version that the child trains, ``before`` or ``after``; an empty string for other child processes.
+        failed: first words of the message if the child reports an error, such as ``The training failed: ``.
+        less: advice for the user if the child takes too long, such as ``use a longer --time-budget``.
+        side: the version that the child trains, ``before`` or ``after`` the migration; an empty string for other child
+            processes.
     """
 
     name: str
@@ -75,23 +82,26 @@ class ChildLabels:
 
 @dataclass
 class Child(Generic[_T]):
-    """A child process with a new Python interpreter. The child prints to a temporary file.
+    """A child process with a new Python interpreter, whose output goes to a temporary file.
 
-    Use the object as a context manager. The end of the context ends the child and all processes that it started. If
-    this process is killed, a small guard process ends these processes (:mod:`.guard`).
+    Use the object as a context manager. At the end of the context, the child and all processes that it started are
+    ended. If this process is killed, a small guard process ends the child and these processes (:mod:`.guard`).
 
-    A child may work in turns. Before each turn, the child waits until this process calls :meth:`give_turn`.
+    The work of a child may consist of turns. Before each turn, the child waits until this process calls
+    :meth:`give_turn`.
 
     Attributes:
-        module: module that the child runs; it calls :func:`~.inside_child.serve`.
+        module: import name of the module that the child runs. The module must call
+            :func:`~.inside_child.run_child_task`.
         request: task of the child: a dataclass with the attribute ``tree``, the working directory of the child.
         answer: type of the child's result.
         role: names of the child in error messages.
-        timeout_s: seconds after which the child counts as hung; waiting for a turn does not count.
-        environment: environment variables in addition to the variables of the user.
-        progress: called with the progress of the child.
-        cpu_s: CPU seconds of the child and its processes when the child last became ready for a turn. The value is 0
-            after the end of the child, because the system then adds the CPU time of the child to this process.
+        timeout_s: seconds of work after which the child counts as hung, without the time of waiting for turns.
+        environment: environment variables for the child, in addition to the variables of this process.
+        progress: function that is called with progress messages of the child.
+        cpu_s: CPU seconds that the child and its processes had used when the child last became ready for a turn. After
+            the end of the child, the value is 0, because the system then adds these CPU seconds to the CPU time of this
+            process.
         found: partial results of the child, in the order of arrival.
     """
 
@@ -113,19 +123,19 @@ class Child(Generic[_T]):
         self._last: Message | None = None
         self._printed, self._printed_bytes = "", 0
         with ExitStack() as stack:
-            # Removing this folder removes all temporary files of the child.
+            # The child creates all its temporary files in this folder, so they are removed together with the folder.
             temporary = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="cm-", dir=_short_folder(), ignore_cleanup_errors=True)
             )
-            stack.enter_context(guard_processes(self._mark, Path(temporary)))
+            stack.enter_context(clean_up_if_killed(self._mark, Path(temporary)))
             ours, theirs = Pipe()
             self._connection = stack.enter_context(ours)
-            self._began = time.time()  # start of the child, and later start of the turn
+            self._began = time.time()  # time of the start of the child, and later of its turn
             self._output = Path(temporary, ".chirp-migrate-output")
-            stack.callback(self._read_output)  # before the removal of the folder
+            stack.callback(self._read_output)  # runs before the folder is removed
             with theirs, self._output.open("ab") as output:
                 self._process = subprocess.Popen(
-                    # Always five digits, because the length of an argument changes where other data is in memory.
+                    # Always five digits: the length of an argument affects memory addresses, which affect the speed.
                     [sys.executable, "-m", self.module, f"{theirs.fileno():05d}"],
                     cwd=PACKAGE_ROOT,
                     env={**_child_environment(temporary), **self.environment, MARKER: self._mark},
@@ -150,7 +160,7 @@ class Child(Generic[_T]):
 
     @property
     def is_busy(self) -> bool:
-        """Return whether the child runs: it does not wait for its next turn, and has not ended."""
+        """Return whether the child is working: it does not wait for a turn, and has not ended."""
         return not (self._waits or self._ended)
 
     @property
@@ -160,9 +170,9 @@ class Child(Generic[_T]):
 
     @property
     def printed(self) -> str:
-        """Return the last 64 KiB that the child has printed, without the path of its working directory."""
+        """Return the last 64 KiB that the child has printed, with paths relative to its working directory."""
         self._read_output()
-        # Paths in the copy would be useless to users, because the copy is removed.
+        # Users do not know the copy of the project, and the copy is removed afterwards.
         return self._printed.replace(f"{self.request.tree}{os.sep}", "")
 
     def _read_output(self) -> None:
@@ -210,7 +220,7 @@ class Child(Generic[_T]):
 
         Args:
             within_s: new time limit for all remaining work, in seconds; None to keep the present limit.
-            cpu: number of the CPU on which the turn starts; None for any CPU.
+            cpu: number of the CPU on which the child must start its turn; None for any CPU.
 
         Raises:
             WorkloadFailed: the child has already failed.
@@ -225,7 +235,10 @@ class Child(Generic[_T]):
             self._send(b"go")
 
     def suspend(self) -> None:
-        """Suspend a waiting child and all its processes until its next turn, so that they use no CPU time."""
+        """Suspend the child and all its processes until its next turn, so that they use no CPU time.
+
+        If the child does not wait for a turn, the method does nothing.
+        """
         if self._waits and not self._suspended:
             self._suspended = suspend_with_descendants(self._process.pid)
 
@@ -237,7 +250,7 @@ class Child(Generic[_T]):
         """Let the child run its remaining turns, end all its processes, and return its result.
 
         Raises:
-            UsageProblem: the task cannot be run.
+            UsageProblem: the task is not possible, for example because an option is wrong.
             WorkloadFailed: the user's code raised an error, crashed the interpreter, or took too long.
         """
         self.wait_until_ready()
@@ -257,18 +270,18 @@ class Child(Generic[_T]):
         self._end_lost_child(f"ended with {_describe_exit(self._process.returncode)} and returned no result")
 
     def _send(self, data: bytes) -> None:
-        with suppress(OSError):  # the child has ended; the next wait for a message detects the end
+        with suppress(OSError):  # the child has ended, which the next wait for a message detects
             self._connection.send_bytes(data)
 
     def _next_message(self) -> Message | None:
-        """Return the next message of the child; None if the child has ended or the message is invalid."""
+        """Wait for the next message of the child; return None if the child has ended or the message is invalid."""
         while not self._has_message_or_ended(_LOOK_S):
             pass
         if not self._connection.poll():
-            return None  # the child has ended, although its own children may keep the pipe open
-        # The timer ends a child that stops in the middle of a message, because reading would wait for ever.
+            return None  # the child has ended, but its own children may keep the pipe open
+        # If the child stops in the middle of a message, reading would wait for ever. The timer then kills the child.
         late = threading.Timer(
-            max(0.0, self._remaining_s()), kill_processes, (self._mark, self._process.pid), {"include_living": True}
+            max(0.0, self._remaining_s()), kill_processes, (self._mark, self._process.pid), {"child_exists": True}
         )
         late.start()
         try:
@@ -282,7 +295,7 @@ class Child(Generic[_T]):
             late.cancel()
 
     def _has_message_or_ended(self, within_s: float) -> bool:
-        """Wait up to ``within_s`` seconds; return whether a message has arrived or the process has ended."""
+        """Wait up to ``within_s`` seconds for a message; return whether one has arrived or the process has ended."""
         if self._connection.poll(min(within_s, max(0.0, self._remaining_s()))):
             return True
         if self._process.poll() is not None:
@@ -292,9 +305,9 @@ class Child(Generic[_T]):
         return False
 
     def _wait_for_end(self) -> None:
-        """Wait until the process has ended, because a running process would disturb the next timing.
+        """Wait until the process has ended, because a process that still runs would disturb the next timing.
 
-        The method kills a process that has sent its result or its failure and then does not end.
+        If the process has sent its last message and does not end within ten seconds, the method kills the process.
         """
         try:
             self._process.wait(max(0.0, self._remaining_s()) if self._last is None else _ENDS_WITHIN_S)
@@ -312,22 +325,25 @@ class Child(Generic[_T]):
         self._end_lost_child(within, more, hung=True)
 
     def _end_lost_child(self, how: str, more: str = "", hung: bool = False) -> NoReturn:
-        """End a process that did not report its failure, and raise an error."""
+        """End a process that failed without a message, and raise an error."""
         self._end_with_error(f"{self.role.name} {how}{more}.", how, hung)
 
     def _end_with_error(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
-        """End the process, and raise an error with the last lines that it printed."""
+        """End the process, and raise an error that contains the last lines that the process printed."""
         self._stack.close()
         lines = self.printed[-_TAIL_BYTES:].splitlines()[-_TAIL_LINES:]
         if self._printed_bytes > _KEPT_BYTES:
-            lines.insert(0, f"[the end of {self._printed_bytes / 1e6:.1f} MB]")
+            lines.insert(0, f"[only the end of {self._printed_bytes / 1e6:.1f} MB of output]")
         failed = workload_failure(problem, "\n".join(lines), self.role.side)
         failed.ending, failed.hung = how, hung
         raise failed from None
 
 
 def workload_failure(problem: str, output: str, version: str = "") -> WorkloadFailed:
-    """Return an error with the sentence ``problem``. If a module is missing, the error has advice on the module."""
+    """Return an error with the message ``problem``.
+
+    If ``output`` shows that a module is missing, the message also contains advice on how to install it.
+    """
     missing = advice_on_missing_module(output)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", output, version)
 
@@ -345,7 +361,7 @@ def _describe_exit(status: int) -> str:
 
 
 def _inheritance_options(end: int) -> dict[str, Any]:
-    """Return the options of ``Popen`` that let a process inherit ``end``, a file descriptor or Windows handle."""
+    """Return the arguments of ``Popen`` with which a process inherits ``end``, a file descriptor or Windows handle."""
     if hasattr(os, "set_handle_inheritable"):
         os.set_handle_inheritable(end, True)
         return {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [end]})}  # type: ignore[attr-defined,unused-ignore]
@@ -353,7 +369,7 @@ def _inheritance_options(end: int) -> dict[str, Any]:
 
 
 def _short_folder() -> str:
-    """Return a folder for temporary files whose path is short.
+    """Return a folder for temporary files that has a short path.
 
     Worker processes send tensors through sockets in this folder. If the path of a socket were longer than 108 bytes,
     workers would wait for ever.
@@ -363,7 +379,7 @@ def _short_folder() -> str:
 
 
 def _child_environment(temporary: str) -> dict[str, str]:
-    """Return environment variables with which Python writes no bytecode and matplotlib opens no windows."""
+    """Return the environment of a child, with which Python writes no bytecode and matplotlib opens no windows."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), temporary))
     environment.update(PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1", MPLBACKEND="Agg")
@@ -373,7 +389,7 @@ def _child_environment(temporary: str) -> dict[str, str]:
 def _end_processes(child: subprocess.Popen[bytes], mark: str) -> None:
     """End the child and the processes that it started, such as the workers of a crashed loader."""
     alive = child.poll() is None
-    kill_processes(mark, child.pid, include_living=alive)
+    kill_processes(mark, child.pid, child_exists=alive)
     if alive:
         child.kill()
     child.wait()

@@ -1,9 +1,9 @@
 """Copy a project to a separate folder, so that a training writes no files into the user's folder.
 
-A copy omits files larger than 32 MiB, such as datasets and checkpoints, because ``verify`` trains on synthetic data. A
-copy also omits version control, virtual environments and caches. ``verify`` prints the names of the omitted files,
-because a module may need one of these files. Before each run, ``verify`` removes the files that the previous run wrote,
-so that a training cannot continue from a checkpoint.
+A copy omits files larger than 32 MiB, such as datasets and checkpoints, because the training normally uses synthetic
+data. The command prints the names of these files, because a module may need one of them. A copy also omits folders of
+version control, virtual environments and caches. Before each run, the files that the previous run wrote are removed, so
+that a training cannot continue from a checkpoint.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 _PRISTINE = ".pristine"
-"""Suffix of a second folder next to a copy, with the files of the copy before any training ran."""
+"""Suffix of the name of a second folder next to a copy. This folder contains the files as they were before any training
+ran."""
 
 _FOLDER = (stat.S_IFDIR,)
 
@@ -30,10 +31,12 @@ _LEFT_OUT_FOLDERS = frozenset({
 
 
 def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
-    """Copy a project to the new folder ``target``. A link to a file becomes a file; links to folders are omitted.
+    """Copy a project to the new folder ``target``.
+
+    If the project contains a symbolic link to a file, the copy contains a file. Links to folders are omitted.
 
     Returns:
-        Paths of files that are too large to copy, relative to ``source``.
+        The paths, relative to ``source``, of files that were not copied because they are too large.
     """
     too_large: list[str] = []
     for folder, folders, names in os.walk(source):
@@ -53,7 +56,11 @@ def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
 
 
 def write_originals(tree: Path, originals: Mapping[str, bytes | None]) -> None:
-    """Write files to the copy of a project. ``originals`` maps paths in ``tree`` to bytes; None removes a file.
+    """Write files to the copy of a project.
+
+    Args:
+        tree: folder of the copy.
+        originals: dictionary, path relative to ``tree`` → bytes to write; None removes the file.
 
     Raises:
         ValueError: a path leads out of ``tree``.
@@ -83,25 +90,25 @@ def restore_original_files(tree: Path) -> None:
         return
     try:
         _restore_files(pristine, tree)
-    except OSError:  # a file cannot be removed: move the folder away, and make a new copy
+    except OSError:  # a file cannot be removed, so move the whole folder away, and copy the stored files
         tree.rename(Path(tempfile.mkdtemp(prefix=f"{tree.name}.left-", dir=tree.parent)) / tree.name)
         shutil.copytree(pristine, tree, symlinks=True)
 
 
 def restore_files_between_runs(tree: Path) -> None:
-    """Restore the stored files of a copy between two runs in one process, and keep new folders.
+    """Restore the stored files of a copy between two runs in the same process; keep folders that the first run created.
 
     A module may create folders when it is imported. The second run needs these folders, but does not import the module
-    again.
+    again, because the process has already imported it.
     """
     if _pristine_copy(tree).is_dir():
-        with suppress(PermissionError):  # Windows does not remove a file that the first run has open
+        with suppress(PermissionError):  # on Windows, a file that the first run has open cannot be removed
             _restore_files(_pristine_copy(tree), tree, keep_folders=True)
 
 
 def _restore_files(pristine: Path, tree: Path, keep_folders: bool = False) -> None:
     kept, now = _list_entries(pristine), _list_entries(tree)
-    for name, version in sorted(now.items(), reverse=True):  # files come before their folder
+    for name, version in sorted(now.items(), reverse=True):  # in this order, files come before their folder
         if version != kept.get(name) and not (keep_folders and version == _FOLDER and name not in kept):
             path = tree / name
             path.rmdir() if version == _FOLDER else path.unlink()
@@ -120,7 +127,7 @@ def _pristine_copy(tree: Path) -> Path:
 def _list_entries(tree: Path) -> dict[str, tuple[int, ...]]:
     """Return a dictionary: path of a file or folder below ``tree`` → its type.
 
-    For a file, the value also has the size and the time of the last change.
+    For a file, the value also contains the size and the time of the last change.
     """
     listing: dict[str, tuple[int, ...]] = {}
     for folder, folders, names in os.walk(tree):

@@ -1,1 +1,1 @@
-"""Watch the loaders in the process that trains, without changing their batches."""
+"""Observe the loaders in the process that trains, without a change to their batches."""

@@ -1,4 +1,4 @@
-"""Detect when a training begins an epoch, from its loader passes and its calls of ``backward``."""
+"""Detect when a training begins an epoch, from its iterations over loaders and its calls of ``backward``."""
 
 from __future__ import annotations
 
@@ -10,30 +10,36 @@ from typing import Any, TypeVar
 import torch
 
 _BEFORE_TRAINING = 2
-"""Largest number of passes over the training loader before training, for example to compute the mean of samples."""
+"""Largest number of iterations over the training loader before the training, for example to compute a mean."""
 
 _T = TypeVar("_T", bound="EpochDetector")
 
 
-class SeenEnough(BaseException):
-    """Exception that ends a training call. ``except Exception`` does not catch a ``BaseException``."""
+class StopTraining(BaseException):
+    """Exception that ends a training call when enough epochs have run.
+
+    The class is no subclass of ``Exception``, so ``except Exception`` in the training does not catch it.
+    """
 
 
 class EpochDetector:
     """Context manager that detects when an epoch of a training call begins; docs/verify.md describes epochs.
 
-    Before the first call of ``backward``, each iteration over the first training loader begins an epoch, because some
-    trainings never call ``backward``. The first call of ``backward`` sets :attr:`later` to 0 again.
+    After the first call of ``backward``, an iteration over the training loader begins an epoch if the training has
+    called ``backward`` since the previous epoch began. Before the first call, every iteration over the training loader
+    begins an epoch, because some trainings never call ``backward``. The first call of ``backward`` sets :attr:`later`
+    to 0.
 
-    The first training loader is the first loader that is iterated over twice with gradients enabled. If the training
-    builds a new loader for every epoch, loaders with the same dataset count as one loader. An epoch then begins with
-    the third loader of a dataset: the first loader may compute statistics, and the second loader may begin training.
+    The training loader is the first loader over which the training iterates twice while gradients are enabled. If the
+    training builds a new loader for every epoch, all loaders with the same dataset count as one loader. In this case,
+    the third loader of the dataset begins a later epoch: the first loader may only compute statistics, and the second
+    loader may begin the first epoch.
 
     Attributes:
         later: number of epochs that have begun after the first epoch.
         trains: whether the training called ``backward``.
-        evaluates: whether the training iterated over its training loader without calling ``backward``, for example to
-            evaluate.
+        evaluates: whether the training also iterated over its training loader without a call of ``backward``, for
+            example to compute an accuracy.
     """
 
     def __init__(self) -> None:
@@ -41,7 +47,7 @@ class EpochDetector:
         self.trains = False
         self.evaluates = False
         self._trained = False
-        self._met: dict[int, list[Any]] = {}  # id of a dataset → the dataset and its loaders, in order of first use
+        self._met: dict[int, list[Any]] = {}  # id of a dataset → the dataset, then its loaders in order of use
         self._pacing: Any = None
         self._watching = call_before_backward(self._record_backward)
 
@@ -53,7 +59,7 @@ class EpochDetector:
         self._watching.__exit__(*exception)
 
     def begins_epoch(self, loader: Any) -> bool:
-        """Return whether the iteration over ``loader`` that starts now begins a second or later epoch."""
+        """Return whether the iteration over ``loader`` that now starts begins an epoch after the first epoch."""
         if not torch.is_grad_enabled():
             return False
         dataset = getattr(loader, "dataset", loader)
@@ -75,7 +81,8 @@ class EpochDetector:
     def is_over(self, epochs: int) -> bool:
         """Return whether ``epochs`` epochs have begun after the first epoch.
 
-        If the training has not called ``backward``, two additional epochs must have begun.
+        If the training has not called ``backward``, two more epochs must have begun, because up to two iterations may
+        come before the training.
         """
         return self.later >= (epochs if self.trains else epochs + _BEFORE_TRAINING)
 
@@ -87,7 +94,10 @@ class EpochDetector:
 
 @contextmanager
 def call_before_backward(callback: Callable[[], None]) -> Iterator[None]:
-    """Return a context in which ``callback`` is called before each ``backward`` of a tensor or of autograd."""
+    """Return a context in which ``callback`` is called before every ``tensor.backward()``.
+
+    ``callback`` is also called before every ``torch.autograd.backward()``.
+    """
     original = torch.autograd.backward
 
     @functools.wraps(original)

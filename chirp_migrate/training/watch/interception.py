@@ -1,4 +1,4 @@
-"""Intercept the iteration over loaders (or samplers): objects of PyTorch's class and of all its subclasses."""
+"""Intercept the iteration over loaders or samplers of PyTorch, including loaders and samplers of subclasses."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from typing import Any, TypeVar
 from torch.utils.data import DataLoader, IterableDataset, Sampler
 
 MakeIterator = Callable[[Any, Callable[[], Iterator[Any]]], Iterator[Any]]
-"""Function that replaces ``iter(loader)``. Its arguments are the loader and a function that starts the real iterator.
+"""Function that replaces ``iter(loader)``. The arguments are the loader, and a function that creates the original
+iterator.
 """
 
 Around = Callable[[Callable[[], Any]], Any]
-"""Function that replaces ``next(iterator)``. Its argument is a function that returns the next real batch."""
+"""Function that replaces ``next(iterator)``. The argument is a function that returns the next batch of the original
+iterator."""
 
 _T = TypeVar("_T", bound="Interception")
 
 
 class Interception:
-    """Context manager under which ``iter(loader)`` returns the result of ``make``.
+    """Context manager in which ``iter(loader)`` returns the iterator that the function ``make`` returns.
 
-    A loader class may call ``__iter__`` of its base class. The context manager replaces only the outermost call. Code
-    that advances the real iterator must use the context :meth:`inside`.
+    If ``__iter__`` of a loader class calls ``__iter__`` of its base class, only the outermost call is replaced. Code
+    that advances the original iterator must do so in the context :meth:`inside`.
 
     Args:
         make: function that returns the iterator to use; see :data:`MakeIterator`.
-        base: class to intercept, including all its subclasses.
+        base: class whose iteration is intercepted, including all its subclasses; by default ``DataLoader``.
     """
 
     def __init__(self, make: MakeIterator, base: type = DataLoader) -> None:
@@ -53,7 +55,7 @@ class Interception:
 
     @contextmanager
     def inside(self, loader: Any) -> Iterator[None]:
-        """Return a context for the code of ``loader``. Iterations inside this context are not replaced."""
+        """Return a context for running the code of ``loader``, in which no iteration is replaced."""
         outermost = id(loader) not in self._inside
         self._inside.add(id(loader))
         try:
@@ -64,7 +66,7 @@ class Interception:
 
     def _replacement(self, original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
         def __iter__(loader: Any) -> Iterator[Any]:
-            # If the code of a loader iterates over a second loader, the second loader counts as a part of the first.
+            # A second loader over which the code of a loader iterates is a part of the first loader.
             nested = bool(self._inside) if self._base is DataLoader else id(loader) in self._inside
             if nested:
                 return original(loader)
@@ -75,14 +77,14 @@ class Interception:
 
 
 class LoaderIteratorWrapper(Iterator[Any]):
-    """A wrapper of a loader's real iterator that calls ``around`` for each batch.
+    """A wrapper of a loader's original iterator that calls the function ``around`` for each batch.
 
     Args:
         interception: the interception that created this iterator.
         loader: the loader.
-        iterator: the real iterator of the loader. The wrapper also has all attributes of this iterator.
-        around: function that is called for each batch, with a function that advances the real iterator; returns the
-            batch.
+        iterator: the original iterator of the loader. The wrapper also has all attributes of this iterator.
+        around: function that is called for each batch. Its argument is a function that returns the next batch of the
+            original iterator. The result is the batch that the training gets.
     """
 
     def __init__(self, interception: Interception, loader: Any, iterator: Iterator[Any], around: Around) -> None:
@@ -106,10 +108,11 @@ class LoaderIteratorWrapper(Iterator[Any]):
 
 
 class SamplerRecorder(Interception):
-    """Context manager that records what each iteration over the sampler of a loader yields.
+    """Context manager that records the indices that each iteration over the sampler of a loader yields.
 
     Attributes:
-        into: the loader, and the list that gets one list for each iteration over its sampler; None to record nothing.
+        into: a loader, and the list to which one list of indices is added for each iteration over its sampler; None to
+            record nothing.
     """
 
     def __init__(self) -> None:
@@ -118,7 +121,7 @@ class SamplerRecorder(Interception):
 
     def _record(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         loader, recorded = self.into or (None, [])
-        # PyTorch's loader iterates over ``sampler`` only if there is no ``batch_sampler``.
+        # PyTorch's loader iterates over ``batch_sampler``, or over ``sampler`` if the loader has no ``batch_sampler``.
         if loader is None or sampler is not (loader.sampler if loader.batch_sampler is None else loader.batch_sampler):
             return start()
         drawn: list[Any] = []
@@ -134,7 +137,7 @@ class SamplerRecorder(Interception):
 
 @contextmanager
 def limit_workers(loader: Any, max_workers: int) -> Iterator[None]:
-    """Return a context in which ``loader`` starts at most ``max_workers`` worker processes; 0 for none.
+    """Return a context in which ``loader`` starts at most ``max_workers`` worker processes (0: no worker process).
 
     The loader of an iterable dataset keeps one worker, because the dataset may call ``get_worker_info``.
     """

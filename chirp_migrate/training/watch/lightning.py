@@ -1,4 +1,4 @@
-"""Let Lightning validate although a training epoch ends early."""
+"""Let Lightning run its validation although the training loader ends early."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 _LOOPS = ("lightning.pytorch.loops", "pytorch_lightning.loops")
 
 
-def limit_lightning_validation(batches: int) -> bool:
-    """Let Lightning validate after this number of batches of the present epoch.
+def let_lightning_validate_after(batches: int) -> bool:
+    """Let Lightning run its validation after ``batches`` batches of the present epoch.
 
-    Lightning validates after a fixed number of batches. If a loader ends earlier, Lightning skips the validation, and
-    callbacks that need its metrics raise errors.
+    Normally, Lightning runs its validation after a fixed number of batches. If a loader ends earlier, Lightning skips
+    the validation, and callbacks that need the metrics of the validation raise errors.
 
     Returns:
-        Whether Lightning runs the training, and validates after a number of batches.
+        Whether the validation was changed. False if Lightning does not run the training, or does not validate after a
+        number of batches.
     """
     frame = sys._getframe(1)
     while frame.f_back is not None:

@@ -1,4 +1,4 @@
-"""Find the datasets that a dataset wraps, such as the dataset in a ``Subset``, and a version without augmentation."""
+"""Find the datasets that a dataset wraps, such as the dataset in a ``Subset``, and a dataset without augmentation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _DEEPEST = 12
 
 @dataclass(frozen=True)
 class NestedDataset:
-    """The dataset of a loader, or a dataset that this dataset wraps.
+    """The dataset of a loader, or a dataset inside this dataset, such as the dataset in a ``Subset``.
 
     Attributes:
         dataset: the dataset.
-        maps: index lists, such as ``Subset.indices``, that convert an index of the loader to an index of ``dataset``;
-            the list of the outermost dataset comes first.
+        maps: lists of indices, such as ``Subset.indices``, which convert an index of the loader to an index of
+            ``dataset``. The list of the outermost dataset comes first.
     """
 
     dataset: Any
@@ -39,9 +39,10 @@ class NestedDataset:
 def nested_datasets(dataset: Any) -> list[NestedDataset]:
     """Return the dataset of a loader and the datasets that it wraps, from the outermost to the innermost.
 
-    The function finds a wrapped dataset in an attribute or in the closure of ``__getitem__``. The result ends at a
-    dataset that wraps several datasets, or that has neither a list ``indices`` nor the length of the wrapped dataset.
-    The function calls no method of a dataset except ``__len__``.
+    The function looks for a wrapped dataset in the attributes of a dataset and in the closure of its ``__getitem__``. A
+    dataset is the last element of the result if it wraps several datasets, or if its indices cannot be converted.
+    Indices can be converted if the dataset has a list ``indices``, or has the same length as the wrapped dataset. The
+    function calls no method of a dataset except ``__len__``.
     """
     found = [NestedDataset(dataset)]
     while len(found) < _DEEPEST:
@@ -62,8 +63,9 @@ def nested_datasets(dataset: Any) -> list[NestedDataset]:
 def unaugmented_dataset(dataset: Any, collate: Callable[[list[Any]], Any]) -> Any | None:
     """Return a dataset of the same samples without augmentation; None if no such dataset is found.
 
-    The result is a copy of the dataset with ``training = False``, if this value switches the augmentation off. If not,
-    the result is the first wrapped dataset of the same length that does not augment.
+    If the attribute ``training`` of the dataset switches augmentation off, the result is a copy of the dataset with
+    ``training = False``. Otherwise, the result is the first wrapped dataset that has the same length and does not
+    augment.
     """
     if getattr(dataset, "training", None) is True:
         switched = copy.copy(dataset)
@@ -79,7 +81,7 @@ def unaugmented_dataset(dataset: Any, collate: Callable[[list[Any]], Any]) -> An
 
 
 def nested_class_names(dataset: Any) -> str:
-    """Return the class names of a dataset and its wrapped datasets: ``AugmentedDataset > Subset > TensorDataset``."""
+    """Return the class names of a dataset and its wrapped datasets, such as ``Augmented > Subset > TensorDataset``."""
     names: list[str] = []
     inner = dataset
     while inner is not None and len(names) < 8:
@@ -109,7 +111,7 @@ def _inner_dataset(dataset: Any) -> Any:
 
 
 def _closure_contents(function: Any, depth: int = 3) -> Iterator[Any]:
-    """Yield the values that a function captures in its closure, and the values that captured functions capture."""
+    """Yield the values in the closure of a function, and in the closures of functions that it captures."""
     if not isinstance(function, FunctionType) or depth == 0:
         return
     for cell in function.__closure__ or ():

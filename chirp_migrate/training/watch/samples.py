@@ -1,4 +1,4 @@
-"""Read, compare and hash samples of a dataset, and find out whether the dataset augments."""
+"""Read, compare and hash samples of a dataset, and detect whether the dataset augments its samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import xxhash
 from numpy.typing import NDArray
 
 LONGEST_S = 2.0
-"""Seconds for :func:`has_random_samples` in a command with little time."""
+"""Time limit in seconds for :func:`has_random_samples` in commands that must be fast."""
 
 _FETCHES = 6
 _FETCHED_SAMPLES = 3
@@ -22,7 +22,7 @@ _FETCHED_SAMPLES = 3
 Hash = xxhash.xxh3_128
 """Hash function for samples and return values.
 
-A cryptographic hash is not necessary, because nobody constructs collisions.
+A cryptographic hash is not necessary, because the data is not chosen to cause equal hashes.
 """
 
 
@@ -41,7 +41,7 @@ def add_tensor_to_hash(hash_state: Any, tensor: torch.Tensor) -> None:
 
 
 def leaves_by_position(value: Any, place: str = "") -> dict[str, Any]:
-    """Return a dictionary: position in the batch, such as ``[0]['x']`` → tensor, array or number at this position."""
+    """Return a dictionary: position in a batch, such as ``[0]['x']`` → the tensor, number or other value there."""
     if is_dataclass(value) and not isinstance(value, (Mapping, type)):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if not isinstance(value, (Mapping, list, tuple)):
@@ -51,16 +51,22 @@ def leaves_by_position(value: Any, place: str = "") -> dict[str, Any]:
 
 
 def tensors_in_batch(batch: Any) -> list[torch.Tensor]:
-    """Return the tensors in a batch, in order. Arrays count as tensors."""
+    """Return the tensors in a batch, in the order of their positions. Arrays are converted to tensors."""
     return [leaf for leaf in leaves_by_position(batch).values() if isinstance(leaf, torch.Tensor)]
 
 
 def has_random_samples(dataset: Any, collate: Callable[[list[Any]], Any], longest_s: float = math.inf) -> bool | None:
-    """Return whether repeated reads of a sample yield different values; None if samples cannot be read by index.
+    """Return whether a sample has different values each time it is read; None if samples cannot be read by index.
 
-    The function reads up to three samples six times each, for at most about ``longest_s`` seconds, and collates them
-    with ``collate``. If augmentation has two stages and each stage skips 20 % of the samples, the probability of
-    missing the augmentation is about 10^-12. Reading changes the state of random generators.
+    The function reads up to three samples, each of them six times. If the augmentation has two stages and each stage
+    skips 20 % of the samples, the function overlooks the augmentation with a probability of about 10^-12. Reading
+    changes the state of random generators.
+
+    Args:
+        dataset: a dataset that is not empty.
+        collate: function that makes a batch of a list of samples.
+        longest_s: time limit in seconds, which one slow sample may exceed. After this time, the samples count as not
+            random. The default is no limit.
     """
     until = time.monotonic() + longest_s
     for index in range(min(_FETCHED_SAMPLES, len(dataset))):
@@ -68,7 +74,7 @@ def has_random_samples(dataset: Any, collate: Callable[[list[Any]], Any], longes
         for _ in range(_FETCHES):
             try:
                 tensors = tensors_in_batch(collate([dataset[index]]))
-            except Exception:  # the dataset cannot be read by index, although its loader can read it
+            except Exception:  # for example, only the loader can read this dataset
                 return None
             seen.add(tuple(map(tensor_hash, tensors)))
             if len(seen) > 1:
@@ -79,7 +85,7 @@ def has_random_samples(dataset: Any, collate: Callable[[list[Any]], Any], longes
 
 
 def _tensor(array: NDArray[Any]) -> Any:
-    """Convert an array to a tensor; return the array itself if PyTorch has no dtype for it (objects, text)."""
+    """Convert an array to a tensor; return the array itself if PyTorch has no such dtype (objects or text)."""
     try:
         return torch.from_numpy(array if array.flags.writeable else array.copy())
     except (TypeError, ValueError):

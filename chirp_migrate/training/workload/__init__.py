@@ -1,4 +1,5 @@
-"""Define the training to run: its entry points, its sizes and its data.
+"""Define the training that the commands run: its entry points, its sizes and its data.
 
-The entry points are functions in the project's source, calls of the user's workload function, or a script.
+An entry point starts a training. Entry points are functions in the project's source, training calls that the user's
+workload function returns, or a script.
 """

@@ -1,6 +1,6 @@
 """Read the user's own samples: NumPy arrays in one ``.npz`` file or in a folder of ``.npy`` files.
 
-The module refuses arrays of Python objects, because reading these arrays means unpickling, which can run code.
+The module refuses arrays of Python objects. To read such arrays, NumPy must unpickle them, which can run code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class UserArrays:
 
     Attributes:
         features: real numbers of shape (N, C, F, T) or (N, F, T); may be a memory map of the file.
-        labels: numbers or text of shape (N,); each different value is a class.
+        labels: numbers or text of shape (N,); each distinct value is a class.
         authors: numbers or text of shape (N,); None if the user's file has no authors.
     """
 
@@ -43,19 +43,24 @@ class UserArrays:
 
 
 def read_arrays(path: Path) -> UserArrays:
-    """Read the arrays ``features``, ``labels`` and (if present) ``authors``; docs/settings.md lists other names.
+    """Read the arrays ``features``, ``labels`` and, if present, ``authors``.
+
+    The page docs/settings.md lists other names that these arrays may have.
 
     Args:
         path: an ``.npz`` file, or a folder of ``.npy`` files.
 
     Raises:
-        UsageProblem: an array is missing or cannot be read without unpickling, or the shapes do not fit together.
+        UsageProblem: an array is missing or cannot be read without unpickling, the shapes do not fit together, or all
+            labels are equal.
     """
     try:
         features, labels, authors = _load(path)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise UsageProblem(f"{path} cannot be read as NumPy arrays ({why}): --data takes plain arrays.") from None
+        raise UsageProblem(
+            f"{path} cannot be read as NumPy arrays ({why}): --data takes arrays of numbers or text."
+        ) from None
     if features is None or labels is None:
         raise UsageProblem(
             f"{path} lacks {'features' if features is None else 'labels'}: --data takes an .npz file with arrays "
@@ -63,8 +68,8 @@ def read_arrays(path: Path) -> UserArrays:
         )
     if features.ndim not in (3, 4) or features.dtype.kind not in "fiub":
         raise UsageProblem(
-            f"the features in {path} are {features.dtype} of shape {features.shape}: real numbers of shape "
-            "(samples, channels, bins, frames) or (samples, bins, frames) are needed."
+            f"the features in {path} are {features.dtype} of shape {features.shape}: --data needs real numbers "
+            "of shape (samples, channels, bins, frames) or (samples, bins, frames)."
         )
     for name, array in (("labels", labels), ("authors", authors)):
         if array is not None and array.shape != features.shape[:1]:
@@ -72,14 +77,18 @@ def read_arrays(path: Path) -> UserArrays:
                 f"the {name} in {path} have shape {array.shape} for {len(features)} samples: one per sample is needed."
             )
     if len(np.unique(labels)) < 2:
-        raise UsageProblem(f"all labels in {path} are the same: at least two classes are needed.")
+        raise UsageProblem(f"all labels in {path} are the same: the samples must have at least two classes.")
     return UserArrays(features, labels, authors)
 
 
 def sizes_from_data_file(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
-    """Return ``sizes`` with the sample shape, the number of classes and the number of samples in the file ``path``.
+    """Return ``sizes`` with the sample shape, the number of classes and the number of samples of the user's data.
 
-    ``sizes.samples`` limits the number of samples.
+    If the data has more samples than ``sizes.samples``, the number of samples stays ``sizes.samples``.
+
+    Args:
+        sizes: the other sizes of the training, and the largest number of samples.
+        path: an ``.npz`` file, or a folder of ``.npy`` files.
 
     Raises:
         UsageProblem: the file cannot be used; see :func:`read_arrays`.
@@ -91,12 +100,15 @@ def sizes_from_data_file(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
 
 
 def choose_balanced_samples(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return sorted positions of ``count`` samples: the first samples of each class, equally many for each class."""
+    """Return the positions of ``count`` samples in ascending order: the first samples of each class.
+
+    All classes have equally many of these samples, if ``count`` and the numbers of samples permit it.
+    """
     return np.sort(np.argsort(count_earlier_class_samples(labels), kind="stable")[:count])
 
 
 def count_earlier_class_samples(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each sample, the number of earlier samples of the same class."""
+    """Return an array of shape (N,): for each sample, how many earlier samples have the same class."""
     earlier = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         positions = np.flatnonzero(labels == label)

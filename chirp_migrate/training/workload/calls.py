@@ -1,4 +1,4 @@
-"""Build the call of an entry point. The name of a parameter determines the argument for the parameter."""
+"""Build the call of a training function. The name of each parameter determines its argument."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ import torch
 
 from chirp_migrate.training.process.imports import import_object
 from chirp_migrate.training.workload.data import TrainingData, make_training_data
-from chirp_migrate.training.workload.entry_points import EntryPoint, TrainingSource, WorkloadSizes, documented_arguments
+from chirp_migrate.training.workload.entry_points import (
+    EntryPoint,
+    TrainingSource,
+    WorkloadSizes,
+    training_function_arguments,
+)
 from chirp_migrate.training.workload.hook import make_training_call
 from chirp_migrate.training.workload.script import prepare_script
 
@@ -25,7 +30,7 @@ def seed_everything(seed: int) -> None:
 
 
 def load_model(reference: str) -> Any:
-    """Import the model class ``module:ClassName``; return None for an empty reference.
+    """Import the model class of the reference ``module:ClassName``; return None if the reference is empty.
 
     Raises:
         NoSuchObject: there is no such class.
@@ -36,8 +41,8 @@ def load_model(reference: str) -> Any:
 def data_for_entry_points(entry_points: tuple[EntryPoint, ...], sizes: WorkloadSizes) -> TrainingData:
     """Return the training data for entry points.
 
-    Entry points that were found in the project's source get data of these sizes. Other entry points have their own
-    data, and get a few samples that they do not use.
+    Entry points in the project's source get data with the sizes ``sizes``. A workload function or script has its own
+    data, so the function returns a few samples that nothing uses.
     """
     if all(entry.source is TrainingSource.FOUND for entry in entry_points):
         return make_training_data(sizes)
@@ -45,10 +50,15 @@ def data_for_entry_points(entry_points: tuple[EntryPoint, ...], sizes: WorkloadS
 
 
 def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
-    """Return a function that trains ``entry`` on ``data``.
+    """Return a function without parameters that runs the entry point ``entry``.
 
-    The training standardises samples. Early stopping is switched off, so that both versions train equally long. The
-    user's workload function builds its training calls itself, with its own data.
+    The training standardises samples. Early stopping is switched off, so that both versions train equally long.
+
+    Args:
+        entry: the entry point (a training function, a call of the workload function, or a script).
+        model: class of the model; None if the entry point chooses its model.
+        data: data for a training function. A workload function or script has its own data.
+        sizes: numbers of samples, epochs and folds, and the batch size.
 
     Raises:
         TaskNotPossible: the workload function returns no call of this name.
@@ -57,7 +67,7 @@ def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Workl
         return prepare_script(entry.script)
     if entry.source is TrainingSource.HOOK:
         return make_training_call(entry.hook, entry.name, sizes)
-    options = documented_arguments(sizes)
+    options = training_function_arguments(sizes)
     values: dict[str, Any] = {
         **options,
         "dataset": data.dataset(),

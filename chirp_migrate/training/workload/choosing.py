@@ -1,4 +1,4 @@
-"""Select entry points by ``-k EXPRESSION``, as in pytest, and describe them for ``--list``."""
+"""Select entry points with ``-k EXPRESSION``, as in pytest, and describe entry points for ``--list``."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from chirp_migrate.training.workload.entry_points import (
     EntryPoint,
     TrainingSource,
     WorkloadSizes,
-    documented_arguments,
+    training_function_arguments,
 )
 
 
 def parse_expression(text: str) -> Callable[[str], bool]:
-    """Convert an expression such as ``k_fold and not backup`` to a function that returns whether a name matches.
+    """Convert an expression such as ``k_fold and not backup`` to a function that checks whether a name matches.
 
-    The expression consists of parts of names, ``and``, ``or``, ``not`` and brackets. Upper and lower case do not
-    matter. A part that is not a dotted Python name must be in quotes.
+    An expression combines parts of names with ``and``, ``or``, ``not`` and brackets. A name matches a part if it
+    contains this part, in upper or lower case. A part that is not a dotted Python name must be in quotes.
 
     Raises:
         ValueError: the expression is invalid.
@@ -71,12 +71,12 @@ def select_entry_points(discovery: DiscoveredEntryPoints, expression: str | None
 
 
 def entry_point_source(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> str:
-    """Return the call of an entry point as Python code, or its command line, for ``--list``."""
+    """Return how an entry point is called, for ``--list``: as Python code, or as a command line."""
     if entry.source is TrainingSource.SCRIPT:
         return " ".join(entry.script)
     if entry.source is TrainingSource.HOOK:
         return f"the call {entry.name!r} that {entry.hook} returns"
-    options: dict[str, object] = documented_arguments(sizes)
+    options: dict[str, object] = training_function_arguments(sizes)
     owner, _, method = entry.name.rpartition(".")
     named = model.rpartition(":")[2]
     values = {**{name: str(value) for name, value in options.items()}, "model_class": named, "config": "config"}

@@ -1,4 +1,4 @@
-"""Create the data of a training, equal in every process: synthetic spectrograms, or the user's arrays."""
+"""Create the data of a training: synthetic spectrograms, or the user's arrays. Every process gets equal data."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ _VALIDATION_SHARE = 0.2
 
 @dataclass(frozen=True)
 class TrainingData:
-    """A dataset with the splits that the entry points need.
+    """A dataset, and its splits into training and validation samples.
 
     Attributes:
         features: float32 of shape (N, C, F, T); synthetic values are in [0, 1].
-        labels: int64 of shape (N,), from 0. The numbers of samples of synthetic classes differ by at most one.
-        authors: int64 of shape (N,). Every synthetic author has samples of every class, so that the samples can be
-            split by author.
-        train_indices, val_indices: int64 indices of the training and validation samples; no author is in both.
-        folds: (train_indices, val_indices) for each fold. Every sample is in the validation part of one fold.
+        labels: int64 of shape (N,), from 0. Synthetic classes have about equally many samples.
+        authors: int64 of shape (N,), from 0: who recorded each sample. Samples are split by author, so synthetic
+            authors have samples of every class if possible.
+        train_indices: int64 indices of the training samples.
+        val_indices: int64 indices of the validation samples, whose authors have no training samples.
+        folds: for each fold, int64 indices of its training samples and of its validation samples. Every sample is a
+            validation sample of exactly one fold.
     """
 
     features: torch.Tensor
@@ -45,8 +47,9 @@ class TrainingData:
 def make_training_data(sizes: WorkloadSizes) -> TrainingData:
     """Return the user's arrays at ``sizes.data``, or synthetic spectrograms if ``sizes.data`` is None.
 
-    Synthetic spectrograms have a loud frequency band for each class, so that a model can learn. Two calls with equal
-    ``sizes`` return equal data. The function does not change the state of global random generators.
+    Each class of synthetic spectrograms has a different loud frequency band, so that a model can learn the classes. Two
+    calls with equal ``sizes`` return equal data. The function does not change the state of the global random
+    generators.
 
     Raises:
         UsageProblem: the user's arrays cannot be read.
@@ -57,7 +60,7 @@ def make_training_data(sizes: WorkloadSizes) -> TrainingData:
 def _synthetic(sizes: WorkloadSizes) -> TrainingData:
     generator = torch.Generator().manual_seed(sizes.seed)
     number = torch.arange(sizes.samples)
-    # Authors alternate fastest, so that each author has samples of every class.
+    # Consecutive samples have different authors, so that each author has samples of many classes.
     author_count = _AUTHORS_PER_FOLD * sizes.folds
     authors = number % author_count
     labels = (number // author_count + authors) % sizes.classes
@@ -75,7 +78,7 @@ def _synthetic(sizes: WorkloadSizes) -> TrainingData:
 
 
 def _load_samples(sizes: WorkloadSizes, path: Path) -> TrainingData:
-    """Return ``sizes.samples`` of the user's samples, with about equally many samples of each class."""
+    """Return ``sizes.samples`` of the user's samples. All classes have about equally many of these samples."""
     stored = read_arrays(path)
     labels = np.unique(stored.labels, return_inverse=True)[1].reshape(-1).astype(np.int64)
     chosen = choose_balanced_samples(labels, sizes.samples)
@@ -84,13 +87,13 @@ def _load_samples(sizes: WorkloadSizes, path: Path) -> TrainingData:
     if stored.authors is not None:
         authors = np.unique(stored.authors[chosen], return_inverse=True)[1].reshape(-1).astype(np.int64)
     if stored.authors is None or authors.max() + 1 < 2 * sizes.folds:
-        # There are too few authors for splits by author. So assign the samples of each class to artificial authors.
+        # With too few authors, the samples cannot be split by author: assign the samples to artificial authors.
         authors = count_earlier_class_samples(labels) % (_AUTHORS_PER_FOLD * sizes.folds)
     return _split(features.reshape(-1, *stored.shape), torch.from_numpy(labels), authors, sizes.folds)
 
 
 def _split(features: torch.Tensor, labels: torch.Tensor, authors: NDArray[np.int64], fold_count: int) -> TrainingData:
-    """Split the samples by author. The numbers of the authors begin with 0."""
+    """Split the samples by author, so that all samples of an author are in the same part."""
     validates = authors < max(1, round((int(authors.max()) + 1) * _VALIDATION_SHARE))
     folds = [
         (np.flatnonzero(authors % fold_count != fold), np.flatnonzero(authors % fold_count == fold))

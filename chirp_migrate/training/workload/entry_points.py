@@ -1,8 +1,9 @@
-"""Find the training functions of a project in its source, and define the size of a training.
+"""Find the training functions of a project in its source code, and define the size of a training.
 
-This module imports no code of the project. A function is an entry point if it is in one of the modules
-:data:`TRAINING_MODULES` of ``utils/`` and has the documented parameters. The name of the function does not matter.
-Other projects need a workload function (:mod:`.hook`) or a script (:mod:`.script`).
+A function is an entry point if it is in one of the modules :data:`TRAINING_MODULES` in the folder ``utils/``, and if it
+has the parameters of a training function. The name of the function does not matter. A project without such functions
+needs a workload function (:mod:`.hook`) or a script (:mod:`.script`). This module parses the project's source, but does
+not import it.
 """
 
 from __future__ import annotations
@@ -21,21 +22,24 @@ from chirp_migrate.training.errors import NoTrainingFound
 from chirp_migrate.training.process.imports import project_modules
 
 DEFAULT_WORKLOAD = "chirp_verify.py"
-"""Name of a file in the project whose function ``workload`` is the workload function, if the file exists."""
+"""Name of a file in the project. If the file exists, its function ``workload`` is the workload function."""
 
 TRAINING_MODULES = ("training_engine", "training_utils", "cross_validation", "util_backup", "training_core")
-"""Modules of ``utils/`` whose entry points run, in this order."""
+"""Modules in the folder ``utils/`` that may contain entry points. The entry points run in this order of modules."""
 
 _WATCHED_SAMPLES, _WATCHED_BATCH, _WATCHED_EPOCHS = 52, 16, 2
 _EPOCHS, _FOLDS_NAMED = ("num_epochs", "epochs", "max_epochs", "n_epochs"), ("k_folds", "n_splits", "folds")
 
 _SPLIT_ATTEMPTS = 200
-"""Number of random splits that ``training_core`` may try. The default, tens of thousands, would take long."""
+"""Number of random splits that the module ``training_core`` may try.
+
+The default of this module, tens of thousands, would take long.
+"""
 
 DATA_PARAMETERS = frozenset(
     {"dataset", "features", "labels", "authors", "train_indices", "val_indices", "fold_indices", "model_class"}
 )
-"""Parameters of entry points for the data, its splits, and the model."""
+"""Names of the parameters of training functions for the data, for its splits, and for the model."""
 
 _MODEL = frozenset({"model_class", "num_classes"})
 _SPLIT = frozenset({"dataset", "train_indices", "val_indices"}) | _MODEL
@@ -52,7 +56,7 @@ _ENGINE_INIT = frozenset({"model_class", "num_classes", "config"})
 
 
 class TrainingSource(str, Enum):
-    """What defines the training: functions found in the source, a workload function (hook) or a script."""
+    """What starts the training: functions in the project's source, a workload function (hook), or a script."""
 
     FOUND = "found"
     HOOK = "hook"
@@ -61,17 +65,19 @@ class TrainingSource(str, Enum):
 
 @dataclass(frozen=True)
 class WorkloadSizes:
-    """The size of a training. With the defaults, each epoch has at least eight batches.
+    """The size of a training: numbers of samples, epochs and folds, and the data.
+
+    With the defaults, each epoch has at least eight batches, even if half of the samples are validation samples.
 
     Attributes:
-        samples: number of spectrograms in the dataset; by default no multiple of the batch size, so that the last batch
-            is short.
+        samples: number of spectrograms in the dataset. The default is not a multiple of the batch size, so that the
+            last batch is short.
         shape: shape of a spectrogram: channels, frequency bins, time frames.
         classes: number of classes.
         epochs: number of training epochs of each entry point, in each fold.
         batch_size: samples per batch.
-        folds: number of folds of the entry points that cross-validate.
-        seed: seed of the synthetic data, and of all random generators at the start of each entry point.
+        folds: number of folds in a cross-validation.
+        seed: seed for the synthetic data. All random generators also get this seed before each entry point runs.
         data: absolute path of the user's own samples; None for synthetic spectrograms.
     """
 
@@ -90,7 +96,7 @@ class WorkloadSizes:
         return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
 
     def for_watched_run(self) -> WorkloadSizes:
-        """Return the sizes of the run that ``verify`` records: two epochs of a few batches; the last batch is short."""
+        """Return the sizes of the run that ``verify`` records: two epochs of a few batches, with a short last batch."""
         samples = max(_WATCHED_SAMPLES, self.for_warm_up().samples)
         batch_size = min(self.batch_size, _WATCHED_BATCH)
         return replace(self, samples=min(samples, self.samples), epochs=_WATCHED_EPOCHS, batch_size=batch_size)
@@ -98,12 +104,12 @@ class WorkloadSizes:
 
 @dataclass(frozen=True)
 class OwnRun:
-    """The length of the user's own training: epochs and folds, from the defaults in the source of an entry point.
+    """The length of the full training that the user would run, from the defaults in the project's source.
 
     Attributes:
         epochs: number of epochs in each fold.
         folds: number of folds, which train one after the other.
-        assumed: whether ``epochs`` is a guess, because the source does not contain it.
+        assumed: whether ``epochs`` is an assumption, because the source does not contain the number of epochs.
     """
 
     epochs: int = 100
@@ -121,15 +127,15 @@ class EntryPoint:
     """A function, call or script that starts a training.
 
     Attributes:
-        module: import name of the function's module, such as ``utils.training_engine``; an empty string for other entry
-            points.
-        name: name of the function or method, such as ``TrainingEngine.run_cross_validation``, or name of a training
-            call that the workload function returns.
+        module: import name of the function's module, such as ``utils.training_engine``; an empty string for a training
+            call of a workload function, and for a script.
+        name: name of the function or method, such as ``TrainingEngine.run_cross_validation``; or name of a training
+            call that the workload function returns; or file name of the script.
         parameters: names of the parameters of the function or method, without ``self``.
-        hook: reference to the workload function, which returns training calls: ``package.module:function`` or
-            ``path.py:function``; empty without a workload function.
+        hook: the user's workload function, which returns training calls, as ``package.module:function`` or
+            ``path.py:function``; an empty string without a workload function.
         script: command line of a Python script; an empty tuple without a script.
-        own: length of the user's own training.
+        own: length of the full training that the user would run.
     """
 
     module: str
@@ -160,9 +166,9 @@ class DiscoveredEntryPoints:
         entry_points: the entry points, in the order in which they run.
         model: class of the model that all entry points train, such as ``utils.models:BirdCNN``; an empty string if the
             user's workload function or script chooses the model.
-        left_out: public functions that look like training but do not have the documented parameters, with the reason.
-        origin: folder of the user's project, or an empty string. While a copy of the project trains, no module may be
-            imported from this folder.
+        left_out: sentences on functions that look like training functions but do not have the necessary parameters.
+        origin: original folder of the user's project, or an empty string. While a copy of the project trains, modules
+            must not be imported from the original folder.
     """
 
     entry_points: tuple[EntryPoint, ...]
@@ -176,10 +182,10 @@ class DiscoveredEntryPoints:
         return self.entry_points[0].source
 
     def describe(self, sizes: WorkloadSizes) -> str:
-        """Return a description of the training, one sentence for the report."""
+        """Return one sentence for the report that describes the training."""
         if self.source is TrainingSource.SCRIPT:
             return (
-                f"`{' '.join(self.entry_points[0].script)}`, run in a copy of each version and ended after some epochs."
+                f"`{' '.join(self.entry_points[0].script)}`, run in a copy of each version, ended after a few epochs."
             )
         amount = f"batch {sizes.batch_size}, {pluralize(sizes.epochs, 'epoch')}"
         if self.source is TrainingSource.HOOK:
@@ -196,8 +202,8 @@ class DiscoveredEntryPoints:
         )
 
 
-def documented_arguments(sizes: WorkloadSizes) -> dict[str, Any]:
-    """Return the values of the documented parameters, except the data and the model."""
+def training_function_arguments(sizes: WorkloadSizes) -> dict[str, Any]:
+    """Return a dictionary: name of a parameter of training functions → its argument, without data and model."""
     config = {
         "num_epochs": sizes.epochs,
         "batch_size": sizes.batch_size,
@@ -224,7 +230,7 @@ def documented_arguments(sizes: WorkloadSizes) -> dict[str, Any]:
 
 
 def has_entry_point_modules(root: Path) -> bool:
-    """Return whether a project has one of the :data:`TRAINING_MODULES`, in which entry points can be found."""
+    """Return whether a project has one of the modules :data:`TRAINING_MODULES`, which may contain entry points."""
     return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
 
 
@@ -253,19 +259,22 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
         for entry in _entry_points_of_module(utils, module, usual):
             if isinstance(entry, str):
                 left_out.append(entry)
-            else:  # the last definition of a name counts
+            else:  # if a name is defined twice, the last definition counts
                 entry_points[entry.label] = entry
     if not entry_points:
         names = ", ".join(f"{name}.py" for name in TRAINING_MODULES)
         advice = _advice_without_training(root, command)
         raise NoTrainingFound(
-            f"no entry point found under {utils}, which needs training functions in {names}: {advice}."
+            f"no entry point found under {utils}, because {names} contain no training functions: {advice}."
         )
     return DiscoveredEntryPoints(tuple(entry_points.values()), model or _find_model(utils, command), tuple(left_out))
 
 
 def _advice_without_training(root: Path, command: str) -> str:
-    """Return advice for a project without training. If the project has only one script, the advice names the script."""
+    """Return advice for a project without training functions.
+
+    If the project has exactly one script, the advice contains a command that runs this script.
+    """
     scripts = [path for path in project_modules(root).values() if _is_script(path)]
     script = scripts[0].relative_to(root).as_posix() if len(scripts) == 1 else "train.py"
     return (
@@ -275,7 +284,7 @@ def _advice_without_training(root: Path, command: str) -> str:
 
 
 def _is_script(path: Path) -> bool:
-    """Return whether a file has ``if __name__ == "__main__":`` at the top level."""
+    """Return whether the top level of a file has a statement such as ``if __name__ == "__main__":``."""
     tree = _parse(path)
     return tree is not None and any(
         isinstance(one, ast.If)
@@ -289,17 +298,17 @@ def _parse(path: Path) -> ast.Module | None:
         return None
     try:
         return ast.parse(path.read_bytes(), filename=str(path))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # unreadable or too complex
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # unreadable, or too complex to parse
         return None
 
 
 def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
-    """Yield the entry points of a module. For a function that only looks like training, yield the reason.
+    """Yield the entry points of a module, and a sentence for each function that is no entry point but looks like one.
 
     Args:
         utils: folder ``utils/`` of the project.
         name: name of the module.
-        usual: epochs and folds that other modules of the project set.
+        usual: numbers of epochs and folds for functions without such defaults.
     """
     path, module = utils / f"{name}.py", f"utils.{name}"
     tree = _parse(path)
@@ -314,11 +323,11 @@ def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[E
             if any(form <= set(parameters) for form in _FUNCTION_FORMS):
                 yield EntryPoint(module, node.name, parameters, own=_own_run(node, parameters, usual))
             elif "training" in node.name or "cross_val" in node.name:
-                yield f"{module}.{node.name}: it does not have the documented parameters"
+                yield f"{module}.{node.name}: it does not have the parameters of a training function"
 
 
 def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
-    """Return the epochs and folds of the user's own training: defaults of the function, or else ``usual``."""
+    """Return the numbers of epochs and folds of the user's full training: the function's defaults, or ``usual``."""
     epochs = _first_integer_set([function], _EPOCHS) or usual.epochs
     folds = _first_integer_set([function], _FOLDS_NAMED)
     if folds is None:
@@ -327,9 +336,9 @@ def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnR
 
 
 def _first_integer_set(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
-    """Return the first positive integer that the code assigns to one of ``names``; None if there is no such integer.
+    """Return the first positive integer that the code sets for one of ``names``; None if it sets no such integer.
 
-    The integer is a dictionary value (``{"epochs": 5}``) or the default of a parameter (``def train(epochs=5)``).
+    The code sets an integer as a dictionary value (``{"epochs": 5}``) or as a default (``def train(epochs=5)``).
     """
     for node in (node for one in within for node in ast.walk(one)):
         pairs: list[tuple[str, ast.expr]] = []
@@ -347,14 +356,14 @@ def _first_integer_set(within: Iterable[ast.AST], names: Sequence[str]) -> int |
 def _entry_points_of_engine(module: str, engine: ast.ClassDef, usual: OwnRun) -> Iterator[EntryPoint | str]:
     methods = {node.name: _parameters(node)[1:] for node in engine.body if isinstance(node, ast.FunctionDef)}
     if not set(methods.get("__init__", ())) >= _ENGINE_INIT:
-        yield f"{module}.TrainingEngine: does not take (model_class, num_classes, config)"
+        yield f"{module}.TrainingEngine: its constructor does not take (model_class, num_classes, config)"
         return
     for name, needed in _ENGINE_FORMS.items():
         if needed <= set(methods.get(name, ())):
             folds = usual.folds if "fold_indices" in needed else 1
             yield EntryPoint(module, f"TrainingEngine.{name}", methods[name], own=replace(usual, folds=folds))
         else:
-            yield f"{module}.TrainingEngine.{name}: missing, or without the documented parameters"
+            yield f"{module}.TrainingEngine.{name}: missing, or without the parameters of a training function"
 
 
 def _parameters(function: ast.FunctionDef) -> tuple[str, ...]:
@@ -369,8 +378,8 @@ def _find_model(utils: Path, command: str) -> str:
     if candidates:
         return f"utils.models:{'BirdCNN' if 'BirdCNN' in candidates else candidates[0]}"
     raise NoTrainingFound(
-        f"no model found in {path}, which needs BirdCNN or another class with num_classes: name one elsewhere with "
-        f"`verify --model package.module:ClassName`, or {_advice_without_training(utils.parent, command)}."
+        f"no model found in {path}, which has no class with the parameter num_classes: name a class of another module "
+        f"with `verify --model package.module:ClassName`, or {_advice_without_training(utils.parent, command)}."
     )
 
 

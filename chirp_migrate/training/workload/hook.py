@@ -1,13 +1,14 @@
-"""Call the user's workload function (hook), which gets the sizes of the training and returns named training calls.
+"""Call the user's workload function (hook), which returns the training calls that the commands run.
 
-The setting ``workload`` in ``[tool.chirp-migrate.verify]`` names the function. The function runs in the child process,
-in a copy of each version::
+The setting ``workload`` in ``[tool.chirp-migrate.verify]`` names the workload function. The workload function gets the
+sizes of the training, and returns a dictionary of functions without parameters. A child process calls the workload
+function in a copy of the project::
 
     def workload(sizes):                  # sizes.samples, .epochs, .batch_size, .seed, .data, …: see WorkloadSizes
         dataset = make_dataset(sizes)     # not timed
         return {"train": lambda: train(dataset, epochs=sizes.epochs)}     # timed, and its result compared
 
-The function is called again for each training call, so that one training cannot change the start of the next training.
+Before each training call, the workload function is called again, so that a training cannot affect later trainings.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ def is_function_reference(text: str) -> bool:
 
 
 def workload_file_candidates(reference: str) -> tuple[str, ...]:
-    """Return the files that may contain the function, relative to the project; the first existing file is used."""
+    """Return the files that may contain the workload function, relative to the project, in the order of the search.
+
+    The workload function is imported from the first of these files that exists.
+    """
     place = reference.rpartition(":")[0]
     if _is_file(place):
         return (Path(place).as_posix(),)
@@ -41,7 +45,7 @@ def workload_file_candidates(reference: str) -> tuple[str, ...]:
 
 
 def training_call_names(reference: str, sizes: WorkloadSizes) -> list[str]:
-    """Return the names of the training calls that a workload function returns, in the order in which they run.
+    """Call the workload function, and return the names of its training calls in the order in which they run.
 
     Raises:
         NoSuchObject: the workload function does not exist.
@@ -72,7 +76,9 @@ def _calls_of_hook(reference: str, sizes: WorkloadSizes) -> Mapping[str, Callabl
         )
     for name, call in calls.items():
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
-            raise TaskNotPossible(f"{reference} names a call {name!r}: a name is a short text of printable characters")
+            raise TaskNotPossible(
+                f"{reference} names a call {name!r}: a name must be a text of 1 to 60 printable characters"
+            )
         if not callable(call):
             raise TaskNotPossible(
                 f"{reference} returns {type(call).__name__} for {name!r}: it must be a function to call"

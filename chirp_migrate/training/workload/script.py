@@ -1,7 +1,7 @@
-"""Run a training script of the user: ``python train.py …`` or ``python -m package.train …``.
+"""Run a training script of the user, such as ``python train.py …`` or ``python -m package.train …``.
 
-The script runs in the child process itself, so that its loaders can be watched. The script gets only the user's own
-arguments. ``verify`` ends the script after enough epochs.
+The script runs inside the child process of ``verify``, so that ``verify`` can observe its loaders. The script gets only
+the user's arguments. After enough epochs, ``verify`` ends the script.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _FLAGS = frozenset({"-u", "-B", "-O", "-OO", "-s", "-E", "-I", "-q", "-v"})
 
 
 class Script(NamedTuple):
-    """A script file, or a module to run with ``python -m``, and its arguments.
+    """A script file or a module to run, and its arguments.
 
     Attributes:
         file: path of the script; an empty string for a module.
         module: import name of the module; an empty string for a file.
-        arguments: the arguments of the script: ``sys.argv`` without its first element.
+        arguments: the command-line arguments of the script, which are ``sys.argv`` without its first element.
     """
 
     file: str
@@ -36,10 +36,11 @@ class Script(NamedTuple):
 
 
 def script_of_command(command: Sequence[str]) -> Script:
-    """Return the script that a command line runs.
+    """Return the script that a command line such as ``python train.py --epochs 3`` runs.
 
     Raises:
-        ValueError: the command line does not run a Python script. The message is one sentence.
+        ValueError: the command line does not run a Python script. The message of the error is one sentence for the
+            user.
     """
     if not command or not _PYTHON.fullmatch(Path(command[0]).name):
         other = f"{command[0]} is not Python, and " if command else ""
@@ -55,7 +56,7 @@ def script_of_command(command: Sequence[str]) -> Script:
 
 
 def prepare_script(command: Sequence[str]) -> Callable[[], Any]:
-    """Return a function that runs the script of a command line as the main program.
+    """Return a function that runs the script of a command line as the module ``__main__``.
 
     The function raises :class:`~chirp_migrate.training.errors.NoSuchObject` if the module does not exist.
     """
@@ -83,8 +84,9 @@ def prepare_script(command: Sequence[str]) -> Callable[[], Any]:
 def _run_file(file: str) -> None:
     """Run a file like ``python FILE``.
 
-    Spawned workers find the main module by its absolute ``__file__``, but ``sys.argv[0]`` must stay as typed by the
-    user. :func:`runpy.run_path` would set ``__file__`` and ``sys.argv[0]`` to the same text.
+    The variable ``__file__`` must be an absolute path, so that spawned worker processes find the main module. But
+    ``sys.argv[0]`` must be the path that the user typed. So the function does not use :func:`runpy.run_path`, which
+    sets both to the same path.
     """
     path = Path(file).absolute()
     if zipfile.is_zipfile(path):

@@ -1,1 +1,1 @@
-"""Record the batches of both versions, and find the first difference between the trainings."""
+"""Record the batches of the project before and after the migration, and find the first difference."""

@@ -12,29 +12,30 @@ from pathlib import Path
 from typing import Any
 
 Signature = list[list[str]]
-"""One ``[name, kind, default]`` for each parameter. The text is ``""`` if the parameter has no default."""
+"""A list with ``[name, kind, default]`` for each parameter. The default is ``""`` if the parameter has no default."""
 
 Api = dict[str, dict[str, Signature | str]]
 """Dictionary: module → public name → signature.
 
-A module that cannot be imported has the single key ``""`` with the reason as its value. Names that do not exist are
-omitted. For an object without a signature, the value is the name of its type.
+A module that cannot be imported has the single key ``""`` with the reason as its value. The dictionary omits names that
+do not exist in the module. For an object without a signature, the value is the name of its type.
 """
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IMPORTED = "utils."
 _LEFT_OUT = frozenset({"tests", "test", "conftest", "setup", "docs", "examples", "build", "dist", "venv"})
-_NOT_IMPORTED = "the training does not import it"
-_GONE = "the module is gone"
+_NOT_IMPORTED = "the training does not import the module"
+_GONE = "the module no longer exists"
 _HARMLESS = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.If, ast.Try, ast.Pass)
 
 
 def public_names(root: Path) -> dict[str, list[str]]:
-    """Return the public functions, classes and methods that the source of each module defines.
+    """Return a dictionary: module → names of the public functions, classes and methods that its source defines.
 
     The function reads the modules in ``utils/``. If the project has no folder ``utils/``, the function reads the
     modules in the root, in ``src/`` and in packages. The result omits modules that cannot be parsed. The result also
-    omits scripts in ``utils/``: modules that would run more than definitions and assignments when they are imported.
+    omits scripts in ``utils/``. A module counts as a script if its top level contains statements other than imports,
+    definitions, assignments, ``if`` and ``try``.
     """
     names: dict[str, list[str]] = {}
     for module, path in _compared_modules(root):
@@ -65,11 +66,14 @@ def _compared_modules(root: Path) -> Iterator[tuple[str, Path]]:
                 yield ".".join(parts), path
 
 
-def describe_api(names: dict[str, list[str]]) -> Api:
-    """Import each module, and return the signatures of its public names, including names imported from elsewhere.
+def read_public_signatures(names: dict[str, list[str]]) -> Api:
+    """Import modules of a project, and return the signatures of their public names.
 
-    Outside of ``utils/``, the function describes only modules that the training has imported. For a module that the
-    training has not imported, the result only shows whether the module exists.
+    The function imports modules of ``utils/``. Other modules are described only if the training has already imported
+    them. For any other module, the result shows only whether the module exists.
+
+    Args:
+        names: dictionary, import name of a module → the names to describe in this module.
     """
     return {module: _read_signatures(module, wanted) for module, wanted in names.items()}
 
@@ -79,7 +83,7 @@ def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]
         return {"": _NOT_IMPORTED if _module_exists(name) else _GONE}
     try:
         module = importlib.import_module(name)
-    except Exception as error:  # the result contains the error of the user's module
+    except Exception as error:  # any error of the user's module becomes part of the result
         return {"": f"{type(error).__name__}: {error}"}
     signatures: dict[str, Signature | str] = {}
     for path in wanted:
@@ -92,7 +96,7 @@ def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]
 
 
 def api_break_sentences(before: Api, after: Api) -> list[str]:
-    """Return one sentence for each public name that is missing or accepts fewer calls after the migration."""
+    """Return one sentence for each public name that is missing, or no longer accepts all calls, after the migration."""
     problems: list[str] = []
     for module, names in before.items():
         now = after.get(module, {"": _GONE})
@@ -105,27 +109,28 @@ def api_break_sentences(before: Api, after: Api) -> list[str]:
             continue
         for name, signature in names.items():
             if name not in now:
-                problems.append(f"{module}.{name} is gone")
-            # Callers write ``module(x)``, so the parameter of ``forward`` may have another name.
+                problems.append(f"{module}.{name} no longer exists")
+            # Callers write ``module(x)`` and not ``module.forward(x=x)``, so the migration may rename the parameter.
             elif isinstance(signature, list) and not _is_compatible(
                 now[name], signature, not name.endswith(".forward")
             ):
-                problems.append(f"{module}.{name} no longer takes the same arguments: {_signature_text(now[name])}")
+                problems.append(f"{module}.{name} no longer accepts the same arguments: {_signature_text(now[name])}")
     return problems
 
 
 def _module_exists(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except (ImportError, ValueError):  # a package that contains the module is gone
+    except (ImportError, ValueError):  # a package that contained the module no longer exists
         return False
 
 
 def _is_compatible(after: Signature | str, before: Signature, by_name: bool) -> bool:
     """Return whether every call that fits the signature ``before`` also fits the signature ``after``.
 
-    ``after`` needs the same parameters as ``before``. Added parameters must be optional, and must not come before a
-    parameter that callers can pass by position. Without ``by_name``, the names of the parameters may differ.
+    The signature ``after`` must have all parameters of ``before``. Additional parameters must be optional, and must not
+    come before a parameter that callers can pass by position. If ``by_name`` is False, callers pass all arguments by
+    position, so the names of the parameters may differ.
     """
     if isinstance(after, str):
         return False

@@ -1,8 +1,9 @@
-"""Compute statistics of augmented samples, and find samples that were augmented with the same random numbers.
+"""Compute statistics of augmented samples, and find samples whose augmentation used the same random numbers.
 
-Tests compare the statistics before and after the migration. The first group of statistics (:data:`STATISTICS`) needs
-only the augmented sample. The second group (:data:`PAIRED`) compares an augmented sample with the same sample without
-augmentation. So the second group also shows noise, and masks that noise or clamping hides.
+Statistical tests compare these statistics before and after the migration. The statistics :data:`STATISTICS` need only
+the augmented sample. The statistics :data:`PAIRED` compare an augmented sample with the same sample without
+augmentation. This comparison also shows added noise, and masks that noise or clamping makes invisible in the augmented
+sample.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ STATISTICS = (
 )
 """Statistics of one augmented sample.
 
-The statistics depend on the probability of augmentation, on the widths of masks, on noise and on clamping.
+The values show changes in the probability of augmentation, in the widths of masks, in noise and in clamping.
 """
 
 PAIRED = (
@@ -46,12 +47,12 @@ RELATIONS = {
     "epochs": "at the same position in consecutive epochs",
     "indices": "of the same index in consecutive epochs",
 }
-"""Relative positions of two augmented samples whose random numbers must differ."""
+"""Relations between two augmented samples. Two samples with such a relation must not share random numbers."""
 
 _FLAT = 0.25
-"""A time frame counts as masked if augmentation reduces its standard deviation below this share.
+"""A time frame or bin counts as masked if augmentation reduces its standard deviation to less than this share.
 
-The share is not 0, because noise may be added to a masked time frame.
+The share is not 0, because augmentation may add noise to a masked time frame.
 """
 _SPREAD_OVER = 48
 _POINTS = 2048
@@ -61,7 +62,7 @@ _EQUAL_CHANGES = 0.05
 
 
 def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
-    """Return one row of :data:`STATISTICS` for each sample of a batch of shape (B, ..., F, T)."""
+    """Return the values of :data:`STATISTICS`, one row for each sample of a batch of shape (B, ..., F, T)."""
     x = _as_images(batch)
     pixels = (1, 2, 3)
     constant_frames = (x.amax(dim=2) == x.amin(dim=2)).float().mean(dim=(1, 2))
@@ -81,14 +82,15 @@ def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
 
 @dataclass(frozen=True)
 class VisibleAugmentation:
-    """The visible effects of the random numbers that augmented one sample.
+    """The visible effects of augmentation on one sample: masks and noise.
 
     Attributes:
-        masked: one bit for each time frame and frequency bin, set if the frame or bin is masked; ``b""`` without masks.
-        changes: differences from the sample without augmentation, at up to 2,048 positions; None if the sample without
-            augmentation cannot be read.
+        masked: bit field with one bit for each time frame and frequency bin; a set bit means masked; ``b""`` without
+            masks.
+        changes: float32 array, augmented sample minus the same sample without augmentation, at up to 4,095 positions;
+            None if the sample without augmentation cannot be read.
         noisy: whether augmentation changed most values of the sample.
-        small: 10 % quantile of the absolute changes, used as the size of small changes.
+        small: 10 % quantile of the absolute values of all changes that are not 0.
     """
 
     masked: bytes = b""
@@ -98,11 +100,11 @@ class VisibleAugmentation:
 
     @property
     def is_comparable(self) -> bool:
-        """Return whether the sample has masks or noise to compare with another sample."""
+        """Return whether the sample has masks or noise, which can be compared with another sample."""
         return bool(self.masked) or self.noisy
 
     def equals(self, other: VisibleAugmentation) -> bool:
-        """Return whether this sample and ``other`` show the effects of the same random numbers."""
+        """Return whether both samples were probably augmented with the same random numbers."""
         if self.masked != other.masked or self.noisy != other.noisy:
             return False
         if not self.noisy or self.changes is None or other.changes is None:
@@ -114,13 +116,13 @@ class VisibleAugmentation:
 
 @dataclass
 class LoadedSample:
-    """A sample in a batch of a loader.
+    """A sample in a batch that a loader yielded.
 
     Attributes:
-        content: hash of the values that the sample has in the batch.
-        index: index of the sample in the dataset, from the sampler; None if it is not known.
-        plain: hash of the same sample without augmentation; None if it is not known.
-        draw: visible effects of the random numbers that augmented the sample.
+        content: hash of the sample's values in the batch.
+        index: index of the sample in the dataset; None if the index is not known.
+        plain: hash of the same sample without augmentation; None if this hash is not known.
+        draw: visible effects of augmentation on the sample.
     """
 
     content: bytes
@@ -140,7 +142,7 @@ def compare_with_unaugmented(
     """Compare a batch with the same batch without augmentation; both have the shape (B, ..., F, T).
 
     Returns:
-        One row of :data:`PAIRED` statistics, and one :class:`VisibleAugmentation`, for each sample.
+        Two lists with one element for each sample: the values of :data:`PAIRED`, and the visible augmentation.
     """
     x, before = _as_images(batch), _as_images(unaugmented)
     changed = (x != before).flatten(1).sum(dim=1) / x[0].numel()
@@ -168,32 +170,32 @@ def compare_with_unaugmented(
 
 
 def find_masks(batch: torch.Tensor) -> list[VisibleAugmentation]:
-    """Find masks (constant time frames and bins) in a batch, without a comparison with unaugmented samples."""
+    """Find the masks (constant time frames and frequency bins) of each sample of a batch, from this batch alone."""
     x = _as_images(batch)
     frames, bins = ((x.amax(dim=axis) == x.amin(dim=axis)).all(dim=1) for axis in (2, 3))
     return [VisibleAugmentation(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
 
 
 def count_equally_augmented_pairs(
-    batches: Sequence[Sequence[LoadedSample]], before: Sequence[Sequence[LoadedSample]] | None
+    batches: Sequence[Sequence[LoadedSample]], previous_batches: Sequence[Sequence[LoadedSample]] | None
 ) -> dict[str, tuple[int, int]]:
-    """Count pairs of samples of a loader pass, and the pairs that were augmented with the same random numbers.
+    """Count the pairs of samples with each relation, and the pairs whose augmentation used the same random numbers.
 
     Args:
-        batches: the augmented samples of the pass.
-        before: the augmented samples of the previous pass over the same dataset; None for the first pass.
+        batches: the augmented samples of one iteration over a loader, one list for each batch.
+        previous_batches: the augmented samples of the previous iteration over the dataset; None for the first one.
 
     Returns:
-        A dictionary: key of :data:`RELATIONS` → number of comparable pairs, and number of pairs with the same random
-        numbers.
+        A dictionary: key of :data:`RELATIONS` → number of pairs that can be compared, and number of these pairs whose
+        augmentation used the same random numbers.
     """
     found = {
         "batches": _count_equal_pairs(_pairs_at_same_position(batches[:-1], batches[1:])),
         "neighbours": _count_equal_pairs(pair for batch in batches for pair in pairwise(batch)),
     }
-    if before is not None:
-        found["epochs"] = _count_equal_pairs(_pairs_at_same_position(before, batches))
-        earlier = dict(_augmented_hashes_by_index(before))
+    if previous_batches is not None:
+        found["epochs"] = _count_equal_pairs(_pairs_at_same_position(previous_batches, batches))
+        earlier = dict(_augmented_hashes_by_index(previous_batches))
         contents = [
             (earlier[index], content) for index, content in _augmented_hashes_by_index(batches) if index in earlier
         ]
@@ -225,7 +227,7 @@ def _pairs_at_same_position(
 
 
 def _count_equal_pairs(pairs: Iterable[tuple[LoadedSample, LoadedSample]]) -> tuple[int, int]:
-    """Return the number of comparable pairs, and how many of them have the same random numbers."""
+    """Return the number of pairs that can be compared, and the number of these pairs with the same random numbers."""
     comparable = [(a.draw, b.draw) for a, b in pairs if a.draw.is_comparable and b.draw.is_comparable]
     return len(comparable), sum(a.equals(b) for a, b in comparable)
 
@@ -233,7 +235,7 @@ def _count_equal_pairs(pairs: Iterable[tuple[LoadedSample, LoadedSample]]) -> tu
 def _as_images(batch: torch.Tensor) -> torch.Tensor:
     """Return a batch as float32 of shape (B, C, F, T) on the CPU.
 
-    An axis that the batch lacks gets length 1. Additional axes are merged into C.
+    A missing axis gets length 1. If the batch has more than four axes, the additional axes are merged into C.
     """
     x = batch.detach().to("cpu", torch.float32)
     while x.ndim < 4:
@@ -242,9 +244,9 @@ def _as_images(batch: torch.Tensor) -> torch.Tensor:
 
 
 def _find_constant_lines(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return which lines along ``axis`` augmentation made constant in every channel, as bool of shape (B, lines).
+    """Return a mask of shape (B, lines) of the lines along ``axis`` that augmentation made constant in every channel.
 
-    The function reads only 48 to 96 values of a long line.
+    A line is a time frame or a frequency bin. Of a line with 96 or more values, the function reads 48 to 72 values.
     """
     step = max(1, x.shape[axis] // _SPREAD_OVER)
     some = (slice(None),) * axis + (slice(None, None, step),)

@@ -1,6 +1,6 @@
-"""Compare the trainings of both versions. Each difference is one sentence that names its first occurrence.
+"""Compare the trainings of both versions, and describe each difference in one sentence.
 
-docs/verify.md describes what must be equal, and how distributions are compared.
+The page docs/verify.md describes which values must be equal, and how distributions are compared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chirp_migrate.verify.equivalence.first_difference import (
     find_lost_seed_dependence,
     first_pass_differences,
 )
-from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
+from chirp_migrate.verify.spec import EntryPointRecord, LoaderPassTrace
 from chirp_migrate.verify.verify_report import TrainingDifference
 
 ALPHA = 0.001
@@ -25,13 +25,14 @@ _VALUES = {"losses-differ", "values-differ", "statistics-differ", "samples-diffe
 
 @dataclass
 class Equivalence:
-    """The result of a comparison.
+    """The result of a comparison of the trainings before and after the migration.
 
     Attributes:
         found: the differences; an empty list if ``verify`` finds no difference between the trainings of both versions.
-        notes: sentences on values that could not be compared, and on problems that both versions have.
-        smallest_p: dictionary, entry point with augmentation → smallest adjusted p-value of its tests.
-        detectable_changes: dictionary, entry point → smallest change of a probability that each two-sample test finds.
+        notes: sentences on values that were not compared, and on problems that both versions have.
+        smallest_p: dictionary, entry point → smallest p-value of its statistical tests, after Holm's correction.
+        detectable_changes: dictionary, entry point → smallest change of a probability (0 to 1) that every two-sample
+            test of the entry point would find in 9 of 10 verifications.
         unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
     """
 
@@ -43,15 +44,15 @@ class Equivalence:
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """Return one sentence for each difference between the versions."""
+        """Return one sentence for each difference between the trainings."""
         return tuple(difference.message for difference in self.found)
 
     def add_difference(self, name: str, entry_point: str, text: str) -> None:
-        """Add a difference. The method puts the entry point in front of ``text``."""
+        """Add a difference. Its message is ``text`` after the label of the entry point."""
         self.found.append(TrainingDifference(name, entry_point, f"{entry_point}: {text}" if entry_point else text))
 
     def __add__(self, other: Equivalence) -> Equivalence:
-        """Return one comparison with the results of this comparison and of ``other``."""
+        """Return a comparison that contains the results of this comparison and of ``other``."""
         return Equivalence(
             self.found + other.found,
             self.notes + other.notes,
@@ -63,9 +64,9 @@ class Equivalence:
 
 @dataclass(frozen=True)
 class _StatisticalTest:
-    """One statistical test: its p-value, and the difference that is reported if the p-value is small.
+    """A statistical test: its p-value, and the name and text of the difference to report if the p-value is small.
 
-    A two-sample test also has the numbers of values in both versions.
+    For a two-sample test, ``samples`` has the numbers of values before and after the migration.
     """
 
     entry_point: str
@@ -76,16 +77,18 @@ class _StatisticalTest:
 
 
 def compare_traces(
-    before: Mapping[str, EntryResult],
-    after: Mapping[str, EntryResult],
-    again: Mapping[str, EntryResult] | None = None,
+    before: Mapping[str, EntryPointRecord],
+    after: Mapping[str, EntryPointRecord],
+    again: Mapping[str, EntryPointRecord] | None = None,
 ) -> Equivalence:
-    """Compare the recorded loader passes of both versions, entry point by entry point.
+    """Compare the recorded iterations over loaders before and after the migration, one entry point after the other.
 
     Args:
-        before, after: recorded runs of both versions, by label of the entry point.
-        again: a second recorded run of the version before the migration; None if two runs are always equal. If losses
-            or batches differ between the two runs (possible on a GPU), the function compares only their distributions.
+        before: dictionary, label of the entry point → its recorded run before the migration.
+        after: dictionary, label of the entry point → its recorded run after the migration.
+        again: dictionary with a second recorded run of the version before the migration, which may differ from its
+            first run on a GPU; None without a second run. If losses or batches differ between these two runs, the
+            function compares only the distributions of losses or batches before and after the migration.
     """
     result = Equivalence()
     tests: list[_StatisticalTest] = []
@@ -102,17 +105,17 @@ def compare_traces(
             tests += _value_tests(label, old.traces, new.traces, values)
             result.unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
-            differ = "also differ between two runs of the version before the migration"
+            differ = "also differ between two runs before the migration"
             result.notes.append(f"{label}: {what} {differ}, so their distributions are compared")
         else:
             differences = first_pass_differences(old.traces, new.traces)
             if again is not None and [one.losses for one in old.traces] != [one.losses for one in again[label].traces]:
-                # Losses of augmented samples are not compared. Results that depend on these losses may vary, too.
+                # The results of the entry point may depend on these losses, and so differ from run to run.
                 result.unrepeatable.add(label)
         if {name for name, _ in differences} <= {"order-differs"}:
             aspect = find_lost_seed_dependence(old.seeds, new.seeds)
             if aspect is not None:
-                differences.append(("seed-ignored", f"{aspect}: two seeds lead to equal values after, but not before"))
+                differences.append(("seed-ignored", f"{aspect}: two seeds have equal values only after the migration"))
         if not differences:
             tests += _distribution_tests(label, old.traces, new.traces)
         for name, text in differences:
@@ -124,42 +127,49 @@ def compare_traces(
 
 
 def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None:
-    """Add the results of the tests to ``result``, and the smallest change that each two-sample test can find."""
+    """Add the p-values, the differences and the detectable changes of the tests to ``result``."""
     named: set[tuple[str, str]] = set()
     adjusted = holm_adjusted([test.p for test in tests])
     for p, test in sorted(zip(adjusted, tests, strict=True), key=lambda pair: pair[0]):
         result.smallest_p.setdefault(test.entry_point, p)
         if p < ALPHA and (test.entry_point, test.name) not in named:
-            named.add((test.entry_point, test.name))  # report only the clearest difference of each kind
+            named.add((test.entry_point, test.name))  # of each kind, report only the smallest p-value
             result.add_difference(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})")
     for test in tests:
         if test.samples:
-            # Holm's correction has the strictest threshold for the smallest p-value.
+            # Holm's correction compares the smallest p-value with this threshold, which is the strictest.
             change = detectable_difference(*test.samples, ALPHA / len(tests))
             known = result.detectable_changes.get(test.entry_point, 0.0)
             result.detectable_changes[test.entry_point] = max(known, change)
 
 
 def compare_api(before: Api, after: Api) -> Equivalence:
-    """Compare the public names and signatures of both versions."""
+    """Compare the public names and signatures before and after the migration."""
     return Equivalence([TrainingDifference("api-changed", "", text) for text in api_break_sentences(before, after)])
 
 
 def compare_results(
-    before: Mapping[str, EntryResult],
-    after: Mapping[str, EntryResult],
+    before: Mapping[str, EntryPointRecord],
+    after: Mapping[str, EntryPointRecord],
     repeated: Mapping[str, Mapping[str, Mapping[str, str]]],
     unrepeatable: Collection[str] = (),
 ) -> Equivalence:
-    """Compare the return values of the entry points.
+    """Compare the return values of the entry points before and after the migration.
 
-    A second run of each version (``repeated``: version → entry point → fingerprint) shows which values are equal in
-    every run. An entry point without a second run counts as equal in every run.
+    A second run of an entry point shows which of its return values differ from run to run. If no second run exists, the
+    function assumes that all return values are the same in every run.
 
-    Values that differ between two runs of the version before the migration, such as times, become notes and are not
-    compared. An entry point with augmentation uses other random numbers after the migration, so the function compares
-    only the structure of its return value. For ``unrepeatable`` entry points, the function also compares only the
-    structure.
+    The function does not compare values that differ between two runs before the migration, such as times, and adds a
+    note instead. Augmentation uses other random numbers after the migration. So for entry points with augmentation, the
+    function checks only that no value is missing after the migration.
+
+    Args:
+        before: dictionary, label of the entry point → its recorded run before the migration.
+        after: dictionary, label of the entry point → its recorded run after the migration.
+        repeated: dictionary, version (``before`` or ``after``) → label of the entry point → fingerprint of the return
+            value of its second run.
+        unrepeatable: labels of entry points whose losses or batches differ from run to run. For these entry points, the
+            function also checks only that no value is missing.
     """
     result = Equivalence()
     for label, old in before.items():
@@ -172,7 +182,7 @@ def compare_results(
             )
         unstable = _differing_paths(b, b_again) - varying
         if unstable and label not in unrepeatable:
-            text = f"{_shorten_paths(unstable)}: two runs with the same seed are equal before the migration, not after"
+            text = f"{_shorten_paths(unstable)}: two runs with the same seed are equal only before the migration"
             result.add_difference("seed-ignored", label, text)
         elif label in unrepeatable or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:
@@ -180,20 +190,20 @@ def compare_results(
         elif changed := _differing_paths(a, b) - varying:
             first = min(changed)
             values = f"{_short_leaf(a, first)} before, {_short_leaf(b, first)} after"
-            text = f"other results in {_shorten_paths(changed)}: {values}"
+            text = f"the results differ in {_shorten_paths(changed)}: {values}"
             result.add_difference("results-differ", label, text)
     return result
 
 
 def _differing_paths(first: Mapping[str, str], second: Mapping[str, str]) -> set[str]:
-    """Return the paths, such as ``result['accuracy']``, at which two return values differ."""
+    """Return the paths, such as ``result['accuracy']``, whose values differ between two return values."""
     return {path for path in first.keys() | second.keys() if first.get(path) != second.get(path)}
 
 
 def _distribution_tests(
     label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> list[_StatisticalTest]:
-    """Return the statistical tests on the augmented samples of one entry point."""
+    """Run the statistical tests on the augmented samples of one entry point, and return these tests."""
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
         return []
@@ -211,9 +221,9 @@ def _distribution_tests(
 
 
 def _without_values(record: LoaderPassTrace, batches: bool) -> LoaderPassTrace:
-    """Return a copy of a pass without its losses and, with ``batches``, without the values of its batches.
+    """Return a copy of a record without losses and, if ``batches`` is True, without the values of batches.
 
-    The copy still shows the samples of the pass and their order.
+    The copy still contains the indices of the samples in their order.
     """
     record = replace(record, losses=[float(0).hex()] * len(record.losses))
     if not batches:
@@ -225,9 +235,9 @@ def _without_values(record: LoaderPassTrace, batches: bool) -> LoaderPassTrace:
 def _value_tests(
     label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace], batches: bool
 ) -> list[_StatisticalTest]:
-    """Return the tests on losses and, with ``batches``, on values of batches.
+    """Run statistical tests on losses and, if ``batches`` is True, on values of batches; return these tests.
 
-    The tests compare distributions, because these values also differ between two equal runs.
+    The tests compare distributions, because these values differ from run to run even without a migration.
     """
     tests = []
     for role in ("train", "validation"):
@@ -241,7 +251,7 @@ def _value_tests(
             found.append(("values-differ", f"{role} values", values))
         for name, what, (old, new) in found:
             if old and new:
-                text = f"{what} have another distribution after the migration"
+                text = f"{what} have a different distribution after the migration"
                 tests.append(_StatisticalTest(label, name, text, ks_p_value(old, new), (len(old), len(new))))
     return tests
 
@@ -264,22 +274,23 @@ def _equal_randomness_tests(
 def _compare_picklability(
     result: Equivalence, label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> None:
-    """Report the first loader of the migrated version that cannot be pickled for spawned workers.
+    """Report the first loader of the migrated version that cannot be pickled for spawned worker processes.
 
-    If all loaders of the original version can be pickled, the report is a difference. If not, the report is a note.
+    If all loaders before the migration can be pickled, the function adds a difference to ``result``. Otherwise, the
+    function adds a note.
     """
     number, record = next(((n, one) for n, one in enumerate(after, start=1) if one.unpicklable), (0, None))
     if record is None:
         return
-    what = f"spawned workers cannot receive the {record.role} loader of pass {number}"
+    what = f"the {record.role} loader of pass {number} cannot be pickled for spawned workers"
     if any(old.unpicklable for old in before):
-        result.notes.append(f"{label}: {what}, before and after the migration: {record.unpicklable}")
+        result.notes.append(f"{label}: {what}, neither before nor after the migration: {record.unpicklable}")
     else:
         result.add_difference("not-picklable", label, f"{what}, after the migration only: {record.unpicklable}")
 
 
 def _describe_dropped_validation(after: Sequence[LoaderPassTrace]) -> list[str]:
-    """Return a sentence on the first validation pass that omits samples because of ``drop_last``."""
+    """Return a list with a sentence on the first validation pass that omits samples because of ``drop_last``."""
     for number, record in enumerate((r for r in after if r.role == "validation"), start=1):
         if record.drop_last and 0 <= record.samples < record.available:
             lost = record.available - record.samples
@@ -288,7 +299,7 @@ def _describe_dropped_validation(after: Sequence[LoaderPassTrace]) -> list[str]:
 
 
 def _shorten_paths(paths: set[str]) -> str:
-    """Return a text with the number of paths and the first path."""
+    """Return the number of paths and the first path as text."""
     first = min(paths)
     return f"1 value ({first})" if len(paths) == 1 else f"{len(paths)} values (such as {first})"
 

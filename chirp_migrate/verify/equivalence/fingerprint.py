@@ -1,4 +1,4 @@
-"""Write return values of training functions, and datasets, as exact text, so that two runs can be compared."""
+"""Convert return values of training functions, and datasets, to exact text, so that two runs can be compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _MAX_DEPTH = 12
 def leaf_fingerprints(value: Any) -> dict[str, str]:
     """Return a dictionary: path of each leaf in ``value`` → text that is equal only for equal values.
 
-    A leaf is a value without parts, such as a number or tensor. Its path is, for example, ``result['losses'][0]``.
+    A leaf is a value without parts, such as a number or tensor. The path of a leaf is, for example,
+    ``result['losses'][0]``.
 
     The text of a float is hexadecimal and so exact. The text of a tensor or array contains a hash, the dtype and the
     shape. The leaves of a module are the tensors of its ``state_dict``. The function visits the elements of containers
@@ -28,10 +29,10 @@ def leaf_fingerprints(value: Any) -> dict[str, str]:
 
 
 def describe_dataset(dataset: Any) -> str:
-    """Return the length and a few samples of a dataset as text. Both versions have the same text for the same data.
+    """Return the length and a few samples of a dataset as text. Equal datasets have equal texts.
 
-    If samples are random or cannot be read by index, the text contains only the length. Reading samples may
-    change the state of random generators, which the caller must restore.
+    If samples are random or cannot be read by index, the text contains only the length. The function reads samples,
+    which may change the state of random generators. The caller must restore this state.
     """
     samples = dataset_length(dataset)
     if not samples:
@@ -39,7 +40,7 @@ def describe_dataset(dataset: Any) -> str:
     numbers = sorted({0, samples // 2, samples - 1})
     try:
         once, again = ([leaf_fingerprints(dataset[number]) for number in numbers] for _ in range(2))
-    except Exception:  # the dataset cannot be read by index here
+    except Exception:  # the dataset cannot be read by index
         return str(samples)
     if once != again:
         return str(samples)
@@ -58,7 +59,7 @@ def _leaves(value: Any, path: str, parents: tuple[int, ...]) -> Iterator[tuple[s
     if isinstance(value, torch.nn.Module):
         value = value.state_dict()
     if isinstance(value, (Mapping, list, tuple)):
-        # All mappings count as the same type: an OrderedDict that became a dict is not a difference in a result.
+        # The type of a mapping does not matter: a dict instead of an OrderedDict is not a difference.
         kind = "mapping" if isinstance(value, Mapping) else "tuple" if isinstance(value, tuple) else "list"
         yield path, f"{kind} of {len(value)}"
         items: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else enumerate(value)
@@ -73,10 +74,10 @@ def _leaves(value: Any, path: str, parents: tuple[int, ...]) -> Iterator[tuple[s
 
 
 def _leaf_text(value: Any) -> str | None:
-    """Return the text of a leaf such as a number or tensor; None for a container or an object with attributes."""
+    """Return the exact text of a number, tensor or other leaf; None for a container or an object with attributes."""
     if value is None or isinstance(value, (bool, int, str, bytes)):
         return repr(value)
-    if isinstance(value, float):  # also np.float64; other scalar types of NumPy are no subclasses of float
+    if isinstance(value, float):  # includes np.float64, the only scalar type of NumPy that is a subclass of float
         return float(value).hex()
     if isinstance(value, torch.Tensor):
         return f"tensor {value.dtype} {tuple(value.shape)} {tensor_hash(value)}"

@@ -1,4 +1,4 @@
-"""Find the first difference between the loader passes of both versions, and check whether the seed has an effect."""
+"""Find the first difference between the batches of both versions, and check whether the seed has an effect."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.training.watch.samples import Hash
 from chirp_migrate.verify.spec import LoaderPassTrace
 
@@ -18,7 +19,7 @@ NamedDifference = tuple[str, str]
 """A tuple: name of a difference, such as ``losses-differ``, and its description."""
 
 OTHER_SEED = 1
-"""Number to add to the seed for a second run. The second run shows which values depend on the seed."""
+"""Number that is added to the seed for a second run, which shows which values depend on the seed."""
 
 _SHOWN = 5
 _RESULT = "result: "
@@ -30,9 +31,10 @@ _TOLERANCE = 1e-4
 def first_pass_differences(
     before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> list[NamedDifference]:
-    """Return the first difference between the training passes of both versions, and the same for validation passes.
+    """Return the first difference between the training passes of both versions, and between the validation passes.
 
-    Later differences are omitted, because the first difference may cause them.
+    A pass is one iteration over a loader. The result omits later differences, because the first difference may be their
+    cause.
     """
     found: list[NamedDifference] = []
     augmented = any(record.random for record in before)
@@ -47,15 +49,18 @@ def first_pass_differences(
         else:
             found += _first_difference_of_role(role, old, new, augmented)
     causes = [one for one in found if one[0] != "losses-differ"]
-    return causes or found  # different samples lead to different losses
+    return causes or found  # different samples cause different losses, so the losses are not reported
 
 
 def _first_difference_of_role(
     role: str, old: list[LoaderPassTrace], new: list[LoaderPassTrace], augmented: bool
 ) -> list[NamedDifference]:
-    """Return the first difference between the passes ``old`` and ``new`` of one role (``train`` or ``validation``).
+    """Return the first difference between the passes before and after the migration that have the same role.
 
     Args:
+        role: ``train`` or ``validation``.
+        old: records of the passes before the migration.
+        new: records of the passes after the migration, equally many as in ``old``.
         augmented: whether any samples of the entry point are augmented.
     """
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
@@ -69,12 +74,12 @@ def _first_difference_of_role(
             name, text = difference
             return [(name, f"{role} pass {number}: {text}")]
     if _repeat_same_order(new) and not _repeat_same_order(old):
-        return [("not-shuffled", f"every {role} pass has the same order of samples after, but not before")]
+        return [("not-shuffled", f"only after the migration, every {role} pass has the same order of samples")]
     return []
 
 
 def _count_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference | None:
-    """Return a difference in the number of samples, classes or batches of a pass; None if all numbers are equal."""
+    """Return the difference between two passes in the number of samples, classes or batches; None if all are equal."""
     counts = f"{a.samples} samples before, {b.samples} after"
     gone = [label for label in a.labels if label not in b.labels]
     others_stay = all(b.labels[label] == a.labels.get(label) for label in b.labels)
@@ -105,7 +110,7 @@ def _name_shortened_epochs(a: LoaderPassTrace, b: LoaderPassTrace) -> str:
 
 
 def _describe_missing_samples(a: LoaderPassTrace, b: LoaderPassTrace) -> str:
-    """Return a text with the first batch that differs or is missing, and the indices of the missing samples."""
+    """Return a text with the number of the first batch that differs or is missing, and indices of missing samples."""
     first = _first_unequal(a.sizes, b.sizes)
     text = f": batch {first} is the first that {'differs' if first <= len(b.sizes) else 'is missing'}"
     gone = _samples_missing_in(a, b)
@@ -128,31 +133,31 @@ def _randomness_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDiffe
 
 
 def _sample_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) -> NamedDifference | None:
-    """Return a difference in the samples of a pass, their values or their order; None if there is no difference."""
+    """Return the difference between two passes in samples, values or order; None if there is no difference."""
     exact = not (a.random or (augmented and a.shuffled))
     if exact:
         for number, (old, new) in enumerate(zip(a.batches, b.batches, strict=True), start=1):
             if old != new:
                 return _describe_first_differing_batch(a, b, number)
         return None
-    # Migrated augmentation uses its own generator, so shuffling gets other random numbers of the global generator.
+    # Augmentation no longer uses the global generator after the migration, so this generator shuffles differently.
     if not a.whole:
         return None
     if a.labels != b.labels:
-        return "samples-differ", f"different samples: labels {a.labels} before, {b.labels} after"
+        return "samples-differ", f"different samples: the labels are {a.labels} before, {b.labels} after"
     old, new = (a.plain_contents, b.plain_contents) if a.random else (a.contents, b.contents)
     if old and old == new:
         return None
     if old and new and not a.random:
-        return "samples-differ", "the samples after the migration are not the samples before the migration"
+        return "samples-differ", "the migration replaces samples by other samples"
     return _index_difference(a, b)
 
 
 def _describe_first_differing_batch(a: LoaderPassTrace, b: LoaderPassTrace, number: int) -> NamedDifference:
-    """Return the name and description of the difference in batch ``number``, the first batch that differs."""
+    """Return the name and the description of the difference in the first batch that differs, batch ``number``."""
     where = f"batch {number} of {len(a.batches)} is the first that differs"
     if a.contents == b.contents:
-        return "order-differs", f"{where} (the same samples in another order)"
+        return "order-differs", f"{where} (the same samples in a different order)"
     difference = _index_difference(a, b)
     same_indices = not (a.indices and b.indices) or a.indices == b.indices
     if difference is None and same_indices and a.sketches and b.sketches:
@@ -166,11 +171,14 @@ def _index_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference
     if not gone:
         return None
     some = [", ".join(map(str, sorted(part)[:_SHOWN])) for part in (gone, come)]
-    return "samples-differ", f"other samples: {gone.total()} differ, such as index {some[0]} before, {some[1]} after"
+    return (
+        "samples-differ",
+        f"{pluralize(gone.total(), 'sample')} changed, such as index {some[0]} before, {some[1]} after",
+    )
 
 
 def _value_difference(before: str, after: str) -> NamedDifference | None:
-    """Compare two batches, given as texts of :func:`encode_sample_values`; None if they are equal or not comparable."""
+    """Return the difference between two texts of :func:`encode_sample_values`; None if equal or not comparable."""
     a, b = map(decode_sample_values, (before, after))
     if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
         return None
@@ -190,27 +198,27 @@ def _loss_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) ->
     if augmented:
         return None
     if len(a.losses) != len(b.losses):
-        return "losses-differ", f"{len(a.losses)} losses are computed before, {len(b.losses)} after"
+        return "losses-differ", f"the training computes {len(a.losses)} losses before, {len(b.losses)} after"
     for number, (old, new) in enumerate(zip(a.losses, b.losses, strict=True), start=1):
         if old != new:
             values = f"{float.fromhex(old)!r} before, {float.fromhex(new)!r} after"
-            return "losses-differ", f"loss {number} is {values}, on equal batches"
+            return "losses-differ", f"loss {number} is {values}, although the batches are equal"
     return None
 
 
 def _samples_missing_in(a: LoaderPassTrace, b: LoaderPassTrace) -> Counter[int]:
-    """Return the indices of the samples that are in loader pass ``a`` but not in loader pass ``b``.
+    """Return the indices of the samples that pass ``a`` contains and pass ``b`` lacks, with their numbers.
 
-    The result is empty if the indices of a pass are not known, or if the datasets differ.
+    The result is empty if the indices of one of the passes are not known, or if the passes use different datasets.
     """
     comparable = a.base and a.base == b.base and a.base_indices and b.base_indices
     return Counter(a.base_indices) - Counter(b.base_indices) if comparable else Counter()
 
 
 def _is_shuffled(record: LoaderPassTrace) -> bool:
-    """Return whether the indices of a pass are out of order.
+    """Return whether the indices of the samples in a pass are not in ascending order.
 
-    A pass with fewer than three different indices counts as out of order if its sampler shuffles.
+    If the pass has fewer than three different indices, the result is whether its sampler shuffles.
     """
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in pairwise(record.indices))
@@ -218,7 +226,7 @@ def _is_shuffled(record: LoaderPassTrace) -> bool:
 
 
 def _repeat_same_order(records: list[LoaderPassTrace]) -> bool:
-    """Return whether a loader has two or more shuffled passes, and all of them have the same order."""
+    """Return whether a loader has two or more shuffled passes whose samples all come in the same order."""
     by_loader: dict[int, list[list[int]]] = {}
     for record in records:
         if record.indices and _is_shuffled(record):
@@ -227,12 +235,15 @@ def _repeat_same_order(records: list[LoaderPassTrace]) -> bool:
 
 
 def _first_unequal(a: Sequence[object], b: Sequence[object]) -> int:
-    """Return the position, counted from 1, of the first element that differs or is missing."""
+    """Return the position, from 1, of the first element that differs or is missing in one of two sequences."""
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False), start=1) if x != y), min(len(a), len(b)) + 1)
 
 
 def encode_sample_values(tensors: Sequence[torch.Tensor]) -> str:
-    """Return up to 16 values of each sample in the first floating-point tensor of a batch, as base64 of float32."""
+    """Return up to 16 values of each sample as text: base64 of float32 values.
+
+    The values come from the first floating-point tensor of the batch that has at least two axes.
+    """
     for tensor in tensors:
         if tensor.is_floating_point() and tensor.ndim > 1:
             rows = tensor.detach().to("cpu", torch.float32).flatten(1)
@@ -243,19 +254,20 @@ def encode_sample_values(tensors: Sequence[torch.Tensor]) -> str:
 
 
 def decode_sample_values(text: str) -> NDArray[np.float64]:
-    """Return the numbers that a text of :func:`encode_sample_values` encodes."""
+    """Return the values that :func:`encode_sample_values` encoded as ``text``."""
     return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64)
 
 
 def seed_dependent_aspects(passes: Sequence[LoaderPassTrace], result: Mapping[str, str]) -> dict[str, str]:
-    """Return the aspects of a run that a seed may affect: order, samples, batches, losses and results.
+    """Return one text for each aspect of a run that may depend on the seed, such as the order of the samples.
 
     Args:
-        passes: the loader passes of the run.
+        passes: the records of all iterations over loaders in the run.
         result: fingerprint of the return value of the entry point.
 
     Returns:
-        A dictionary: name of an aspect → a text. Two runs have the same text if the aspect is the same in both runs.
+        A dictionary: name of an aspect, such as ``the losses`` → a text, which is equal for two runs if the aspect is
+        equal in both runs.
     """
     train = [record for record in passes if record.role == "train"]
     found = {
@@ -269,10 +281,10 @@ def seed_dependent_aspects(passes: Sequence[LoaderPassTrace], result: Mapping[st
 
 
 def find_lost_seed_dependence(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
-    """Return an aspect that depends on the seed before the migration, but not after it; None without such an aspect.
+    """Return an aspect of the training that depends on the seed only before the migration; None without such an aspect.
 
-    A single value of a result, such as an accuracy, may be equal for two seeds by chance. So results count as ignoring
-    the seed only if all results are equal.
+    A single returned value, such as an accuracy, may be equal for two seeds by chance. So the function returns ``the
+    results`` only if all returned values are equal.
     """
     if len(before) != 2 or len(after) != 2:
         return None

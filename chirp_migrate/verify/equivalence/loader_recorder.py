@@ -24,21 +24,25 @@ from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.randomness.random_states import restore_generators_after
 
 DRAWS = 500
-"""Number of augmented samples to compare for each entry point: enough to notice a probability of 0.6 instead of 0.8."""
+"""Number of augmented samples that are compared for each entry point.
+
+This number is enough to find a change of an augmentation's probability from 0.8 to 0.6.
+"""
 
 _DRAWING_S = 10.0
 
 
 class LoaderRecorder(Interception):
-    """Context manager that records each pass over each loader (see :class:`LoaderPassTrace`).
+    """Context manager that records each iteration over a loader, which is called a pass.
 
-    Recording does not change the state of the global random generators. A recording reads a few samples more than once,
-    to find out whether a dataset augments them. If a dataset has its own random generator, the additional reads advance
-    this generator, equally in both versions.
+    The record of a pass is a :class:`LoaderPassTrace`. Recording does not change the state of the global random
+    generators. To find out whether a dataset augments its samples, the recorder reads a few samples several times. If
+    the dataset has its own random generator, these reads advance the generator. The generator advances equally before
+    and after the migration.
 
     Attributes:
-        few_workers: whether loaders start at most two worker processes for training, and none for validation if
-            possible. Two workers are enough to show the effect of workers on samples.
+        few_workers: whether loaders start at most two worker processes for training, and if possible no worker for
+            validation. Two workers are enough to show how workers affect the samples. The default is False.
     """
 
     def __init__(self) -> None:
@@ -55,7 +59,7 @@ class LoaderRecorder(Interception):
         super().__enter__()
         self._samplers.__enter__()
         self._backward.__enter__()
-        # A global module hook would change the behaviour of code that checks for such hooks.
+        # A global forward hook of PyTorch would be simpler, but would change code that checks for such hooks.
         setattr(_Loss, "__call__", self._make_recording_loss())  # noqa: B010
         return self
 
@@ -68,8 +72,8 @@ class LoaderRecorder(Interception):
     def record_more_samples(self, draws: int = DRAWS) -> None:
         """Iterate over the loaders again after the training, until ``draws`` augmented samples are recorded.
 
-        The records get only the statistics of the additional samples. The method stops early after ten seconds, or if
-        no loader can be iterated over again.
+        The method adds only the statistics of the additional samples to the records. The method stops after ten
+        seconds, or if no loader allows another iteration.
         """
         walks = list(self._walks)
         augmented = {walk.record.loader: walk for walk in walks if walk.record.random and walk.record.samples}
@@ -84,9 +88,9 @@ class LoaderRecorder(Interception):
         self._walks = walks
 
     def _iterate_again(self, walk: PassRecorder, most: int, until: float) -> int:
-        """Iterate over the loader of ``walk`` again, until ``most`` samples or more were read; return their number."""
+        """Iterate over the loader of a pass again until it yields ``most`` samples or more; return their number."""
         self._walks = []
-        with suppress(Exception), _limit_workers(walk.loader):  # the loader may allow one iteration only
+        with suppress(Exception), _limit_workers(walk.loader):  # some loaders allow only one iteration
             for _ in walk.loader:
                 if sum(more.record.samples for more in self._walks) >= most or time.monotonic() > until:
                     break
@@ -96,7 +100,10 @@ class LoaderRecorder(Interception):
         return sum(more.record.samples for more in self._walks)
 
     def take(self) -> list[LoaderPassTrace]:
-        """Return the loader passes since the last call, in order of their start; some passes may have no batch."""
+        """Return the records of all passes since the last call of this method, in order of their start.
+
+        A pass may have no batches.
+        """
         last: dict[tuple[str, int], PassRecorder] = {}
         for walk in self._walks:
             kind = walk.record.role, walk.record.available
@@ -109,7 +116,7 @@ class LoaderRecorder(Interception):
 
     @contextmanager
     def loading(self, walk: PassRecorder) -> Iterator[None]:
-        """Return a context for the code of the loader, in which the indices of its sampler belong to ``walk``."""
+        """Return a context for the code of a loader. Indices from its sampler are added to the pass ``walk``."""
         outer, self._samplers.into = self._samplers.into, (walk.loader, walk.drawn)
         try:
             with self.inside(walk.loader):
@@ -144,7 +151,7 @@ class LoaderRecorder(Interception):
             self._current.record.backwards += 1
 
     def _make_recording_loss(self) -> Callable[..., Any]:
-        """Return a replacement for ``__call__`` of loss modules that also records the loss."""
+        """Return a function that replaces ``__call__`` of loss modules, and also records the loss."""
 
         def call(loss: _Loss, *arguments: Any, **named: Any) -> Any:
             output = torch.nn.Module.__call__(loss, *arguments, **named)
@@ -156,7 +163,7 @@ class LoaderRecorder(Interception):
 
 
 class WorkerCountLimit(Interception):
-    """Context manager under which loaders start at most two worker processes; see ``LoaderRecorder.few_workers``."""
+    """Context manager that lets each loader start at most two workers, like ``LoaderRecorder.few_workers``."""
 
     def __init__(self) -> None:
         super().__init__(self._start)
@@ -169,13 +176,13 @@ class WorkerCountLimit(Interception):
 def _limit_workers(loader: Any) -> AbstractContextManager[None]:
     """Return a context in which ``loader`` starts at most two worker processes.
 
-    One worker shows where its seed comes from, and two workers show whether their seeds differ. More workers would only
-    take time.
+    The seed of one worker shows how the loader seeds its workers. Two workers show whether different workers have
+    different seeds. A third worker would only take time.
     """
     if not worker_processes(loader):
         return nullcontext()
     if torch.is_grad_enabled():
         return limit_workers(loader, 2)
-    # A loader with persistent workers requests a new seed less often, so validation keeps one worker.
+    # A loader with persistent workers takes fewer random seeds than a loader without workers: keep one worker.
     keeps = loader.persistent_workers or getattr(loader, "keep_workers", False)
     return limit_workers(loader, int(keeps or loader.timeout > 0 or loader.worker_init_fn is not None))

@@ -48,12 +48,12 @@ class PassRecorder:
     Attributes:
         loader: the loader.
         record: the record of the pass, which :meth:`add_batch` and :meth:`finish` fill.
-        base: the innermost dataset of the loader.
-        plain: the dataset that yields the samples without augmentation; None if samples are not augmented, or if there
-            is no such dataset.
-        drawn: indices that each iteration over the sampler yielded. With workers, PyTorch's loader begins two
-            iterations over its sampler and uses the second.
-        batches: the samples of each batch.
+        base: the innermost dataset of the loader, such as the dataset in a ``Subset``.
+        plain: the wrapped dataset that yields the samples without augmentation; None if samples are not augmented, or
+            if no wrapped dataset yields them without augmentation.
+        drawn: the indices that the sampler yielded, one list for each iteration over the sampler. A loader with workers
+            begins two such iterations, and uses only the second.
+        batches: the samples of the pass, one list for each batch.
     """
 
     loader: Any
@@ -65,12 +65,14 @@ class PassRecorder:
 
     @classmethod
     def begin(cls, loader: Any, number: int, names: dict[int, str]) -> PassRecorder:
-        """Begin the record of a pass, before the loader is iterated over. The caller restores the random state.
+        """Begin the record of a pass, before the iteration over the loader begins.
+
+        The method reads samples. The caller must restore the state of the random generators.
 
         Args:
-            number: number of the loader.
-            names: dictionary, ``id`` of an innermost dataset → text that identifies it; the method adds the dataset of
-                this pass.
+            number: number of the loader within the training, from 0.
+            names: dictionary, ``id`` of an innermost dataset → text that identifies the dataset. The method adds the
+                dataset of this pass.
         """
         sampler = getattr(loader, "sampler", None)
         dataset = loader.dataset
@@ -126,7 +128,11 @@ class PassRecorder:
             record.sketches.append(encode_sample_values(tensors))
 
     def finish(self, before: PassRecorder | None) -> None:
-        """Complete the record; ``before`` is the previous pass over a dataset of the same length (None without one)."""
+        """Complete the record after the last batch.
+
+        Args:
+            before: the previous pass over a dataset of the same length; None if this pass is the first.
+        """
         record = self.record
         samples = [sample for batch in self.batches for sample in batch]
         record.contents = _hash_of_all(sample.content for sample in samples)
@@ -144,7 +150,7 @@ class PassRecorder:
             record.repeats = count_equally_augmented_pairs(self.batches, earlier)
 
     def _indices_of(self, number: int, size: int) -> list[int]:
-        """Return the dataset indices of the samples in batch ``number``; an empty list if they are not known."""
+        """Return the dataset indices of the samples in batch ``number``; an empty list if the indices are not known."""
         drawn: list[Any] = next((one for one in reversed(self.drawn) if one), [])
         if number >= len(drawn) or not getattr(self.loader, "in_order", True):
             return []
@@ -176,7 +182,7 @@ class PassRecorder:
             sample.draw = draw
 
     def _unaugmented_batch(self, samples: list[LoadedSample]) -> list[torch.Tensor]:
-        """Return the tensors of the same batch without augmentation; an empty list if these samples cannot be read."""
+        """Return the tensors of the same batch without augmentation; an empty list if the samples cannot be read."""
         indices = [sample.index for sample in samples if sample.index is not None]
         if self.plain is None or len(indices) < len(samples):
             return []
@@ -189,7 +195,7 @@ class PassRecorder:
 
 
 def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
-    """Return one hash for each sample of a batch, over its row in every tensor with ``size`` rows."""
+    """Return one hash for each sample of a batch: a hash of its rows in all tensors with ``size`` rows."""
     per_sample = [tensor for tensor in tensors if tensor.ndim > 0 and tensor.shape[0] == size]
     hashes = []
     for row in range(size):
@@ -201,12 +207,12 @@ def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
 
 
 def _hash_of_all(hashes: Iterable[bytes]) -> str:
-    """Return one hash of all samples together that does not depend on the order of the samples."""
+    """Return one hash of the hashes of all samples. The result does not depend on the order of the samples."""
     return str(Hash(b"".join(sorted(hashes))).hexdigest())[:16]
 
 
 def _is_compared(leaf: Any) -> bool:
-    """Return whether a leaf of a batch is a tensor, an array, a number or a string, so that ``verify`` compares it."""
+    """Return whether ``verify`` compares a leaf of a batch: a tensor, an array, a number, a string, bytes or None."""
     if isinstance(leaf, np.ndarray):
         return not leaf.dtype.hasobject
     return leaf is None or isinstance(leaf, (torch.Tensor, np.generic, int, float, complex, str, bytes))

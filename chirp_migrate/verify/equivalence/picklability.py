@@ -1,8 +1,8 @@
 """Check whether a loader can pickle its objects for worker processes that start with ``spawn``.
 
-The check starts no process. Like ``spawn``, the check pickles with the pickler of :mod:`multiprocessing`. The check
-then unpickles the objects in this process. The check does not pickle the data of tensors and arrays. Such data can
-always be pickled, and pickling would move the data of tensors to shared memory, and so change the recorded training.
+The check pickles the objects with the pickler of :mod:`multiprocessing`, like ``spawn``, and unpickles them in this
+process. The check starts no worker process. The data of tensors and arrays is not pickled. Such data can always be
+pickled. Pickling the data of a tensor would move the data to shared memory, which would change the recorded training.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ _PARTS = ("dataset", "collate_fn", "worker_init_fn")
 
 
 def why_not_picklable(loader: Any) -> str:
-    """Return why the loader's dataset, ``collate_fn`` or ``worker_init_fn`` cannot be pickled; ``""`` if they can."""
+    """Return why the dataset or a function of a loader cannot be pickled; ``""`` if all can be pickled.
+
+    The function checks the loader's ``dataset``, ``collate_fn`` and ``worker_init_fn``.
+    """
     for name in _PARTS:
         part = getattr(loader, name, None)
         try:
             check_picklable(part)
-        except Exception as error:  # any error of the user's __getstate__ or __setstate__ is the reason
+        except Exception as error:  # the user's __getstate__ or __setstate__ may raise any error
             text = " ".join(f"{type(error).__name__}: {error}".split())
             return f"{name} ({type(part).__name__}): {text[:200]}"
     return ""
@@ -38,7 +41,7 @@ def check_picklable(value: Any) -> None:
     """Pickle and unpickle a value.
 
     Raises:
-        Exception: any error of ``pickle`` or of the project's code.
+        Exception: the value cannot be pickled or unpickled; any error of ``pickle`` or of the project's code.
     """
     buffer = io.BytesIO()
     pickler, unpickler = _Pickler(buffer), _Unpickler(buffer)
@@ -51,7 +54,7 @@ def check_picklable(value: Any) -> None:
 
 @contextmanager
 def allow_process_start_pickling() -> Iterator[None]:
-    """Return a context in which locks, queues and connections can be pickled, as at the start of a process."""
+    """Return a context in which locks, queues and connections can be pickled, as if a process were being started."""
     before = context.get_spawning_popen()
     context.set_spawning_popen(_StartingProcess())  # type: ignore[arg-type]
     try:
@@ -61,15 +64,15 @@ def allow_process_start_pickling() -> Iterator[None]:
 
 
 def is_always_picklable(value: Any) -> bool:
-    """Return whether a value is a tensor or array that always pickles."""
+    """Return whether a value is a tensor or array that can be pickled in any case."""
     if isinstance(value, torch.Tensor):
-        # A tensor with a history of gradients cannot be pickled; the pickler raises the error with the reason.
+        # A tensor that autograd computed cannot be pickled. The pickler then raises an error with this reason.
         return value.is_leaf or not value.requires_grad
     return type(value) is np.ndarray and not value.dtype.hasobject
 
 
 class _Pickler(reduction.ForkingPickler):
-    """A pickler that stores references to plain data instead of the data."""
+    """A pickler that stores tensors and arrays as references, without their data."""
 
     kept: list[Any]
 
@@ -91,20 +94,23 @@ class _Unpickler(pickle.Unpickler):
 
 @dataclass(frozen=True)
 class _DuplicableDescriptor:
-    """A file descriptor in a pickle."""
+    """A file descriptor inside a pickled object."""
 
     descriptor: int
 
     def detach(self) -> int:
-        """Return a duplicate of the file descriptor for the process that unpickles it."""
+        """Return a duplicate of the file descriptor for the process that unpickles the object."""
         return os.dup(self.descriptor)
 
 
 class _StartingProcess:
-    """Replacement for a starting process. Locks, queues and connections can only be pickled while a process starts."""
+    """Replacement for a process that is being started.
+
+    Python pickles locks, queues and connections only while it starts a process.
+    """
 
     DupFd = _DuplicableDescriptor
 
     def duplicate_for_child(self, descriptor: int) -> int:
-        """Return the file descriptor itself, because no process is started."""
+        """Return the same file descriptor, because no process is being started."""
         return descriptor

@@ -25,7 +25,8 @@ class OriginalVersion:
 
     Attributes:
         described: description of the version, for the report.
-        write: function that writes the version to a new folder and returns the files that are too large to copy.
+        write: function that writes the version to the given new folder, and returns the paths of the files that it
+            omitted because they are too large.
     """
 
     described: str
@@ -33,7 +34,7 @@ class OriginalVersion:
 
 
 def find_original_version(root: Path, against: str | None) -> OriginalVersion:
-    """Find the version before the migration. The function writes no files and does not change the git work tree.
+    """Find the version before the migration, without a change to files or to the git work tree.
 
     Args:
         root: the migrated project.
@@ -41,7 +42,7 @@ def find_original_version(root: Path, against: str | None) -> OriginalVersion:
             the journal of ``apply``.
 
     Raises:
-        UsageProblem: ``against`` is None, and ``apply`` has changed no files.
+        UsageProblem: ``against`` is None, but ``apply`` has changed no files.
         NoTrainingFound: ``against`` is neither a folder nor a revision that contains ``root``.
         JournalDamaged: a journal cannot be read or trusted.
     """
@@ -55,7 +56,7 @@ def find_original_version(root: Path, against: str | None) -> OriginalVersion:
         folder = folder.resolve()
         if folder == root:
             raise NoTrainingFound(
-                f"--baseline {against} is PATH itself: pass the folder of the project before the migration."
+                f"--baseline {against} is the folder PATH itself: pass the folder of the project before the migration."
             )
         return OriginalVersion(f"the folder {folder}", lambda target: copy_tree(folder, target))
     if folder.is_file():
@@ -66,9 +67,9 @@ def find_original_version(root: Path, against: str | None) -> OriginalVersion:
 
 
 def original_files(root: Path) -> dict[str, bytes | None]:
-    """Return the original bytes of all files that ``apply`` changed; None for files that ``apply`` created.
+    """Return a dictionary: path of a file that ``apply`` changed → its original bytes; None for an added file.
 
-    The keys are POSIX paths relative to ``root``.
+    The paths are POSIX paths relative to ``root``.
 
     Raises:
         UsageProblem: ``apply`` changed no file below ``root``, or all runs are rolled back.
@@ -80,13 +81,13 @@ def original_files(root: Path) -> dict[str, bytes | None]:
     for run in applied_runs(project):
         for file in run.files:
             path = file.path.removeprefix(below)
-            # The journal of the first run that changed a file has the original bytes.
+            # Several runs may have changed a file. The journal of the first of these runs has the original bytes.
             if file.path.startswith(below) and path not in originals:
                 originals[path] = None if file.before is None else run.original(file.path)
     if not originals:
         raise UsageProblem(
-            f"nothing was applied in {root}: run `chirp-migrate apply {root}` first, then verify it. To compare with "
-            "something else, pass --baseline a revision or folder."
+            f"nothing was applied in {root}: run `chirp-migrate apply {root}` first. To compare with another version, "
+            "pass --baseline a git revision or a folder."
         )
     return originals
 
@@ -107,7 +108,7 @@ class _RevisionFile(NamedTuple):
 
 
 def _find_revision(root: Path, revision: str) -> OriginalVersion:
-    """Return the version of the folder ``root`` at a git revision."""
+    """Return the version of the folder ``root`` in a git revision."""
     neither = f"--baseline {revision} is neither a folder nor a git revision"
     place = _git(root, ["rev-parse", "--show-prefix"])
     if place is None:
@@ -132,7 +133,7 @@ def _find_revision(root: Path, revision: str) -> OriginalVersion:
 
 
 def _write_revision(root: Path, commit: str, files: Sequence[_RevisionFile], target: Path) -> tuple[str, ...]:
-    """Write the files of a revision to ``target``, and copy the files that git ignores (data, compiled modules)."""
+    """Write the files of a git revision to ``target``, and copy files that git ignores, such as data, from ``root``."""
     too_large = {*copy_tree(root, target), *(file.name for file in files if file.size > LARGEST_FILE)}
     ignored = ignored_paths(root)
     ignored_folders = tuple(path for path in ignored if path.endswith("/"))
@@ -146,7 +147,7 @@ def _write_revision(root: Path, commit: str, files: Sequence[_RevisionFile], tar
     for file in wanted:
         if file.mode == _LINK:
             meant = os.path.normpath(Path(file.name).parent / os.fsdecode(objects[file.object]))
-            if contents.get(meant) is not None:  # a link to a file becomes a file, as in `copy_tree`
+            if contents.get(meant) is not None:  # write a file instead of the link, like `copy_tree`
                 contents[file.name] = contents[meant]
     write_originals(target, contents)
     for file in wanted:
@@ -162,13 +163,15 @@ def _read_objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, by
     for name in names:
         header = answer.readline().split()
         if len(header) != 3:
-            raise NoTrainingFound(f"git lacks the content of a file of {commit[:12]} in {root}: fetch all files first.")
+            raise NoTrainingFound(
+                f"git lacks the content of a file of revision {commit[:12]} in {root}: fetch this revision first."
+            )
         contents[name] = answer.read(int(header[2]))
         answer.readline()
     return contents
 
 
 def _git(folder: Path, arguments: Sequence[str], given: bytes = b"") -> bytes | None:
-    """Run a git command that only reads and downloads nothing; return its output, or None if it fails."""
+    """Run a git command that changes and downloads nothing; return its output, or None if it fails."""
     ended = run_git(folder, arguments, given, fetch=False)
     return ended.stdout if ended is not None and ended.returncode == 0 else None

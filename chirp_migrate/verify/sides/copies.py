@@ -1,4 +1,4 @@
-"""Copy both versions to a separate folder, and find the entry points to train."""
+"""Copy both versions of a project to separate folders, and find the entry points (training functions or a script)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ from chirp_migrate.verify.timing.children import make_child
 def copy_both_versions(
     root: Path, before: OriginalVersion, options: VerifyOptions, scratch: Path
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Copy both versions to ``scratch``. If the old version lacks the file of the workload function, add the file.
+    """Copy both versions of a project to the folder ``scratch``.
+
+    If the version before the migration lacks the file of the user's workload function, the function copies the current
+    file.
 
     Returns:
-        The folders of ``before`` and ``after``, and one sentence for each file that is missing or was added.
+        A dictionary, version (``before`` or ``after``) → folder with its copy; and sentences on files that were not
+        copied, or that were added to the version before the migration.
     """
-    # Both paths have the same length, because the length of a path changes where other data is in memory.
+    # The paths have equal lengths, because the length of a path affects memory addresses, and these affect speed.
     trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
     notes: list[str] = []
     too_large = sorted({*copy_tree(root, trees["after"]), *before.write(trees["before"])})
@@ -38,7 +42,7 @@ def copy_both_versions(
         if own is not None and not any((trees["before"] / name).is_file() for name in candidates):
             (trees["before"] / own).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(trees["after"] / own, trees["before"] / own)
-            notes.append(f"{own} is not in the version before the migration, so both versions use the current one")
+            notes.append(f"{own} is not in the version before the migration, so both versions use the current file")
     for tree in trees.values():
         store_original_files(tree)
     return trees, tuple(notes)
@@ -47,7 +51,9 @@ def copy_both_versions(
 def find_entry_points_before(
     tree: Path, root: Path, before: OriginalVersion, options: VerifyOptions, progress: Progress
 ) -> DiscoveredEntryPoints:
-    """Find the entry points in the version before the migration; a workload function runs in a child process.
+    """Find the entry points in the version before the migration.
+
+    If a workload function defines the entry points, the function calls the workload function in a child process.
 
     Raises:
         UsageProblem: no entry point is selected, or the workload function does not exist.
@@ -59,13 +65,13 @@ def find_entry_points_before(
     except NoTrainingFound as problem:
         if options.source is not TrainingSource.FOUND:
             raise
-        # The message omits ``tree``, a temporary folder that users do not know.
+        # The message does not name ``tree``, because users do not know this temporary folder.
         raise NoTrainingFound(
             f"found no training in {before.described}: pass the original project as --baseline."
         ) from problem
     if options.source is TrainingSource.HOOK:
         (entry,) = found.entry_points
-        progress(f"calling {entry.hook} for its training calls")
+        progress(f"calling {entry.hook}, which returns the training calls")
         progress(ProgressStep(f"calling {entry.hook}"))
         with make_child(RunSpec(str(tree), found, options, JobKind.NAMES), "before") as child:
             names = child.result().names

@@ -1,1 +1,1 @@
-"""Time both versions in rounds of fresh processes, with zero-cost loading and simulated device steps."""
+"""Time a project before and after the migration, in new processes that take turns."""

@@ -1,7 +1,7 @@
 """Start the child processes of a verification, and let them take turns.
 
-Two timed processes take turns epoch by epoch, in random order. The process that waits is suspended with its children,
-so that their prefetching uses no CPU time.
+Two timed processes take turns: one process trains for an epoch while the other process waits. The order is random. The
+waiting process and its workers are suspended, so that they use no CPU time for prefetching.
 """
 
 from __future__ import annotations
@@ -38,20 +38,26 @@ from chirpid_patch.machine.cpus import usable_cpus
 
 _SIDES = ("before", "after")
 _WATCH_SHARE, _LEAST_WATCH_S = 1 / 4, 30.0
-"""Largest share of the time budget for the recorded run of an entry point. A run may always take 30 seconds."""
+"""Longest time for the recorded run of an entry point: a share of the time budget, but at least 30 seconds."""
 
 _GRACE_S = 15.0
-"""Seconds that an epoch may still take after the deadline."""
+"""Seconds after the deadline during which an epoch that has begun may still run."""
 
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 class _OutOfTime(Exception):
-    """Raised if the time budget ends while a process trains in its turn."""
+    """Error: the time budget ended while a process was training in its turn."""
 
 
 def make_child(spec: RunSpec, version: str, progress: Progress = ignore_progress) -> Child[RunResult]:
-    """Return a child process that is not yet started; ``version`` (``before`` or ``after``) is for messages."""
+    """Return a child process, which the caller must start as a context manager.
+
+    Args:
+        spec: the task of the child process.
+        version: the version that the process trains (``before`` or ``after``), for messages.
+        progress: function that is called with progress messages of the child process; by default, they are ignored.
+    """
     restore_original_files(Path(spec.tree))
     role = ChildLabels(
         f"The version {version} the migration",
@@ -68,14 +74,15 @@ class ChildStarter:
     """Starts child processes with the same training for both versions.
 
     Attributes:
-        progress: called with the present step.
-        spent_s: dictionary, name of an activity → seconds of all processes; two processes that run at the same time
-            count once.
-        failing: dictionary, label of an entry point that failed before the migration, during the timing → its error.
-        repeated: dictionary, version → label of the entry point → fingerprint of the result of its repeated run.
-        threads: number of compute threads that the next processes of each version use. If other processes use CPUs,
-            this number decreases, unless the user has set it: if one compute thread shares a CPU with another process,
-            all compute threads wait for this thread at every step, so that the time varies strongly.
+        progress: function that is called with progress messages.
+        spent_s: dictionary, name of an activity → wall time of this activity in seconds.
+        failing: dictionary, label of an entry point whose version before the migration failed during the timing → the
+            error.
+        repeated: dictionary, version → label of the entry point → fingerprint of the return value of its repeated run.
+        threads: number of compute threads that the next process of each version uses. If the user has not set this
+            number, the number decreases when other processes use CPUs. Otherwise, compute threads would share CPUs with
+            other processes. All threads would then wait for the slowest thread at every step, so that times vary
+            strongly.
     """
 
     def __init__(
@@ -99,25 +106,33 @@ class ChildStarter:
         self._watching_threads = max(1, self.threads // 2)
 
     def limit_entry_points(self, discovery: DiscoveredEntryPoints, sizes: WorkloadSizes) -> None:
-        """Limit all later processes to the entry points of ``discovery``, with ``sizes``."""
+        """Let all later processes run only the entry points of ``discovery``, with these sizes of the training."""
         self._discovery = discovery
         self._settings = replace(self._settings, sizes=sizes)
 
     def limit_threads(self, others: float | None) -> None:
-        """Limit compute threads to the CPUs that others leave free; ``others`` is the share of the CPUs they use."""
+        """Limit the number of compute threads to the number of CPUs that other processes do not use.
+
+        Args:
+            others: share of the CPUs that other processes use, 0 to 1; None if it is not known.
+        """
         if others is not None and not self._settings.threads:
             self.threads = min(self.threads, max(1, round(usable_cpus() * (1 - others))))
 
     @property
     def watch_limit_s(self) -> float:
-        """Return the seconds that the recorded run of an entry point may take."""
+        """Return the longest time in seconds that the recorded run of an entry point may take."""
         if len(self._discovery.entry_points) == 1:
             return self._settings.timeout_s
         return min(self._settings.timeout_s, max(_LEAST_WATCH_S, _WATCH_SHARE * self._settings.budget_s))
 
     @property
     def concurrent_versions(self) -> list[tuple[str, ...]]:
-        """Return groups of versions that may train at the same time: both, if the data is synthetic without a GPU."""
+        """Return groups of versions that may train at the same time.
+
+        Both versions train at the same time if the data is synthetic and the machine has no GPU. Otherwise, the
+        versions train one after the other.
+        """
         return [_SIDES] if self._together else [(side,) for side in _SIDES]
 
     def time_round(
@@ -129,15 +144,15 @@ class ChildStarter:
         repeats: Sequence[str] = (),
         whole: Sequence[str] = (),
     ) -> TimedRound:
-        """Time one round: a pair of fresh processes, one for each version.
+        """Time one round, in which two new processes train, one process for each version.
 
         Args:
             number: number of the round, from 0.
             labels: labels of the entry points that may run; None for all.
-            until: time on the clock of ``time.monotonic`` after which no further entry point begins.
-            deadline: time on the clock of ``time.monotonic`` after which no turn begins.
-            repeats: labels of the entry points whose recorded small run is repeated before the timing.
-            whole: labels of the entry points without epochs, which are timed as a whole.
+            until: time of ``time.monotonic``, in seconds, after which no further entry point begins.
+            deadline: time of ``time.monotonic``, in seconds, after which no further epoch begins.
+            repeats: labels of the entry points whose recorded run is repeated before the timing.
+            whole: labels of the entry points that have no second epoch, so that the whole call is timed.
 
         Raises:
             WorkloadFailed: the project's code crashed or hung, or failed only after the migration.
@@ -179,7 +194,7 @@ class ChildStarter:
                     break
                 except WorkloadFailed as failed:
                     self.failing[entry.label] = self._error_of_version_before(pair, failed)
-                    break  # the process has ended; the next round starts a new process
+                    break  # this round is over, because the process of one version has ended
                 if found is None:
                     continue
                 before, after = found["before"], found["after"]
@@ -198,7 +213,7 @@ class ChildStarter:
 
     @contextmanager
     def adding_seconds(self, what: str) -> Iterator[None]:
-        """Return a context whose duration is added to the seconds of the activity ``what``."""
+        """Return a context whose duration is added to ``spent_s`` for the activity ``what``."""
         began = time.monotonic()
         try:
             yield
@@ -206,10 +221,13 @@ class ChildStarter:
             self.spent_s[what] += time.monotonic() - began
 
     def _error_of_version_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
-        """Return how the version before the migration crashed or hung.
+        """Return how the process of the version before the migration crashed or hung.
 
-        If the migrated version failed first, the version before the migration trains in its next turn, to show whether
-        this version also fails. If not, the error is raised again.
+        If the migrated version failed first, the method lets the version before the migration run its next turn, which
+        shows whether this version also fails.
+
+        Raises:
+            WorkloadFailed: the version before the migration did not crash or hang; the error is ``failed``.
         """
         if failed.ending and failed.side == "after" and not pair["before"].found:
             try:
@@ -223,13 +241,13 @@ class ChildStarter:
     def _time_entry_point(
         self, pair: Mapping[str, Child[RunResult]], label: str, number: int, deadline: float
     ) -> dict[str, EntryPointTiming] | None:
-        """Time the entry point ``label`` in both versions, which train in turns; return None if the time ran out.
+        """Time the entry point ``label`` in both versions; return None if the time is up before the timing is complete.
 
         The order of the versions in each turn is random in rounds with even numbers. The next round has the opposite
         order, so that no version trains first more often than the other version.
 
         Raises:
-            _OutOfTime: the time ran out in a turn, and the process of the turn was ended.
+            _OutOfTime: the time was up during an epoch, so the process that was training was ended.
         """
         turn, cpus = 0, cpus_of_this_process()
         chance = random.Random(f"{self._settings.sizes.seed}-{number // 2}-{label}")
@@ -241,10 +259,10 @@ class ChildStarter:
                 return {side: msgspec.convert(pair[side].found.pop().value, EntryPointTiming) for side in _SIDES}
             if turn and time.monotonic() > deadline:
                 return None
-            cpu = chance.choice(cpus) if cpus else None  # both versions use the same CPU
+            cpu = chance.choice(cpus) if cpus else None  # both versions run on the same CPU in this turn
             for side in left:
                 with self.adding_seconds("start-up and first epochs" if turn == 0 else "later epochs"):
-                    # A process that hangs must not use more than the budget.
+                    # A process that hangs must not use much more time than the budget has.
                     limit_s = min(self._settings.timeout_s, max(_LEAST_WATCH_S, deadline - time.monotonic() + _GRACE_S))
                     try:
                         self._run_turns([pair[side]], limit_s, cpu)
@@ -255,7 +273,7 @@ class ChildStarter:
             turn += 1
 
     def _run_turns(self, children: Sequence[Child[RunResult]], limit_s: float, cpu: int | None = None) -> None:
-        """Let these processes run their turns at the same time, wait for all, and suspend them until the next turn."""
+        """Let processes run one turn at the same time, wait for all, and suspend them until their next turn."""
         for child in children:
             child.give_turn(limit_s, cpu)
         for child in children:
@@ -267,7 +285,7 @@ class ChildStarter:
 
     @property
     def own_epochs(self) -> dict[str, int]:
-        """Return a dictionary: label of each entry point that has not failed → epochs of the user's own run."""
+        """Return a dictionary: label of an entry point that has not failed → epochs of the user's full training."""
         return {
             entry.label: entry.own.all_epochs
             for entry in self._discovery.entry_points
@@ -275,12 +293,12 @@ class ChildStarter:
         }
 
     def _choose_entry_points(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
-        """Return the entry points of a round, in order. The last entry points do not run if time is up.
+        """Return the entry points of a round, in order. If time is short, the last entry points do not run.
 
-        Entry points with few timings and long own runs (full trainings of the user) come first, because long own runs
-        decide the total time. The order is random for entry points whose numbers of timings per epoch of the own run
-        differ by less than a factor of two. The order must vary, because an entry point changes the state of the
-        process for later entry points.
+        The own run of an entry point is the full training that the user would run. Entry points with few timings and
+        long own runs come first, because long own runs have the largest part in the total time. Apart from this rule,
+        the order is random. The order must vary from round to round, because each entry point changes the state of the
+        process for the entry points after it.
         """
         entries = [
             each
@@ -296,7 +314,7 @@ class ChildStarter:
         return tuple(sorted(entries, key=rank))
 
     def prepare_child(self, side: str, job: JobKind, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
-        """Return a process of one version for a task; ``more`` has further fields of :class:`.RunSpec`."""
+        """Return a child process for a task, not yet started; ``more`` sets other fields of :class:`.RunSpec`."""
         more |= {"threads": self.threads, "watching_threads": self._watching_threads}
         discovery = replace(self._discovery, entry_points=tuple(entries))
         spec = RunSpec(str(self._trees[side]), discovery, self._settings, job, **more)

@@ -1,7 +1,7 @@
 """Divide a training call into epochs, time each epoch, and end the call after enough epochs.
 
-docs/verify.md and docs/verify-measures.md describe epochs, start-up and what is measured. :class:`EpochDetector`
-decides where an epoch begins.
+The class :class:`.EpochDetector` decides when an epoch begins. The pages docs/verify.md and docs/verify-measures.md
+define epochs, start-up time and the measured values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from chirp_migrate.training.watch.epoch_detector import EpochDetector, SeenEnough
+from chirp_migrate.training.watch.epoch_detector import EpochDetector, StopTraining
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
 from chirp_migrate.verify.spec import EntryPointTiming
 from chirpid_patch import DataLoaderPerformanceMonitor
@@ -27,32 +27,33 @@ from chirpid_patch.loading.batch_timer import count_batch_samples
 from chirpid_patch.machine.nvml import GpuProbe
 
 LONGEST_VISIT = 6
-"""Largest number of epochs after the first to time in one round. Fewer epochs are timed if epochs are long."""
+"""Largest number of epochs after the first epoch that one round times. If epochs are long, a round times fewer epochs.
+"""
 
 _ENOUGH_S = 0.2
 
 _MOST_WAITS = 400
-"""Largest number of waits for batches in one timing, so that the report stays small."""
+"""Largest number of waits for batches that one timing stores, so that the report stays small."""
 
 _OF_BATCHES = ("samples", "batches", "waits_s", "first_waits_s", "waited_s")
-"""Fields of a timing to which each later epoch adds its values."""
+"""Fields of :class:`.EntryPointTiming` to which each epoch after the first epoch adds its values."""
 
 FOR_ALL_S = 5.0
 """Seconds for the timing of all later epochs (after the first) of all entry points of a process together.
 
-An entry point with more epochs in the user's own run (full training) gets a larger share of the time, because long own
-runs decide the total.
+Each entry point gets a share of this time, in proportion to the number of epochs in the full training that the user
+would run.
 """
 
 
 class RepeatedBatchLoading(Interception):
-    """Context manager for zero-cost loading: every loader repeats one batch that is already in memory.
+    """Context manager for zero-cost loading: every loader yields the same batch from memory again and again.
 
-    The batches have the number and the sizes of the real batches.
+    The number and the sizes of the batches are the same as without this context.
 
     Attributes:
-        is_active: whether loaders repeat one batch now; if not, they load as usual.
-        making_s: seconds spent on loading the repeated batches, which do not count as training time.
+        is_active: whether loaders repeat one batch now. If False, loaders load as usual.
+        making_s: seconds for loading the batches that are then repeated. This time does not count as training time.
     """
 
     def __init__(self) -> None:
@@ -62,7 +63,7 @@ class RepeatedBatchLoading(Interception):
 
     def _repeat(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if not self.is_active or loader.batch_size is None or not hasattr(loader.sampler, "__len__"):
-            return start()  # size or number of batches is unknown: load as usual, so the headroom is underestimated
+            return start()  # unknown batches: load as usual, so the headroom is underestimated
         return self._batches(loader)
 
     def _batches(self, loader: Any) -> Iterator[Any]:
@@ -82,15 +83,16 @@ class RepeatedBatchLoading(Interception):
 class EpochTimer(Interception):
     """Context manager under which :meth:`time` divides a training call into epochs.
 
-    Enter this context after other interceptions (contexts that replace ``iter(loader)``), because an epoch must begin
-    before other code uses the loader. Simulated steps are an exception: waits for batches must not include these steps.
+    Enter this context after other contexts that replace ``iter(loader)``, because a new epoch must begin before their
+    code uses the loader. The only exception is :class:`.SimulatedSteps`, which must be entered after this context, so
+    that waits for batches do not include simulated steps.
 
     Args:
-        turn: function that is called after each epoch, for example to wait for the next turn of this process. The time
-            of this call counts for no epoch.
-        least: smallest number of epochs to time, without the first epoch.
-        cached: zero-cost loading for an additional last epoch; None for no such epoch.
-        most: largest number of epochs after the first to time.
+        turn: function that is called after each epoch, for example to wait for the next turn of this process. The
+            duration of this call is not part of any epoch.
+        least: smallest number of epochs to time, in addition to the first epoch.
+        cached: context of zero-cost loading, for one more epoch at the end; None for no such epoch.
+        most: largest number of epochs to time, in addition to the first epoch.
     """
 
     def __init__(
@@ -117,10 +119,11 @@ class EpochTimer(Interception):
         """Run a training call until enough epochs are timed, and return its timing.
 
         Args:
-            call: the training call.
-            enough_s: timing ends after this many seconds of later epochs (at least 0.2) and ``least`` later epochs.
-            reads_memory: whether to read the memory of this process and its workers in the first epoch. Reading may
-                take 0.1 s, which does not count for the epoch.
+            call: function without parameters that runs the training.
+            enough_s: the timing ends when the epochs after the first epoch have taken this many seconds (at least 0.2)
+                and number at least ``least``.
+            reads_memory: whether to measure the memory of this process and its workers in the first epoch. A
+                measurement may take 0.1 s, which is not part of the epoch.
         """
         self._reset()
         self._enough_s = max(_ENOUGH_S, enough_s)
@@ -129,7 +132,7 @@ class EpochTimer(Interception):
         self._start_clock()
         self._is_timing = True
         try:
-            with self._pacing, suppress(SeenEnough):
+            with self._pacing, suppress(StopTraining):
                 value = call()
                 self._visit.rest_s = self._elapsed_seconds()
                 del value
@@ -144,8 +147,9 @@ class EpochTimer(Interception):
         visit.samples /= max(1, later)
         visit.batches /= max(1, later)
         if len(visit.waits_s) > _MOST_WAITS:
-            visit.waits_s = random.Random(0).sample(visit.waits_s, _MOST_WAITS)  # workers make every n-th wait long
-        self._pacing = EpochDetector()  # frees the datasets of the training
+            # Not every n-th wait, because with n workers, every n-th wait is long.
+            visit.waits_s = random.Random(0).sample(visit.waits_s, _MOST_WAITS)
+        self._pacing = EpochDetector()  # the previous detector would keep the datasets in memory
         return visit
 
     def _reset(self) -> None:
@@ -166,7 +170,10 @@ class EpochTimer(Interception):
         trains, batches, begun = torch.is_grad_enabled(), 0, time.perf_counter()
 
         def around(advance: Callable[[], Any]) -> Any:
-            """Take a batch, and record the wait for it. The first wait of a pass begins at ``iter(loader)``."""
+            """Take a batch, and record how long the training waited for the batch.
+
+            The wait for the first batch of a pass begins at ``iter(loader)``.
+            """
             nonlocal batches
             asked = time.perf_counter() if batches else begun
             try:
@@ -190,7 +197,7 @@ class EpochTimer(Interception):
     def _end_epoch(self) -> None:
         seconds, visit = self._elapsed_seconds(), self._visit
         if self._over:
-            raise SeenEnough
+            raise StopTraining
         if self._pacing.later == 1:
             self._count_as_start_up(seconds)
         elif self._cached.is_active:
@@ -204,13 +211,13 @@ class EpochTimer(Interception):
         if self._pacing.is_over(1 + (self._least if is_long else self._most)):
             if visit.cached_s or not self._times_cached:
                 self._over = True
-                raise SeenEnough
+                raise StopTraining
             self._cached.is_active = True
         self._turn()
         self._start_clock()
 
     def _count_as_start_up(self, seconds: float) -> None:
-        """Count ``seconds``, and all passes before the first call of ``backward``, as start-up."""
+        """Count ``seconds``, and all epochs timed so far, as start-up time."""
         visit, empty = self._visit, EntryPointTiming()
         visit.start_s += sum(visit.epochs_s) + seconds
         for name in ("epochs_s", "cached_s", "gpu_percent", *_OF_BATCHES):
@@ -229,20 +236,23 @@ class EpochTimer(Interception):
         return time.perf_counter() - self._began - self._stopped_s - self._cached.making_s
 
     def _number_of_batches(self, loader: Any) -> int | None:
-        """Return the number of batches in a pass over ``loader``; None if it is not known. The clock is stopped."""
+        """Return the number of batches in a pass over ``loader``; None if it is not known.
+
+        The clock of the epoch is stopped during this method.
+        """
         if isinstance(getattr(loader, "dataset", None), IterableDataset):
-            return None  # PyTorch would compare the number with the batches that the dataset yields
+            return None  # after `len(loader)`, PyTorch warns if the loader yields more batches
         began = time.perf_counter()
         try:
             return len(loader)
-        except Exception:  # the training may never call the user's `__len__`, which may raise any error
+        except Exception:  # the user's `__len__` may raise any error, and the training may never call it
             return None
         finally:
             self._stopped_s += time.perf_counter() - began
 
     def _read_memory(self) -> None:
-        """Read the memory while the workers of a loader are alive, but have no more batches to load."""
-        _finish_device()  # the GPU must not continue while the clock is stopped
+        """Measure the memory at the last batch of a pass, when the workers still run but have nothing more to load."""
+        _finish_device()  # otherwise, the GPU would continue its work while the clock is stopped
         began = time.perf_counter()
         memory = DataLoaderPerformanceMonitor().memory_status()
         if memory is not None:
@@ -256,7 +266,7 @@ class EpochTimer(Interception):
         percent = self._gpus.read().utilization_percent
         if percent is not None:
             self._visit.gpu_percent.append(percent)
-        # NVML counts the memory of all processes, and the process of the other version uses the same GPUs.
+        # Not from NVML, which would also count the memory of the other version's process on the same GPUs.
         self._visit.gpu_bytes = sum(map(torch.cuda.max_memory_reserved, range(torch.cuda.device_count())))
 
     def _count_lost_workers(self, loader: Any) -> None:
@@ -266,6 +276,6 @@ class EpochTimer(Interception):
 
 
 def _finish_device() -> None:
-    """Wait until the GPU (CUDA, Apple's MPS or another) has finished its work, so that the epoch includes this work."""
+    """Wait until the GPU (CUDA, MPS or another device) has finished its work, so that the epoch includes this work."""
     if torch.accelerator.is_available():
         torch.accelerator.synchronize()

@@ -1,7 +1,7 @@
 """Run the rounds of a verification, and decide after interim analyses whether more rounds are necessary.
 
-An interim analysis (:mod:`chirp_migrate.stats.sequential_looks`) returns the entry points with an open question, such
-as whether an entry point is slower. Only these entry points run in the next rounds.
+An interim analysis (:mod:`chirp_migrate.stats.sequential_looks`) returns the entry points for which the timings do not
+yet prove a conclusion, such as that the entry point is not slower. Only these entry points run in the next rounds.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from enum import Enum
 import msgspec
 
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, InterimAnalysis, planned_analyses
-from chirp_migrate.training.process.background_load import why_load_not_measurable
+from chirp_migrate.training.process.background_load import why_cpu_use_not_measurable
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import EntryPointTiming
 
 _USUAL_ROUNDS = 5
-"""Usual number of rounds, which share the time budget equally."""
+"""Usual number of rounds. Each of these rounds gets an equal share of the time budget."""
 
 _SHARE_OF_MANY = 0.6
-"""If more than the usual number of rounds run, they may use at most this share of the time after the first round."""
+"""If more rounds than usual run, all rounds after the first round together use at most this share of the remaining
+time."""
 
 _WORTH_BEGINNING = 0.5
-"""A round begins if at least this share of the last round's duration remains, because a part of a round is useful."""
+"""A round begins only if the remaining time is at least this share of the last round's duration.
+
+The share is below 1, because a round that ends early also yields timings.
+"""
 
 SIDES = ("before", "after", "cached")
 """Names of timings: the version before the migration, the migrated version, and the migrated version with zero-cost
@@ -35,9 +39,9 @@ loading."""
 
 
 def own_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float:
-    """Compute the seconds of the user's own run (full training) from a timing of the entry point.
+    """Compute the seconds of the full training that the user would run, from a timing of the entry point.
 
-    If only the first epoch was timed, the result is the time of the whole training call.
+    If the timing has no epochs after the first epoch, the result is the time of the whole training call.
     """
     if not timing.epochs_s:
         return timing.start_s + timing.rest_s
@@ -46,7 +50,7 @@ def own_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float:
 
 
 def zero_cost_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float | None:
-    """Compute the seconds of the user's own run with zero-cost loading; None if zero-cost loading was not timed."""
+    """Compute the seconds of the user's full training with zero-cost loading; None if it was not timed."""
     if not timing.cached_s or not timing.epochs_s:
         return None
     loading_s = max(0.0, statistics.median(timing.epochs_s) - statistics.median(timing.cached_s))
@@ -60,9 +64,9 @@ class TimedRound:
     Attributes:
         visits: dictionary, version → label of the entry point → its timing.
         seconds: dictionary, version (``before``, ``after``, or ``cached`` for zero-cost loading) → label of the entry
-            point → seconds of the user's own run.
-        others: share of the CPUs that other processes used during the round; None if it was not measured.
-        duration_s: seconds of the whole round, including the start of the processes and warm-up.
+            point → computed seconds of the user's full training.
+        others: share of the CPUs that other processes used during the round, 0 to 1; None if it was not measured.
+        duration_s: seconds of the whole round, with the start of the processes and with warm-up.
     """
 
     seconds: Mapping[str, Mapping[str, float]]
@@ -78,7 +82,7 @@ class TimedRound:
         others: float | None,
         duration_s: float,
     ) -> TimedRound:
-        """Build a round from its timings; entry points that were not timed in both versions do not count."""
+        """Build a round from its timings, without entry points that were timed in only one version."""
         labels = [label for label in own if all(label in visits[side] for side in ("before", "after"))]
         seconds = {
             side: {label: own_run_seconds(visits[side][label], own[label]) for label in labels} for side in visits
@@ -88,7 +92,7 @@ class TimedRound:
         return cls(seconds, others, duration_s, visits)
 
     def visits_of(self, side: str) -> Mapping[str, EntryPointTiming]:
-        """Return a dictionary: label of an entry point → its timing in one version; empty if none was timed."""
+        """Return a dictionary: label of an entry point → its timing in the version ``side``; empty without timings."""
         return self.visits.get(side, {})
 
     @property
@@ -98,7 +102,7 @@ class TimedRound:
 
 
 class StopReason(str, Enum):
-    """The reason why no more rounds run."""
+    """The reason why ``verify`` starts no more rounds of timing."""
 
     SETTLED = "every question answered"
     ROUNDS = "all rounds made"
@@ -113,8 +117,10 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         made: the rounds in order.
         looks: the interim analyses in order.
         ended_with: why no more rounds ran (see :class:`StopReason`).
-        others_median, others_most: median and largest share of the CPUs that other processes used in a round, 0 to 1;
-            None if it was not measured.
+        others_median: share of the CPUs that other processes used in a round, 0 to 1, as a median over the rounds; None
+            if it was not measured.
+        others_most: largest share of the CPUs that other processes used in a round, 0 to 1; None if it was not
+            measured.
         not_watched: why the CPU use of other processes was not measured; None if it was measured.
     """
 
@@ -129,7 +135,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, made: Sequence[TimedRound], looks: Sequence[InterimAnalysis], stopped: StopReason | None = None
     ) -> Rounds:
-        """Return the rounds, with the load of the machine in them."""
+        """Return the rounds, and compute how much CPU time other processes used."""
         others = [each.others for each in made if each.others is not None]
         return cls(
             made=list(made),
@@ -137,44 +143,46 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
             ended_with=stopped.value if stopped is not None else None,
             others_median=statistics.median(others) if others else None,
             others_most=max(others, default=None),
-            not_watched=None if others else why_load_not_measurable(),
+            not_watched=None if others else why_cpu_use_not_measurable(),
         )
 
     def seconds(self, side: str, label: str) -> list[float]:
-        """Return the seconds of the user's own run of an entry point, one value for each round that has a timing."""
+        """Return the seconds of the user's full training with an entry point, one value for each timed round."""
         return [each.seconds[side][label] for each in self.made if label in each.seconds.get(side, {})]
 
     @property
     def labels(self) -> list[str]:
-        """Return the labels of the timed entry points."""
+        """Return the labels of the entry points that were timed in at least one round."""
         return list(dict.fromkeys(label for each in self.made for label in each.seconds.get("before", {})))
 
     def total_seconds(self, side: str) -> float:
-        """Return the seconds of the user's own runs of all entry points together, from medians over the rounds."""
+        """Return the seconds of the user's full trainings with all entry points: the sum of medians over rounds."""
         times = [self.seconds(side, label) for label in self.labels]
         return math.fsum(statistics.median(of) for of in times if of)
 
 
 def run_rounds(
     run_round: Callable[[int, frozenset[str] | None, float], TimedRound],
-    find_open: Callable[[Sequence[TimedRound], Sequence[InterimAnalysis]], frozenset[str]],
+    find_entry_points_to_time: Callable[[Sequence[TimedRound], Sequence[InterimAnalysis]], frozenset[str]],
     max_rounds: int,
     deadline: float,
     own_epochs: Callable[[], Mapping[str, int]] = dict,
 ) -> Rounds:
-    """Run rounds until no entry point has an open question, ``max_rounds`` rounds have run, or the time is used up.
+    """Run rounds until more rounds are not necessary, ``max_rounds`` rounds have run, or the time is used up.
 
     Args:
-        run_round: runs one round; the arguments are its number from 0, the labels of the entry points that may run
-            (None for all), and the time after which no further entry point begins.
-        find_open: runs an interim analysis, and returns the labels of the entry points with an open question.
-        max_rounds: largest number of rounds; docs/verify.md says when more than five rounds run.
-        deadline: end of the time budget, on the clock of ``time.monotonic``.
-        own_epochs: returns a dictionary: label of an entry point that still runs → epochs of the user's own run. If the
-            first round covers less than half of these epochs, fewer rounds run, each with time for more entry points.
+        run_round: function that runs one round. Its arguments are the number of the round from 0, the labels of the
+            entry points that may run (None for all), and the time after which no further entry point begins.
+        find_entry_points_to_time: function that runs an interim analysis, and returns the labels of the entry points
+            that need more rounds.
+        max_rounds: largest number of rounds. Usually five rounds run; docs/verify.md describes when more rounds run.
+        deadline: end of the time budget, in seconds of ``time.monotonic``.
+        own_epochs: function that returns a dictionary: label of an entry point that has not failed → number of epochs
+            of the user's full training. If the entry points in the first round have less than half of these epochs,
+            fewer rounds run, so that each round has time for more entry points.
 
     Raises:
-        KeyboardInterrupt: the user interrupted before the first interim analysis.
+        KeyboardInterrupt: the user pressed Ctrl-C before two rounds had run.
     """
     max_rounds = max(max_rounds, MIN_ROUNDS)
     planned = planned_analyses(min(max_rounds, _USUAL_ROUNDS))
@@ -185,7 +193,7 @@ def run_rounds(
 
     def look(share: float) -> frozenset[str]:
         looks.append(InterimAnalysis(len(made), share))
-        return find_open(made, looks)
+        return find_entry_points_to_time(made, looks)
 
     def left() -> float:
         return 1.0 - math.fsum(each.share for each in looks)
@@ -202,7 +210,7 @@ def run_rounds(
             return Rounds.of(made, looks, StopReason.INTERRUPTED)
         if latest.labels:
             made.append(latest)
-            if len(made) == 1:  # the number of rounds must not depend on the ratios of later rounds
+            if len(made) == 1:  # set the number of rounds now, because it must not depend on later results
                 epochs = own_epochs()
                 covered, everything = sum(epochs.get(label, 0) for label in latest.labels), sum(epochs.values())
                 if 2 * covered < everything:
@@ -212,7 +220,7 @@ def run_rounds(
                     wanted = int(min(max_rounds, max(wanted, 1 + fitting)))
                     planned = planned_analyses(wanted)
         else:
-            lost += 1  # an entry point crashed its process, or time was up before any entry point was timed
+            lost += 1  # no entry point was timed, because of a crash or because the time was up
         out_of_time = (
             lost > min(max_rounds, _USUAL_ROUNDS) or time.monotonic() + _WORTH_BEGINNING * latest.duration_s > deadline
         )

@@ -1,7 +1,7 @@
-"""Simulate a GPU step that uses no CPU time (``--simulate-step-ms``); docs/verify-measures.md describes the steps.
+"""Simulate a training step on a GPU, for the option ``--simulate-step-ms``. The simulated step uses no CPU time.
 
-A real model that computes on the CPUs would take CPUs from loading. So :class:`StandInModel`, a tiny model, replaces
-the model that ``verify`` finds in the project.
+A real model that computes on the CPUs would leave fewer CPUs for loading. So the tiny :class:`StandInModel` replaces
+the model that ``verify`` finds in the project. The page docs/verify-measures.md describes simulated steps.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _VALUES_READ = 64
 
 
 class StandInModel(torch.nn.Module):
-    """A model with very little work: one linear layer on 64 values that are spread evenly over each sample.
+    """A model that computes very little: one linear layer on 64 values of each sample, at evenly spaced positions.
 
-    The input has the shape (B, …) with any sample shape, and the output is logits of shape (B, num_classes). The model
-    accepts and ignores other arguments.
+    The input has the shape (B, …) with any sample shape, and the output is logits of shape (B, num_classes). The
+    constructor and ``forward`` accept other arguments, and ignore them.
     """
 
     def __init__(self, num_classes: int = 1000, *_others: Any, **_named: Any) -> None:
@@ -39,10 +39,11 @@ class StandInModel(torch.nn.Module):
 
 
 class SimulatedSteps(Interception):
-    """Context manager under which a simulated step of ``step_s`` seconds follows each training batch.
+    """Context manager that adds a simulated step after each training batch.
 
-    A training batch is a batch that is taken while gradients are enabled. Enter this context after other interceptions,
-    so that their times do not include the sleep.
+    A training batch is a batch that the training takes while gradients are enabled. The simulated step sleeps until
+    ``step_s`` seconds have passed since the training received the batch. Enter this context after other contexts that
+    replace ``iter(loader)``, so that their times do not include the sleep.
     """
 
     def __init__(self, step_s: float) -> None:
@@ -51,12 +52,12 @@ class SimulatedSteps(Interception):
         self._count = StepCount()
 
     def take(self) -> StepCount:
-        """Return the counts of steps since the last call of this method."""
+        """Return the counts of the steps since the last call of this method."""
         taken, self._count = self._count, StepCount()
         return taken
 
     def end_step(self, own_work_s: float) -> None:
-        """Count a step in which the training worked for ``own_work_s`` seconds, and sleep for the rest of the step."""
+        """Count a step in which the training itself took ``own_work_s`` seconds; sleep for the rest of the step."""
         self._count.steps += 1
         self._count.own_work_s += own_work_s
         if own_work_s < self.step_s:
