@@ -14,7 +14,7 @@ import msgspec
 
 from chirp_migrate.training.workload.entry_points import find_entry_points
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.timing.children import ChildStarter
+from chirp_migrate.verify.timing.process_turns import ChildStarter
 from chirp_migrate.verify.timing.rounds import TimedRound
 from verify_decisions.load import OtherLoad
 from verify_decisions.trees import SIZES, write_trees

@@ -30,7 +30,7 @@ from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.sides.copies import copy_both_versions, find_entry_points_before
 from chirp_migrate.verify.spec import EntryPointRecord
-from chirp_migrate.verify.timing.children import ChildStarter
+from chirp_migrate.verify.timing.process_turns import ChildStarter
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, run_rounds
 from chirp_migrate.verify.verdict import Judge, combine_timings
 from chirp_migrate.verify.verify_report import VerifyReport

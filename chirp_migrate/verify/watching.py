@@ -22,7 +22,7 @@ from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, 
 from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.spec import EntryPointRecord, JobKind, RunResult
-from chirp_migrate.verify.timing.children import ChildStarter
+from chirp_migrate.verify.timing.process_turns import ChildStarter
 
 _MOST_DEATHS = 3
 """Largest number of entry points that may crash or hang in one version. If more of them do, ``verify`` stops."""

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
-from chirpid_patch.datasets.buffers import is_large_batch
+from chirpid_patch.datasets.batch_memory import is_large_batch
 from chirpid_patch.datasets.rows import (
     SEQUENCES,
     as_row_tensor,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from chirpid_patch.datasets.buffers import allocate_batch, is_large_batch
+from chirpid_patch.datasets.batch_memory import allocate_batch, is_large_batch
 from chirpid_patch.torch_private import empty_shared_tensor
 from chirpid_patch.transforms import off_cpu
 

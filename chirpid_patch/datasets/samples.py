@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Subset, default_collate, get_worker_info
 
-from chirpid_patch.datasets.buffers import allocate_batch, is_large_batch
+from chirpid_patch.datasets.batch_memory import allocate_batch, is_large_batch
 from chirpid_patch.datasets.collate import collate_pairs, is_stacking_collate
 from chirpid_patch.datasets.gather import (
     Batch,

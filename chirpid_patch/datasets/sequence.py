@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from chirpid_patch.datasets.buffers import is_large_batch
+from chirpid_patch.datasets.batch_memory import is_large_batch
 from chirpid_patch.datasets.gather import Batch, BatchedDataset, BatchPart, RowKinds, gather_batch, gather_node
 from chirpid_patch.datasets.samples import dense_tensor_bytes, fetch_sample, read_samples_of_list
 from chirpid_patch.randomness.keyed_random import RandomKey

@@ -15,7 +15,7 @@ from chirp_migrate.verify.options import resolve_options
 from chirp_migrate.verify.sides.baseline import find_original_version
 from chirp_migrate.verify.sides.copies import copy_both_versions, find_entry_points_before
 from chirp_migrate.verify.spec import EntryPointRecord
-from chirp_migrate.verify.timing.children import ChildStarter
+from chirp_migrate.verify.timing.process_turns import ChildStarter
 from chirp_migrate.verify.watching import record_runs
 
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "other_backend"

@@ -20,7 +20,7 @@ from chirp_migrate.stats.sequential_looks import (
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.timing.children import ChildStarter
+from chirp_migrate.verify.timing.process_turns import ChildStarter
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, run_rounds
 from chirp_migrate.verify.verdict import Judge, Verdict, combine_timings
 
@@ -230,7 +230,7 @@ def test_rounds_are_saved_where_the_answer_is_plain() -> None:
 def test_threads_make_room_for_other_processes_unless_their_number_is_given(
     monkeypatch: pytest.MonkeyPatch, given: int, others: float | None, threads: int
 ) -> None:
-    monkeypatch.setattr("chirp_migrate.verify.timing.children.usable_cpus", lambda: 8)
+    monkeypatch.setattr("chirp_migrate.verify.timing.process_turns.usable_cpus", lambda: 8)
     children = ChildStarter({}, DiscoveredEntryPoints((EntryPoint("", "train"),)), VerifyOptions(threads=given))
     children.limit_threads(others)
     assert children.threads == threads
@@ -267,7 +267,7 @@ class _SlowChild:
 def test_a_turn_that_outlasts_the_budget_is_not_a_failure(
     monkeypatch: pytest.MonkeyPatch, timeout_s: float, fails: bool
 ) -> None:
-    monkeypatch.setattr("chirp_migrate.verify.timing.children.make_child", lambda *_: _SlowChild())
+    monkeypatch.setattr("chirp_migrate.verify.timing.process_turns.make_child", lambda *_: _SlowChild())
     settings = VerifyOptions(timeout_s=timeout_s)
     entry = EntryPoint("training", "train", script=("train.py",))
     trees = {side: Path(side) for side in ("before", "after")}

@@ -84,9 +84,9 @@ def test_apply_accepts_the_table(tmp_path: Path) -> None:
         ("samples = 20", "20 samples are too few"),
         ("folds = 1", "range x>=2"),
         ("min-saving = 100", "range 0<=x<100"),
-        ('shape = "12 by 9"', "shape: it must be a shape such as 1x224x313"),
-        ('workload = "chirp_verify"', "workload: it must name a function"),
-        ('model = "utils/models.py:Net"', "model: it must name a class"),
+        ('shape = "12 by 9"', "shape: the value must be a shape such as 1x224x313"),
+        ('workload = "chirp_verify"', "workload: the value must name a function"),
+        ('model = "utils/models.py:Net"', "model: the value must name a class"),
         ('data = "nowhere.npz"', r"nowhere\.npz does not exist"),
     ],
 )

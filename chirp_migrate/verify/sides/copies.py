@@ -15,7 +15,7 @@ from chirp_migrate.training.workload.hook import workload_file_candidates
 from chirp_migrate.verify.options import VerifyOptions, entry_points_from_options
 from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.spec import JobKind, RunSpec
-from chirp_migrate.verify.timing.children import make_child
+from chirp_migrate.verify.timing.process_turns import make_child
 
 
 def copy_both_versions(

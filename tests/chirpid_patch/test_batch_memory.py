@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from chirpid_patch import OptimalDataLoaderFactory
-from chirpid_patch.datasets.buffers import BatchMemoryPool, allocate_batch
+from chirpid_patch.datasets.batch_memory import BatchMemoryPool, allocate_batch
 from chirpid_patch.datasets.gather import fetch_batch
 
 SHAPE = (16, 1, 150, 150)  # 1.4 MB
