@@ -97,7 +97,7 @@ def explain_interruption(request: PlanRequest) -> Iterator[None]:
     """Convert Ctrl-C in a ``with`` block to an error that describes the state of the project.
 
     Raises:
-        InterruptedByUser: the user pressed Ctrl-C. The message reports whether a run is applied.
+        InterruptedByUser: the user pressed Ctrl-C. The message reports whether the run has changed files.
     """
     root, place = request.journal, request.quoted_path
     before = _applied_runs(root)

@@ -111,9 +111,9 @@ def split_tuple_assignment(
 ) -> tuple[Edit, ...] | None:
     """Return the edit that applies ``edits``, and splits ``a, b = a.to(device), b.to(device)`` into two assignments.
 
-    A comment of the line stays behind the last assignment. The result is ``None`` if the edited line is short enough,
-    or if its comment is for a tool. The result is also ``None`` if one assignment may change a value that the other
-    assignment reads.
+    A comment of the line stays behind the last assignment. The function returns ``None``, and nothing is split, in
+    three cases: the edited line is short enough; the line has a comment for a tool, such as ``# noqa``; or one
+    assignment may change a value that the other assignment reads.
     """
     line = module.parents[statement]
     match statement:

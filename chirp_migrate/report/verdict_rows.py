@@ -74,7 +74,7 @@ def total_times(report: VerifyReport) -> EntryTimes | None:
     return EntryTimes("all", taken, report.ratio, report.zero_cost_ratio, report.verdict)
 
 
-def entry_times(report: VerifyReport) -> list[EntryTimes]:
+def entry_point_times(report: VerifyReport) -> list[EntryTimes]:
     """Return the times of each timed entry point, in the order in which the entry points ran."""
     rows = []
     for label, ratio in report.ratios.items():

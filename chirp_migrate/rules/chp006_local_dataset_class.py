@@ -60,9 +60,9 @@ class LocalDatasetClass(Rule):
       project are not objects of project classes, because such an object may be a descriptor. The methods of a base from
       the project use `type(self)` only to call this class or to read its attributes.
     - `plain-body`: the body of the class contains methods and constants. All decorators in the body are from Python or
-      PyTorch and store nothing, such as `@property`. Decorators, bases, defaults and annotations have the same values
-      at module level. No other code assigns a module-level name that these expressions use, or an attribute of such a
-      name.
+      PyTorch, such as `@property`, and store no reference to the decorated function. Decorators, bases, defaults and
+      annotations have the same values at module level. No other code assigns a module-level name that these
+      expressions use, or an attribute of such a name.
     - `place-independent`: the class contains no code whose result depends on its place, such as ``eval``, ``vars``,
       ``nonlocal``, ``__dict__`` or ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``,
       ``locals`` or ``vars``. The module has no ``__getattr__``.

@@ -38,7 +38,7 @@ class ConfigDefaults(Rule):
       `globals`, `eval` or frames. If an attribute stores a configuration, no code reads all attributes of an object, or
       saves an object other than a dictionary or list. If an attribute stores a configuration, the object with this
       attribute does not contain command-line arguments. If a module stores a configuration, no code lists the names of
-      a module. No class declares a configuration as a field.
+      a module. No class declares a field that contains a configuration.
 
     The rule adds `optimize_dataloaders`, `benchmark_performance` and the augmentation flags, if the dictionary lacks
     them. The rule adds an augmentation flag only if the flag is a parameter of the enclosing function, or if the

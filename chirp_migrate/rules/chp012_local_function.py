@@ -55,8 +55,8 @@ class LocalFunction(Rule):
       name of an enclosing function, a call of `super`, `dir`, `eval`, `exec`, `locals` or `vars`, `__class__`, and a
       name that is private to the enclosing class, such as `__scale`. The enclosing function does not call `dir`,
       `eval`, `exec`, `locals` or `vars`. The module has no `__getattr__`, and no name that Python normalises to another
-      spelling. If the replacement of the function binds values, as a `partial` or a method does, the function is not an
-      attribute of a class.
+      spelling. If the function captures values, so that a `partial` or a method replaces the function, the function is
+      not an attribute of a class.
     - `plain-definition`: the function has no decorator except `torch.no_grad`, `torch.enable_grad` and
       `torch.inference_mode`. The function has no type parameters, and no code deletes its name.
     - `no-local-helper`: the function uses no other local function, local class or lambda, because such a helper would
@@ -249,7 +249,7 @@ def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterabl
 
 
 def _is_only_definition(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> bool:
-    """Return whether only this definition binds the name, directly in the function's body and above all uses."""
+    """Return whether the name has no other binding, and the definition is in the function's body, before every use."""
     scope, start = module.scopes.scope_of(node), module.span(node)[0]
     is_only = len(scope.bindings[node.name.value]) == 1 and module.parents[module.parents[node]] is scope.node
     return is_only and all(module.span(use)[0] > start for use in uses)

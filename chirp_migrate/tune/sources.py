@@ -154,8 +154,8 @@ def _fill_parameters(what: str, function: Any, config: TuneConfig, leave: str = 
             values[name] = value
         elif parameter.default is parameter.empty:
             raise TaskNotPossible(
-                f"{what} needs {name}, but {config.file} has no data.{name}: add this key, or pass --dataset a "
-                "function that builds the dataset"
+                f"{what} needs {name}, but {config.file} has no data.{name}: add this key, or name with --dataset "
+                "a function that builds the dataset"
             )
     return values
 

@@ -73,13 +73,11 @@ METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, t
      "median of the milliseconds from the request of a training batch to its arrival, without the first batch of "
      "each pass, whose wait includes start-up"),
     ("wait_p95_ms", "ms", "wait for a batch, 95th percentile", "R-000-3.1",
-     "95 % of the waits for training batches are shorter than this value; the waits are the same as for "
-     "`wait_p50_ms`"),
+     "95th percentile of the waits for training batches, computed from the same waits as `wait_p50_ms`"),
     ("wait_p99_ms", "ms", "wait for a batch, 99th percentile", "R-000-3.1",
-     "99 % of the waits for training batches are shorter than this value; the waits are the same as for "
-     "`wait_p50_ms`"),
+     "99th percentile of the waits for training batches, computed from the same waits as `wait_p50_ms`"),
     ("wait_variation", "", "variation of the waits", "R-000-5.2",
-     "standard deviation of the waits for training batches, divided by their mean; the waits are the same as for "
+     "standard deviation of the waits for training batches, divided by their mean, computed from the same waits as "
      "`wait_p50_ms`"),
     ("first_batch_ms", "ms", "time to the first batch", "R-000-3.1",
      "milliseconds from `iter(loader)` to the first batch of a training loader, including the start of workers; "

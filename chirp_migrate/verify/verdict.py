@@ -109,7 +109,9 @@ class Judge:
     def run_interim_analysis(
         self, total: CombinedTiming | None, entries: Mapping[str, CombinedTiming], looks: Sequence[InterimAnalysis]
     ) -> frozenset[str]:
-        """Run an interim analysis on the two results of :func:`combine_timings`.
+        """Decide from the timings so far which entry points should run in more rounds.
+
+        The arguments ``total`` and ``entries`` are the two results of :func:`combine_timings`.
 
         Args:
             total: timing of all entry points together; None without a timing.

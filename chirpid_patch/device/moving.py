@@ -63,7 +63,7 @@ def move_part(device: torch.device, part: Any) -> Any:
     """
     if not is_tensor_or_packed_sequence(part):
         return part.to(device)
-    return part.to(device, non_blocking=device.type == "cuda" and all(map(in_pinned_memory, movable_tensors(part))))
+    return part.to(device, non_blocking=device.type == "cuda" and all(map(is_in_pinned_memory, movable_tensors(part))))
 
 
 def is_tensor_or_packed_sequence(part: Any) -> bool:
@@ -82,7 +82,7 @@ def movable_tensors(part: Any) -> list[Tensor]:
     return [part] if isinstance(part, Tensor) else []
 
 
-def in_pinned_memory(tensor: Tensor) -> bool:
+def is_in_pinned_memory(tensor: Tensor) -> bool:
     """Return whether ``tensor`` is in pinned memory, from which a device can copy while the CPU continues."""
     plain = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_nested
     return plain and tensor.is_pinned()

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from chirpid_patch.datasets.rows import is_plain_cpu_tensor
-from chirpid_patch.device.moving import in_pinned_memory, map_parts, movable_parts, movable_tensors, move_part
+from chirpid_patch.device.moving import is_in_pinned_memory, map_parts, movable_parts, movable_tensors, move_part
 
 
 class CudaCopyStream:
@@ -112,7 +112,7 @@ class BatchCopy:
     def _copy_tensor(self, tensor: Tensor) -> Tensor:
         if tensor.device == self._cuda.device:
             return tensor
-        if not tensor.numel() or not in_pinned_memory(tensor):
+        if not tensor.numel() or not is_in_pinned_memory(tensor):
             tensor = self._cuda.pinned(tensor)
         else:
             self._direct.append(tensor)
@@ -126,5 +126,5 @@ def _can_copy_on_side_stream(part: Any, device: torch.device) -> bool:
         return False
     away = (tensor for tensor in movable_tensors(part) if tensor.device != device)
     return all(
-        not tensor.requires_grad and (in_pinned_memory(tensor) or is_plain_cpu_tensor(tensor)) for tensor in away
+        not tensor.requires_grad and (is_in_pinned_memory(tensor) or is_plain_cpu_tensor(tensor)) for tensor in away
     )

@@ -67,10 +67,10 @@ class _LoopStep:
 class LoadingController:
     """Measure the waits and steps of a training loop, and choose how many threads and workers load its batches.
 
-    Loading begins without threads. If a CPU is idle during the first batches, the controller begins a trial in the
-    running loop. In the trial, the controller measures batches with threads and batches without threads in turns. After
-    the trial, the controller keeps the mode with the shorter time from batch to batch. If the duration of the training
-    steps changes later, the controller measures again. The batches are the same with and without threads.
+    Loading begins without threads. If a CPU is idle during the first batches, the controller tries threads while the
+    loop continues. In this trial, the controller measures batches with threads and batches without threads in turns.
+    After the trial, the controller keeps the mode with the shorter time from batch to batch. If the duration of the
+    training steps changes later, the controller measures again. The batches are the same with and without threads.
 
     Args:
         threads: fixed number of threads that load batches in advance; None: the controller measures whether threads

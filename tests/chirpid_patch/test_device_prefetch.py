@@ -303,7 +303,7 @@ def test_memory_that_the_loader_writes_to_again_is_copied_before_it_is_asked(lat
 def test_a_loader_whose_batches_are_the_receivers_is_not_waited_for(
     late: LateDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(side_stream, "in_pinned_memory", lambda tensor: True)
+    monkeypatch.setattr(side_stream, "is_in_pinned_memory", lambda tensor: True)
     data = TensorDataset(torch.arange(6.0))
     for collate, waited in ((None, 0), (lambda samples: torch.stack([x for (x,) in samples]), 3)):
         late.log.clear()

@@ -18,7 +18,7 @@ from chirp_migrate.report.hunks import ChangeRow, differing_words, pair_rows_for
 from chirp_migrate.report.page.changes import FileDetails, PageContents
 from chirp_migrate.report.reading import read_report_contents
 from chirp_migrate.report.stored_results import hashes_of_written_files, store_doctor_report, store_verdict
-from chirp_migrate.report.verdict_rows import batch_waits_ms, entry_times, measured_metrics, total_times
+from chirp_migrate.report.verdict_rows import batch_waits_ms, entry_point_times, measured_metrics, total_times
 from chirp_migrate.verify.verify_report import VerifyReport
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"
@@ -283,7 +283,7 @@ def test_a_verdict_is_read_as_docs_json_has_it(tmp_path: Path) -> None:
     assert together.ratio.saved == pytest.approx((0.5, 0.4, 0.6))
     assert together.ratio.speed_up == pytest.approx((2.0, 1 / 0.6, 2.5))
     assert together.seconds["before"] == pytest.approx([2.1 + 1.0])
-    assert [(one.label, one.verdict) for one in entry_times(found)] == [
+    assert [(one.label, one.verdict) for one in entry_point_times(found)] == [
         ("train.one", "meets the threshold"),
         ("train.two", "not shown"),
     ]

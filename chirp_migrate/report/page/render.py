@@ -27,7 +27,7 @@ from chirp_migrate.report.page.code import (
 )
 from chirp_migrate.report.verdict_rows import (
     EntryTimes,
-    entry_times,
+    entry_point_times,
     measured_metrics,
     tone_of_verdict,
     total_times,
@@ -188,7 +188,7 @@ def _percent(ratio: Ratio) -> tuple[str, str]:
 
 def _metric_values(found: VerifyReport) -> dict[str, Any]:
     """Return the values for the part of the template that shows metrics, times and plots."""
-    each, together = entry_times(found), total_times(found)
+    each, together = entry_point_times(found), total_times(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
     # The bars of the total have their own scale. On this scale, the bars of single entry points would be too short.
     longest = max((value for entry in each for values in entry.seconds.values() for value in values), default=1.0)

@@ -8,7 +8,7 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import as_sentence, format_time, format_value
 from chirp_migrate.report.verdict_rows import (
     EntryTimes,
-    entry_times,
+    entry_point_times,
     measured_metrics,
     short_label,
     tone_of_verdict,
@@ -60,7 +60,7 @@ def _show_metrics(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def _show_times(verdict: VerifyReport, screen: Screen) -> None:
-    together, entries = total_times(verdict), entry_times(verdict)
+    together, entries = total_times(verdict), entry_point_times(verdict)
     timed = [*([] if together is None else [together]), *entries]
     if not timed:
         return

@@ -104,10 +104,10 @@ def choose_balanced_samples(labels: NDArray[np.int64], count: int) -> NDArray[np
 
     All classes have equally many of these samples, if ``count`` and the numbers of samples permit it.
     """
-    return np.sort(np.argsort(count_earlier_class_samples(labels), kind="stable")[:count])
+    return np.sort(np.argsort(rank_within_class(labels), kind="stable")[:count])
 
 
-def count_earlier_class_samples(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def rank_within_class(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return an array of shape (N,): for each sample, how many earlier samples have the same class."""
     earlier = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):

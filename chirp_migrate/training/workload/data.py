@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import TensorDataset
 
-from chirp_migrate.training.workload.arrays import choose_balanced_samples, count_earlier_class_samples, read_arrays
+from chirp_migrate.training.workload.arrays import choose_balanced_samples, rank_within_class, read_arrays
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
 _AUTHORS_PER_FOLD = 4
@@ -88,7 +88,7 @@ def _load_samples(sizes: WorkloadSizes, path: Path) -> TrainingData:
         authors = np.unique(stored.authors[chosen], return_inverse=True)[1].reshape(-1).astype(np.int64)
     if stored.authors is None or authors.max() + 1 < 2 * sizes.folds:
         # With too few authors, the samples cannot be split by author: assign the samples to artificial authors.
-        authors = count_earlier_class_samples(labels) % (_AUTHORS_PER_FOLD * sizes.folds)
+        authors = rank_within_class(labels) % (_AUTHORS_PER_FOLD * sizes.folds)
     return _split(features.reshape(-1, *stored.shape), torch.from_numpy(labels), authors, sizes.folds)
 
 

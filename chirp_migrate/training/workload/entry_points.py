@@ -91,7 +91,7 @@ class WorkloadSizes:
     data: str | None = None
 
     def for_warm_up(self) -> WorkloadSizes:
-        """Return the sizes of the shortest run: one epoch with a few samples of the same shape."""
+        """Return the sizes of the shortest run: one epoch with a few samples. The samples keep their shape."""
         samples = max(24, 4 * self.classes * self.folds)
         return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
 

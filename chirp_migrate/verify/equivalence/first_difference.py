@@ -178,7 +178,7 @@ def _index_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference
 
 
 def _value_difference(before: str, after: str) -> NamedDifference | None:
-    """Return the difference between two texts of :func:`encode_sample_values`; None if equal or not comparable."""
+    """Describe how the values in two results of :func:`encode_sample_values` differ; None if equal or incomparable."""
     a, b = map(decode_sample_values, (before, after))
     if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
         return None
