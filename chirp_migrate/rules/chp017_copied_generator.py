@@ -84,7 +84,7 @@ class CopiedGenerator(Rule):
             for one in (one for state in dataset_classes(module, project) for one in find_random_generators(state)):
                 yield RuleMatch(
                     module.span(one.value)[0],
-                    f"`{one.name}` starts in the same state in every {one.workers}, so all draw the same numbers in "
+                    f"`{one.name}` starts in the same state in every {one.workers}, so all workers draw the same numbers in "
                     f"`{one.using_method.function.name.value}`. {_REMEDY}. {SEE_IT}",
                 )
         found: dict[cst.Call, RuleMatch] = {}

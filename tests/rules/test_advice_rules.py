@@ -63,8 +63,8 @@ def dataset(init: str, getitem: str = "return self.x[i]", base: str = "Dataset",
 def test_a_generator_drawn_from_in_getitem_is_copied(init: str, getitem: str) -> None:
     (message,) = advice("CHP017", dataset(init, getitem))
     assert (
-        "`self.rng` has the same state at the start of every worker" in message
-        and "`__getitem__` draws" in message
+        "`self.rng` starts in the same state in every worker" in message
+        and "the same numbers in `__getitem__`" in message
         and "get_worker_info().seed" in message
     )
 
@@ -83,7 +83,7 @@ def test_draws_are_found_in_what_getitem_calls() -> None:
                 return self.rng.normal()
     """
     (message,) = advice("CHP017", text)
-    assert "so `noise` draws" in message
+    assert "the same numbers in `noise`" in message
 
 
 def test_an_annotated_parameter_is_a_generator() -> None:
@@ -164,7 +164,7 @@ def test_generators_of_class_and_module_are_shared_too() -> None:
     """
     said = advice("CHP017", text)
     assert [one.partition(" ")[0] for one in said] == ["`seeded`", "`fresh`", "`rng`"]
-    assert ["start of every forked worker" in one for one in said] == [False, True, False]
+    assert ["state in every forked worker" in one for one in said] == [False, True, False]
 
 
 @pytest.mark.parametrize(
