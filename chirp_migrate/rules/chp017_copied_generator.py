@@ -36,7 +36,7 @@ _HELD = re.compile(
 _HELD_WORDS = ("default_rng", "check_random_state", "Random", "Generator")
 #: Names of functions that probably seed workers, although their module passes them to no loader.
 _SEEDS_WORKERS = re.compile(r"worker_init|init_worker|worker_seed|seed_worker", re.IGNORECASE)
-_REMEDY = "Use the global generators, or seed a generator with `torch.utils.data.get_worker_info().seed`"
+_REMEDY = "Use global generators, or seed one with `torch.utils.data.get_worker_info().seed`"
 
 
 def _may_create_generators(text: str) -> bool:
@@ -84,8 +84,8 @@ class CopiedGenerator(Rule):
             for one in (one for state in dataset_classes(module, project) for one in find_random_generators(state)):
                 yield RuleMatch(
                     module.span(one.value)[0],
-                    f"`{one.name}` starts in the same state in every {one.workers}, so all workers draw the same numbers in "
-                    f"`{one.using_method.function.name.value}`. {_REMEDY}. {SEE_IT}",
+                    f"`{one.name}` starts in the same state in every {one.workers}, so all workers draw the same "
+                    f"numbers in `{one.using_method.function.name.value}`. {_REMEDY}. {SEE_IT}",
                 )
         found: dict[cst.Call, RuleMatch] = {}
         for argument in module.find(cst.Arg):

@@ -241,7 +241,10 @@ def test_what_is_plainly_something_else_is_left_alone(setting: str, name: str) -
     ("body", "reason"),
     [
         ("for i in idx:\n    sink.append(dataset[i][1])\nreturn sink", "`sink` is not created right before"),
-        ("out = []\nfor i in (k := idx):\n    out.append(dataset[i][1])\nreturn out", "the code of the indices contains `await` or binds names"),
+        (
+            "out = []\nfor i in (k := idx):\n    out.append(dataset[i][1])\nreturn out",
+            "the code of the indices contains `await` or binds names",
+        ),
         (
             "if n:\n    sink = []\nfor _, y in dataset:\n    sink.append(y)\nreturn sink",
             "`sink` is not created right before",
