@@ -145,10 +145,9 @@ def _next_commands(request: PlanRequest) -> list[str]:
     except NoTrainingFound:
         start = f"chirp-migrate init-workload {place}"
         return [
-            f"To review the changes: {shown}",
-            f"Then run: {start}",
+            f"Next: review the changes ({shown}), then run: {start}",
             f"Then fill in chirp_verify.py, and run: {verify}",
         ]
     except ChirpMigrateError:
         pass  # ``verify`` reports errors in its own settings
-    return [f"To review the changes: {shown}", f"Then run: {verify}"]
+    return [f"Next: review the changes ({shown}), then run: {verify}"]

@@ -133,7 +133,9 @@ def test_a_variable_of_the_shell_that_is_not_set_names_nothing(project: Path, ar
 @pytest.mark.slow
 def test_a_budget_without_room_is_one(project: Path) -> None:
     done = run("verify", "--time-budget", "0", "--max-rounds", "4", ".", cwd=project)
-    assert done.exit_code in (10, 11) and "no loader was seen" in done.stdout.lower(), done.output
+    assert done.exit_code in (10, 11) and "verify detected no loader in the training" in done.stdout.lower(), (
+        done.output
+    )
 
 
 def test_a_revision_that_is_not_there(project: Path) -> None:
