@@ -30,6 +30,8 @@ from chirp_migrate.verify.options import VerifyOptions, entry_points_from_option
 _CHILD_LABELS = ChildLabels("The training process", "", "use a longer --time-budget")
 _GRACE_S = 20.0
 """An entry point that still runs this many seconds after the end of its time counts as hung."""
+_LAST_OUTPUT_S = 0.3
+"""Seconds to wait for the last lines of output from a failed script."""
 
 
 def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> DoctorReport:
@@ -134,6 +136,7 @@ class _TrainingRecorder:
                 continue
             recording = msgspec.convert(part.value, Recording, str_keys=True)
             if recording.error and not recording.printed:
+                time.sleep(_LAST_OUTPUT_S)
                 recording.printed = child.printed
             self._recordings.append(recording)
             self._left.pop(0)

@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import IO, Any, Generic, NoReturn, TypeVar
 
 import msgspec
 import psutil
@@ -45,6 +45,7 @@ from chirp_migrate.training.process.protocol import (
 
 _KEPT_BYTES = 64 * 1024
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
+_OUTPUT_ENDS_WITHIN_S = 5.0
 _ENDS_WITHIN_S = 10.0
 """Seconds within which a child must end after it has sent its result.
 
@@ -82,7 +83,7 @@ class ChildLabels:
 
 @dataclass
 class Child(Generic[_T]):
-    """A child process with a new Python interpreter, whose output goes to a temporary file.
+    """A child process with a new Python interpreter. The object keeps the last 64 KiB of the child's output.
 
     Use the object as a context manager. At the end of the context, the child and all processes that it started are
     ended. If this process is killed, a small guard process ends the child and these processes (:mod:`.guard`).
@@ -121,7 +122,6 @@ class Child(Generic[_T]):
         self._waits = self._ended = False
         self._suspended: list[psutil.Process] = []
         self._last: Message | None = None
-        self._printed, self._printed_bytes = "", 0
         with ExitStack() as stack:
             # The child creates all its temporary files in this folder, so they are removed together with the folder.
             temporary = stack.enter_context(
@@ -131,20 +131,21 @@ class Child(Generic[_T]):
             ours, theirs = Pipe()
             self._connection = stack.enter_context(ours)
             self._began = time.time()  # time of the start of the child, and later of its turn
-            self._output = Path(temporary, ".chirp-migrate-output")
-            stack.callback(self._read_output)  # runs before the folder is removed
-            with theirs, self._output.open("ab") as output:
+            with theirs:
                 self._process = subprocess.Popen(
                     # Always five digits: the length of an argument affects memory addresses, which affect the speed.
                     [sys.executable, "-m", self.module, f"{theirs.fileno():05d}"],
                     cwd=PACKAGE_ROOT,
                     env={**_child_environment(temporary), **self.environment, MARKER: self._mark},
                     stdin=subprocess.DEVNULL,
-                    stdout=output,
+                    stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
+                    bufsize=0,
                     start_new_session=True,
                     **_inheritance_options(theirs.fileno()),
                 )
+            assert self._process.stdout is not None, "the output is a pipe"
+            self._output = stack.enter_context(_Output(self._process.stdout))
             stack.callback(_end_processes, self._process, self._mark)
             self._send(to_json_bytes(self.request, indent=None))
             self._stack = stack.pop_all()
@@ -171,15 +172,8 @@ class Child(Generic[_T]):
     @property
     def printed(self) -> str:
         """Return the last 64 KiB that the child has printed, with paths relative to its working directory."""
-        self._read_output()
         # Users do not know the copy of the project, and the copy is removed afterwards.
-        return self._printed.replace(f"{self.request.tree}{os.sep}", "")
-
-    def _read_output(self) -> None:
-        with suppress(FileNotFoundError), self._output.open("rb") as output:
-            self._printed_bytes = output.seek(0, os.SEEK_END)
-            output.seek(max(0, self._printed_bytes - _KEPT_BYTES))
-            self._printed = output.read().decode("utf-8", errors="replace")
+        return self._output.text().replace(f"{self.request.tree}{os.sep}", "")
 
     def wait_until_ready(self) -> None:
         """Wait until the child is ready for its next turn, or has ended.
@@ -331,12 +325,48 @@ class Child(Generic[_T]):
     def _end_with_error(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
         """End the process, and raise an error that contains the last lines that the process printed."""
         self._stack.close()
-        lines = self.printed[-_TAIL_BYTES:].splitlines()[-_TAIL_LINES:]
-        if self._printed_bytes > _KEPT_BYTES:
-            lines.insert(0, f"[only the end of {self._printed_bytes / 1e6:.1f} MB of output]")
-        failed = workload_failure(problem, "\n".join(lines), self.role.side)
+        printed = self._output.tail().replace(f"{self.request.tree}{os.sep}", "")
+        failed = workload_failure(problem, printed, self.role.side)
         failed.ending, failed.hung = how, hung
         raise failed from None
+
+
+class _Output:
+    """The output of a process. A thread reads the output and keeps the last 64 KiB, so that the process never waits.
+
+    Use the object as a context manager, and leave the context after the process has ended.
+    """
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe  # unbuffered
+        self._kept = b""
+        self._total = 0
+        self._thread = threading.Thread(target=self._drain, name="verify-output", daemon=True)
+
+    def __enter__(self) -> _Output:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Read the rest of the output, but stop after five seconds, because another process may keep the pipe open."""
+        self._thread.join(_OUTPUT_ENDS_WITHIN_S)
+
+    def tail(self) -> str:
+        """Return the last 15 lines of the output; if the output is longer than 64 KiB, also the size of the output."""
+        shown = self.text(_TAIL_BYTES).splitlines()[-_TAIL_LINES:]
+        if self._total > _KEPT_BYTES:
+            shown.insert(0, f"[only the end of {self._total / 1e6:.1f} MB of output]")
+        return "\n".join(shown)
+
+    def text(self, most: int = _KEPT_BYTES) -> str:
+        """Return the last ``most`` bytes of the output as text."""
+        return self._kept[-most:].decode("utf-8", errors="replace")
+
+    def _drain(self) -> None:
+        with self._pipe:
+            while content := self._pipe.read(_KEPT_BYTES):
+                self._total += len(content)
+                self._kept = (self._kept + content)[-_KEPT_BYTES:]
 
 
 def workload_failure(problem: str, output: str, version: str = "") -> WorkloadFailed:
