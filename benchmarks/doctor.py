@@ -41,7 +41,7 @@ _PARTS = (
     ),
     (
         training._TrainingWatch,
-        ("_record_module_call", "_record_backward", "_loader_info", "_end_if_late", "_watch_sampler"),
+        ("_record_module_call", "_record_backward", "_loader_info", "_end_training_if_late"),
     ),
 )
 

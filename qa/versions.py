@@ -186,7 +186,7 @@ ENVIRONMENTS: tuple[Interpreter | Debian, ...] = (
 
 def find_interpreter(program: str) -> str | None:
     """Return the path of a working Python: on ``PATH``, or a version that pyenv installed."""
-    kept = Path(os.environ.get("PYENVROOT") or Path.home() / ".pyenv") / "versions"
+    kept = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     candidates = [shutil.which(program), *map(str, sorted(kept.glob(f"*/bin/{program}"), reverse=True))]
     usable = (one for one in candidates if one and not subprocess.run([one, "-V"], capture_output=True).returncode)
     return next(usable, None)

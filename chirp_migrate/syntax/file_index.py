@@ -46,6 +46,7 @@ _GENERICS = frozenset(
 _QUOTED = re.compile(r"""["'](?:\w+\.)*?(?:(\w+)\.)?(\w+)\\?["']""")
 _ASSIGNED = re.compile(r"""(?:\b(\w+)\s*)?\.\s*(\w+)\b[^=\n(]{0,40}=(?!=)|["'](\w+)["']\s*(?:,|\]\s*=(?!=))""")
 _CLASS = re.compile(r"\bclass\s+(\w+)")
+_CLASS_WITH_BASES = re.compile(r"\bclass\s+(\w+)\s*\(([^()]*)\)\s*:")
 _WORD = re.compile(r"\w+")
 #: Placeholder for the name of a class if code computes this name.
 _COMPUTED = "(computed)"
@@ -164,10 +165,20 @@ class FileIndex:
         return name in self.reads or not self.is_python
 
     def _search(self, text: str) -> None:
-        """Add the names in a text that is not Python, or in a string that the file runs as code."""
+        """Add the names in a text that is not Python."""
         classes = set(_CLASS.findall(text))
         for word in _WORD.findall(text) if classes else ():
             self.bases[word] = classes
+        self._search_assignments(text)
+
+    def _search_quoted_code(self, text: str) -> None:
+        """Add the names in a string, which other code may run, as with ``exec``."""
+        for title, header in _CLASS_WITH_BASES.findall(text):
+            for word in _WORD.findall(header):
+                self.bases[word].add(title)
+        self._search_assignments(text)
+
+    def _search_assignments(self, text: str) -> None:
         for owner, name, quoted in _ASSIGNED.findall(text):
             self.stores[name or quoted].add(Store(owner, frozenset({""})))
         if self._may_replace:
@@ -239,7 +250,9 @@ class FileIndex:
         if value.isidentifier():
             self.reads.add(value)
             self.named.add((value, variable))
-        elif self._may_replace:
+            return
+        self._search_quoted_code(value)
+        if self._may_replace:
             if (path := _PATH.fullmatch(value)) is not None:
                 self.replaced.add((path[1], path[2], variable))
             elif (path := _FORMAT.fullmatch(value)) is not None:
@@ -249,8 +262,11 @@ class FileIndex:
         pending = [(one, self.bases) for one in parts]
         for node, known in pending:
             match node:
-                case ast.Name(id=word) | ast.Attribute(attr=word) | ast.Constant(value=str(word)):
+                case ast.Name(id=word) | ast.Attribute(attr=word):
                     known[word].add(title)
+                case ast.Constant(value=str(text)):  # for example "train.Trainer"
+                    for word in _WORD.findall(text):
+                        known[word].add(title)
             inside = node.slice if isinstance(node, ast.Subscript) else None
             pending += [(one, self.parameters if one is inside else known) for one in ast.iter_child_nodes(node)]
 
@@ -263,17 +279,18 @@ class FileIndex:
         if self._may_replace and _replaces(called):
             self._calls.append(call)
         match call:
-            case ast.Call(func=ast.Name(id="exec" | "eval" | "compile"), args=[ast.AST() as code, *_]):
-                for node in ast.walk(code):
-                    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                        self._search(node.value)
             case ast.Call(func=ast.Name(id="getattr"), args=[asked, ast.Constant(value=str(name)), *_]):
                 if (title := _class_title(asked)) is not None:
                     self.class_reads.add((title, name))
-            case ast.Call(func=ast.Name(id="type"), args=[made, bases, _]):
+            case ast.Call(func=ast.Name(id="type") | ast.Attribute(attr="type"), args=[made, bases, _]):
                 self._add_bases(str(made.value) if isinstance(made, ast.Constant) else _COMPUTED, (bases,))
-            case ast.Call(func=ast.Name(id="setattr"), args=[changed, name, _]):
-                self._add_named_store(changed, name, place)
+            case ast.Call(func=ast.Name(id="setattr") | ast.Attribute(attr="setattr"), args=[changed, *others]):
+                if isinstance(changed, ast.Constant):  # `monkeypatch.setattr("data.limit", 3)`
+                    self.stores[str(changed.value).rpartition(".")[2]].add(Store(""))
+                elif others and not isinstance(others[0], ast.Starred):
+                    self._add_named_store(changed, others[0], place)
+                else:
+                    self._add_computed(changed, place)
             case ast.Call(func=ast.Attribute(attr="__setattr__"), args=[*changes, name, _]):
                 self._add_named_store(changes[0] if changes else ast.Name("self"), name, place)
             case ast.Call(func=ast.Attribute(value=held, attr=change)) if change in _CHANGES:

@@ -220,9 +220,12 @@ def _attributes_read(text: str, module: str) -> set[str]:
 
 
 def _names_imported(text: str, start: int) -> list[str]:
-    """Return the words after ``from … import``; ``start`` is the offset after ``import``."""
+    """Return the words after ``from … import``; ``start`` is the offset after ``import``.
+
+    Without words, as in the string ``"from data import %s"``, code may import any name, as with ``*``.
+    """
     clause = _IMPORTED.match(text, start)
-    return re.findall(r"\w+|\*", clause.group()) if clause is not None else []
+    return re.findall(r"\w+|\*", clause.group() if clause is not None else "") or ["*"]
 
 
 def _module_aliases(module: str, text: str) -> Iterator[str]:

@@ -305,8 +305,57 @@ def test_any_word_of_a_text_that_is_not_python_may_be_a_base(header: str) -> Non
     assert "C" in index.bases["A"] and "D" in index.bases["E"]
 
 
-@pytest.mark.parametrize("run", ["exec('{}')", "exec(compile('{}', 'a.py', 'exec'))", "eval(f'{}')"])
-def test_the_index_has_the_assignments_of_quoted_code_that_the_file_runs(run: str) -> None:
+@pytest.mark.parametrize(
+    "run",
+    [
+        "exec('{}')",
+        "CODE = '{}'\nbuiltins.exec(CODE)",
+        "subprocess.run([python, '-c', '{}'])",
+        'def f():\n    """Do it.\n\n    >>> {}\n    """',
+    ],
+)
+def test_the_index_has_the_assignments_of_quoted_code(run: str) -> None:
     index = FileIndex(run.format("dataset.transform = flip"))
     assert [store.owner for store in index.stores["transform"]] == ["dataset"]
-    assert "transform" not in FileIndex("print('dataset.transform = flip')").stores
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("monkeypatch.setattr(trainer, 'dataset', None)", "dataset"),
+        ("monkeypatch.setattr('data.limit', 3)", "limit"),
+        ("builtins.setattr(trainer, 'dataset', None)", "dataset"),
+    ],
+)
+def test_the_index_has_the_attributes_that_setters_assign(code: str, name: str) -> None:
+    assert name in FileIndex(code).stores
+
+
+def test_a_setter_with_unpacked_arguments_assigns_a_computed_name() -> None:
+    assert len(FileIndex("for item in values.items():\n    setattr(trainer, *item)\n").computed) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class C(import_string('train.Base')): ...",
+        "builtins.type('C', (Base,), {})",
+        "TEMPLATE = 'class C(Base):\\n    pass'",
+    ],
+)
+def test_the_index_has_bases_in_strings_and_of_computed_classes(code: str) -> None:
+    assert FileIndex(code).bases["Base"] == {"C"}
+
+
+@pytest.mark.parametrize(
+    ("other", "may_import"),
+    [
+        ("code = 'from pkg.data import %s' % 'Base'\n", True),
+        ("code = 'from pkg.data import ' + 'Base'\n", True),
+        ("from pkg.data import Other\nBase = 1\n", False),
+    ],
+)
+def test_an_import_in_a_template_may_import_any_name(other: str, may_import: bool) -> None:
+    project = Project({"pkg/__init__.py": "", "pkg/data.py": "class Base: ...\n", "run.py": other})
+    module = project.module("pkg/data.py")
+    assert module is not None and project.imported_elsewhere(module, "Base") is may_import
