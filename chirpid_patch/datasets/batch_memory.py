@@ -81,6 +81,5 @@ def allocate_batch(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         return torch.empty(tuple(shape), dtype=dtype, device="cpu")
     storage = torch.frombuffer(_buffers.lend(size), dtype=dtype).untyped_storage()
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    return torch.empty(0, dtype=dtype, device="cpu").set_(
-        storage, 0, tuple(shape), strides
-    )  # not a view of another tensor
+    # ``set_`` makes a tensor that is not a view of another tensor.
+    return torch.empty(0, dtype=dtype, device="cpu").set_(storage, 0, tuple(shape), strides)

@@ -108,9 +108,8 @@ def advise_persistent_workers(times: Times, workers: int, batches: int) -> Setti
         batches: number of batches in an epoch.
     """
     load = float(times["mean_batch_time"])
-    start = (
-        float(times["first_batch_time"]) - workers * load
-    )  # a single worker loads the first batch, in ``workers`` times the mean time
+    # A single worker loads the first batch, in ``workers`` times the mean time.
+    start = float(times["first_batch_time"]) - workers * load
     part = start / (start + batches * load) if start > 0 else 0.0
     if part < NOTICEABLE:
         return None

@@ -157,10 +157,8 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         if queue is not None and not len(queue) and wanted and not queue.reads_at_once(self._undelivered[0]):
             self._fill_queue(queue, 0.0)
         if queue is None or not len(queue):
-            batch, threads = (
-                reader.read(self._next_request()),
-                0,
-            )  # this process also reads the first batch of an epoch, because no thread could load it earlier
+            # This process also reads the first batch of an epoch, because no thread could load it earlier.
+            batch, threads = reader.read(self._next_request()), 0
         else:
             self._next_request()
             batch, threads = queue.take(), queue.threads

@@ -557,9 +557,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _random_states(self) -> _EpochStart:
         """Return the current states of the random generators, as the ``_EpochStart`` of the next epoch."""
         generator: Any = self.generator
-        own = (
-            generator.get_state() if isinstance(generator, torch.Generator) else None
-        )  # PyTorch refuses any other type
+        # PyTorch's loader accepts no other type of generator.
+        own = generator.get_state() if isinstance(generator, torch.Generator) else None
         states = GlobalGeneratorStates.of_torch() if uses_only_torch_generator(self) else GlobalGeneratorStates.now()
         return _EpochStart(states, own, self._seed_in_use())
 

@@ -210,9 +210,8 @@ class ObjectAccess(LibraryCalls):
                 case (LoaderObject() as loader) | Instance(loader=LoaderObject() as loader):
                     self._record_iteration(loader, CreationPlace(scope.path, node))
                     if not loader.may_have_workers:
-                        self._elements(
-                            loader.arguments.get("dataset", ()), node, scope
-                        )  # without workers, the main process reads the samples
+                        # Without workers, the main process reads the samples.
+                        self._elements(loader.arguments.get("dataset", ()), node, scope)
                     found.append(UNKNOWN)
                 case Instance(cls=ClassObject() as cls):
                     found.append(self._iterated(thing, cls, node, scope))
