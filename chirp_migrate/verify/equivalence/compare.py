@@ -279,9 +279,10 @@ def _compare_picklability(
     If all loaders before the migration can be pickled, the function adds a difference to ``result``. Otherwise, the
     function adds a note.
     """
-    number, record = next(((n, one) for n, one in enumerate(after, start=1) if one.unpicklable), (0, None))
-    if record is None:
+    unpicklable = [(number, record) for number, record in enumerate(after, start=1) if record.unpicklable]
+    if not unpicklable:
         return
+    number, record = unpicklable[0]
     what = f"the {record.role} loader of pass {number} cannot be pickled for spawned workers"
     if any(old.unpicklable for old in before):
         result.notes.append(f"{label}: {what}, neither before nor after the migration: {record.unpicklable}")
