@@ -285,7 +285,7 @@ def _compare_picklability(
     number, record = unpicklable[0]
     what = f"the {record.role} loader of pass {number} cannot be pickled for spawned workers"
     if any(old.unpicklable for old in before):
-        result.notes.append(f"{label}: {what}, neither before nor after the migration: {record.unpicklable}")
+        result.notes.append(f"{label}: {what}, before and after the migration: {record.unpicklable}")
     else:
         result.add_difference("not-picklable", label, f"{what}, after the migration only: {record.unpicklable}")
 
