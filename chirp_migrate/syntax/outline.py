@@ -182,13 +182,6 @@ def last_name(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def first_name(node: ast.AST) -> str:
-    """Return the name, or the first part of a dotted name; "" for other expressions."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return last_name(node)
-
-
 def parameter_defaults(arguments: ast.arguments) -> list[tuple[str, ast.expr]]:
     """Return the name of each parameter with a default, and the default."""
     positional = [*arguments.posonlyargs, *arguments.args]

@@ -40,11 +40,6 @@ class WordIndex:
             del self._first[path]
         return bool(self._first)
 
-    def containing(self, *parts: str) -> set[str]:
-        """Return the words of all files in which one of ``parts`` occurs."""
-        words = set(self._places).union(*(words_of(self._texts[path]) for path in self._first))
-        return {word for word in words if any(part in word for part in parts)}
-
     def paths_containing(self, *words: str) -> Iterator[str]:
         """Return the paths of the files that contain one of ``words``, in the order of ``texts``.
 

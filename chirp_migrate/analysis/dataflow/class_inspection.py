@@ -9,8 +9,7 @@ from functools import lru_cache
 from chirp_migrate.analysis.dataflow.function_flow import find_class_mutation_on_lines, object_of_class_expression
 from chirp_migrate.syntax.module import UnparsableModule
 from chirp_migrate.syntax.outline import Outline
-from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.project_files import answered_once
+from chirp_migrate.syntax.project import Project, answered_once
 
 _CLASS_OF = re.compile(r"\btype\b|\b__class__\b|\b__func__\b")
 _CLASS_WORDS = ("type", "__class__", "__func__")

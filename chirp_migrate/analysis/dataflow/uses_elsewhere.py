@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import libcst as cst
 
 from chirp_migrate.analysis.known_names import qualified_base_names
-from chirp_migrate.syntax.file_index import ComputedStore, FileIndex, Store
-from chirp_migrate.syntax.module import Module, UnparsableModule
-from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.project_files import answered_once
+from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
+from chirp_migrate.syntax.project import Project, answered_once
+from chirp_migrate.syntax.replacements import modules_with_assignment, variables_of_literals
 from chirp_migrate.syntax.scopes import Binding
+
+
+def _has_subclass(project: Project, class_name: str) -> bool:
+    """Return whether any class may inherit from a class called ``class_name``, or from an alias of this class."""
+    # Import statements that rules add use aliases that begin with this word. These aliases have no subclasses.
+    titles = [class_name, *sorted(alias for alias in project.aliases(class_name) if not alias.startswith("WorkerSafe"))]
+    names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
+    made = rf"\btype\((?:(?!\btype\()[^)])*,\s*\((?:(?!,\s*\(|\btype\()[^)])*{names}"
+    return bool(project.subclasses(*titles, parameters=True)) or project.search(made, *titles)
 
 
 def is_passed_as_keyword(project: Project, parameter: str) -> bool:
@@ -20,9 +32,34 @@ def is_passed_as_keyword(project: Project, parameter: str) -> bool:
     keyword = re.compile(rf"[(,]\s*{re.escape(parameter)}\s*=(?!=)")
     return any(
         not _is_foreign(project, path, called)
-        for path, _ in project.matching(keyword, parameter)
-        for called in project.index(path).keywords.get(parameter, ())
+        for path, text in project.matching(keyword, parameter)
+        for called in _callees_by_keyword(text).get(parameter, ())
     )
+
+
+@lru_cache(maxsize=1024)
+def _callees_by_keyword(text: str) -> Mapping[str, frozenset[str]]:
+    """Return, for each keyword in the calls of a text, the first names of the called expressions.
+
+    For ``a.b(key=1)``, the keyword is ``key``, and the first name is ``a``. The first name is "" if the called
+    expression does not begin with a name.
+    """
+    called: dict[str, set[str]] = defaultdict(set)
+    for call in ast.walk(_tree(text)):
+        if isinstance(call, ast.Call):
+            root = call.func
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            for keyword in call.keywords:
+                called[keyword.arg or ""].add(root.id if isinstance(root, ast.Name) else "")
+    return {keyword: frozenset(names) for keyword, names in called.items()}
+
+
+def _tree(text: str) -> ast.Module:
+    try:
+        return syntax_tree(text)
+    except UnparsableModule:
+        return ast.Module([], [])
 
 
 def _is_foreign(project: Project, path: str, called: str) -> bool:
@@ -34,8 +71,18 @@ def _is_foreign(project: Project, path: str, called: str) -> bool:
     return bool(sources) and not any(project.has_package(source.partition(".")[0]) for source in sources)
 
 
-#: Words in code that may evaluate quoted types, such as ``"Net"``, with the names of another module.
+#: Generic types whose parameters are types. (Those of ``Literal`` are values.)
+_GENERICS = frozenset(
+    {
+        "AsyncIterator", "Callable", "ClassVar", "Collection", "Dict", "Final", "Generator", "Iterable", "Iterator",
+        "List", "Mapping", "Optional", "Sequence", "Set", "Tuple", "Type", "Union", "dict", "list", "set", "tuple",
+        "type",
+    }
+)  # fmt: skip
+#: Words of code that may look up quoted types in the names of another module.
 _TYPE_LOOKUPS = ("get_type_hints", "globalns", "update_forward_refs", "model_rebuild", "_types_namespace")
+#: The ends of lines in Python source.
+_NEWLINE = re.compile(r"\r\n?|\n")
 #: Code with which a module may set its own top-level names.
 _OWN_NAMES = re.compile(r"\bglobals\s*\(")
 #: Words in code that can assign an attribute whose name is a string.
@@ -43,17 +90,34 @@ _BY_NAME = ("setattr", "__setattr__", "vars", "__dict__")
 
 
 def is_assigned_later(project: Project, attribute: str) -> bool:
-    """Return whether code assigns to ``attribute`` of any object, except by ``self.attribute = …`` in ``__init__``.
-
-    Code that sets attributes with computed names, as in ``setattr(x, name, y)``, also counts.
-    """
-    return any(index.computed for index in project.indexes(*_BY_NAME)) or any(
-        not store.initial for store in _stores(project, attribute)
+    """Return whether code assigns to ``attribute`` of any object, except by ``self.attribute = …`` in ``__init__``."""
+    name = re.escape(attribute)
+    by_name = (
+        rf"""(?:\bsetattr|__setattr__)\s*\((?:(?!setattr)[^,])*,(?!\s*["'](?!{name}["'])\w+["']\s*,)"""
+        r"|(?:\bvars\s*\([^()]*\)|__dict__)\s*(?:\[|=(?!=)|\|=|\.\s*(?:update|setdefault|pop|clear)\b)"
+    )
+    return project.search(by_name, *_BY_NAME) or any(
+        _assigns_later(_tree(text), attribute) for _, text in project.matching(re.compile(rf"\.\s*{name}\b"), attribute)
     )
 
 
-def _stores(project: Project, attribute: str) -> Iterator[Store]:
-    return (store for index in project.indexes(attribute) for store in index.stores.get(attribute, ()))
+def _assigns_later(tree: ast.AST, attribute: str, own: str = "") -> bool:
+    """Return whether code assigns to ``attribute`` of any object but ``own``, the first parameter of ``__init__``."""
+    for node in ast.iter_child_nodes(tree):
+        inner = own
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            is_init = isinstance(node, ast.FunctionDef) and node.name == "__init__" and isinstance(tree, ast.ClassDef)
+            parameters = [*node.args.posonlyargs, *node.args.args] if isinstance(node, ast.FunctionDef) else []
+            inner = parameters[0].arg if is_init and parameters else ""
+        if _assigns(node, attribute, own) or _assigns_later(node, attribute, inner):
+            return True
+    return False
+
+
+def _assigns(node: ast.AST, attribute: str, own: str) -> bool:
+    if not isinstance(node, ast.Attribute) or node.attr != attribute or isinstance(node.ctx, ast.Load):
+        return False
+    return not (isinstance(node.value, ast.Name) and node.value.id == own)
 
 
 #: Names that are typical of parsed arguments, settings and models, but not of datasets.
@@ -63,30 +127,32 @@ _SETTINGS = re.compile(r"(.*\.)?(args|opts?|options|namespace|\w*(config|cfg|par
 def may_set_computed_attributes(module: Module, project: Project, class_definition: cst.ClassDef) -> bool:
     """Return whether any file of the project may set attributes with computed names on objects of a class.
 
-    Code that sets such attributes on ``self`` counts if the code is in the class itself. If the class has bases or
-    subclasses in the project, such code counts in every class. Code that sets such attributes on another object than
-    ``self`` also counts, unless the name of the object is typical of arguments, settings or models.
+    Code that sets such attributes on ``self`` counts if it is in the class itself. If the class has bases or subclasses
+    in the project, such code counts in every class. Code also counts if it sets such attributes on an object other than
+    ``self``. The exception is an object whose name is typical of arguments, settings or models.
     """
     title = None if has_bases_or_subclasses(module, project, class_definition) else class_definition.name.value
     return any(
-        _SETTINGS.fullmatch(one.changed) is None if one.changed != "self" else one.around in (title or one.around, None)
-        for one in _computed_stores(project)
+        _SETTINGS.fullmatch(changed) is None if changed != "self" else around in (title or around, None)
+        for changed, around in _set_by_computed_names(project)
     )
 
 
-def _computed_stores(project: Project) -> Iterator[ComputedStore]:
-    """Yield the code that sets attributes with computed names, without code that restores attributes."""
-    return (one for index in project.indexes(*_BY_NAME) for one in index.computed if not one.restores)
+@answered_once
+def _set_by_computed_names(project: Project) -> list[tuple[str, str | None]]:
+    """Return each object on which code sets attributes with computed names, and the class that contains the code."""
+    return [
+        (ast.unparse(changed), around)
+        for path in project.paths_containing(*_BY_NAME)
+        for changed, around in _find_set_by_computed_names(_tree(project.text(path)), None)
+    ]
 
 
 def has_bases_or_subclasses(module: Module, project: Project, class_definition: cst.ClassDef) -> bool:
     """Return whether a class inherits from another class of the project, or has a subclass in the project."""
     if any(project.is_class(base) for base in qualified_base_names(module, project, class_definition)):
         return True
-    title = class_definition.name.value
-    # Rules add import statements with aliases that begin with this word. No class inherits from these aliases.
-    aliases = (alias for alias in project.aliases(title) if not alias.startswith("WorkerSafe"))
-    return bool(project.subclasses(title, *aliases, parameters=True))
+    return _has_subclass(project, class_definition.name.value)
 
 
 def may_call_method_with_foreign_self(
@@ -103,9 +169,91 @@ def may_call_method_with_foreign_self(
     asked = re.compile(rf"""\.\s*{re.escape(method)}\b|["']{re.escape(method)}["']""")
     return any(
         name == method and (titles is None or class_ in titles)
-        for path, _ in project.matching(asked, method)
-        for class_, name in project.index(path).class_reads
+        for _, text in project.matching(asked, method)
+        for class_, name in _read_from_classes(text)
     )
+
+
+@lru_cache(maxsize=1024)
+def _read_from_classes(text: str) -> frozenset[tuple[str, str]]:
+    """Return pairs (class name, attribute) for the attributes that code may read from classes; "" means any class."""
+    return frozenset(_find_reads_from_classes(_tree(text), ()))
+
+
+def _find_reads_from_classes(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the result of :func:`_read_from_classes` for a part of a file.
+
+    ``bases`` contains the bases of the class that contains the part. Calls of methods of these bases do not count.
+    """
+    for node in ast.iter_child_nodes(tree):
+        inner = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else bases
+        of_base = _base_methods_called(node, bases)
+        match node:
+            case (
+                ast.Call(func=ast.Name(id="getattr"), args=[asked, ast.Constant(value=str(name)), *_])
+                | ast.Attribute(value=asked, attr=name)
+            ) if (title := _class_title(asked)) is not None:
+                yield title, name
+        if of_base is None:
+            yield from _find_reads_from_classes(node, inner)
+        else:
+            others = (part for part in ast.iter_child_nodes(node) if part is not of_base)
+            yield from (one for part in others for one in _find_reads_from_classes(part, bases))
+
+
+def _base_methods_called(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
+    """Return ``Base.method`` if ``node`` is ``Base.method(self, …)`` and ``Base`` is one of ``bases``; else None."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=asked) as called, args=[ast.Name(), *_]) if ast.unparse(asked) in bases:
+            return called
+    return None
+
+
+def _class_title(asked: ast.expr) -> str | None:
+    """Return the name if an expression is a class; "" for any class, such as ``cls``; ``None`` if it is no class."""
+    match asked:
+        case ast.Name(id="cls") | ast.Attribute(attr="__class__") | ast.Call(func=ast.Name(id="type")):
+            return ""
+        case ast.Name(id=name) | ast.Attribute(attr=name) if name.lstrip("_")[:1].isupper():
+            return name
+    return None
+
+
+def _find_set_by_computed_names(tree: ast.AST, around: str | None) -> Iterator[tuple[ast.expr, str | None]]:
+    """Yield each object on which code sets attributes with computed names, and the class that contains the code.
+
+    Code in ``__setstate__`` does not count, because it restores attributes that existed before.
+    """
+    for node in ast.iter_child_nodes(tree):
+        if (changed := _object_with_computed_names(node)) is not None:
+            yield changed, around
+        if not isinstance(node, ast.FunctionDef) or node.name != "__setstate__":
+            yield from _find_set_by_computed_names(node, node.name if isinstance(node, ast.ClassDef) else around)
+
+
+def _object_with_computed_names(node: ast.AST) -> ast.expr | None:
+    """Return the object on which ``node`` sets attributes with computed names; None for any other node."""
+    match node:
+        case ast.Call(func=ast.Name(id="setattr"), args=[changed, name, _]):
+            return None if isinstance(name, ast.Constant) else changed
+        case ast.Call(func=ast.Attribute(attr="__setattr__"), args=[*changes, name, _]):
+            own = changes[0] if changes else ast.Name("self")
+            return None if isinstance(name, ast.Constant) else own
+        case ast.Call(func=ast.Attribute(value=held, attr="update" | "setdefault" | "__setitem__")):
+            return _owner_of_attributes(held)
+        case ast.Subscript(value=held, slice=name, ctx=ast.Store()):
+            return None if isinstance(name, ast.Constant) else _owner_of_attributes(held)
+        case ast.Attribute(value=changed, attr="__dict__", ctx=ast.Store()):
+            return changed
+    return None
+
+
+def _owner_of_attributes(held: ast.expr) -> ast.expr | None:
+    """Return ``x`` for ``x.__dict__`` and ``vars(x)``; None for other expressions."""
+    match held:
+        case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
+            return owner
+    return None
 
 
 def may_access_attribute_outside_class(project: Project, attribute: str) -> bool:
@@ -119,14 +267,13 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
 
     The result is True if a string or a configuration file contains ``module.name``, or if ``getattr`` is called with
     the name. For the name of a class, the result is also True if a string or a setting ends with the name. A quoted
-    type, as in ``x: "Net"``, does not count in a file that binds the name, unless code may evaluate quoted types with
-    the names of another module.
+    type in a file that binds the name does not count, unless code may look up types elsewhere.
     """
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
     asked = re.compile(rf"""{paths}|getattr\s*\([^,()]*,\s*["']{last}["']""")
-    # Every match of the full pattern ends with a match of this pattern. `re` is faster for patterns that begin with #
-    # plain characters.
+    # Every match of `asked` ends with a match of this pattern. `re` is faster for patterns that begin with plain
+    # characters.
     ending = re.compile(rf"""{last}\\?["']""")
     if any(asked.search(text) for _, text in project.matching(ending, name)):
         return True
@@ -134,7 +281,7 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     ends = re.compile(rf"""{last}(?<=["'.]{last})["']""")
     may_look_up_types = is_class and any(True for _ in project.paths_containing(*_TYPE_LOOKUPS))
     if is_class and any(
-        path == module.path or may_look_up_types or _has_match_outside_types(project.index(path), text, name, ends)
+        path == module.path or may_look_up_types or _has_match_outside_types(text, name, ends)
         for path, text in project.matching(ends, name)
     ):
         return True
@@ -142,9 +289,51 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     return project.settings_match(re.compile(rf"\b{owner}\.{last}\b{value}"))
 
 
-def _has_match_outside_types(index: FileIndex, text: str, name: str, pattern: re.Pattern[str]) -> bool:
+def _has_match_outside_types(text: str, name: str, pattern: re.Pattern[str]) -> bool:
     """Return whether ``pattern`` matches in a text, except in the quoted type ``"name"`` of an annotation."""
-    return name not in index.bound or len(pattern.findall(text)) > index.quoted_types.count(name)
+    types = [source for quoted, source in _quoted_types(text) if quoted == name and _binds(text, name)]
+    return len(pattern.findall(text)) > sum(len(pattern.findall(one)) for one in types)
+
+
+def _binds(text: str, name: str) -> bool:
+    """Return whether a file imports ``name``, or defines a class with this name."""
+    return any(
+        (isinstance(node, ast.alias) and name == (node.asname or node.name))
+        or (isinstance(node, ast.ClassDef) and node.name == name)
+        for node in ast.walk(_tree(text))
+    )
+
+
+@lru_cache(maxsize=1024)
+def _quoted_types(text: str) -> tuple[tuple[str, str], ...]:
+    """Return each string that is a type in an annotation, such as ``"Net"`` in ``list["Net"]``, and its source."""
+    annotations: list[ast.expr | None] = []
+    for node in ast.walk(_tree(text)):
+        match node:
+            case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
+                annotations.append(annotation)
+            case ast.FunctionDef(returns=returns) | ast.AsyncFunctionDef(returns=returns):
+                annotations.append(returns)
+    quoted = [one for annotation in annotations if annotation is not None for one in _strings_as_types(annotation)]
+    lines = [line.encode() for line in _NEWLINE.split(text)] if quoted else []
+    return tuple(
+        (str(one.value), lines[one.lineno - 1][one.col_offset : one.end_col_offset].decode(errors="replace"))
+        for one in quoted
+        if one.lineno == one.end_lineno
+    )
+
+
+def _strings_as_types(annotation: ast.expr) -> Iterator[ast.Constant]:
+    match annotation:
+        case ast.Constant(value=str()):
+            yield annotation
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            yield from (*_strings_as_types(left), *_strings_as_types(right))
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            yield from (one for element in elements for one in _strings_as_types(element))
+        case ast.Subscript(value=ast.Name(id=generic) | ast.Attribute(attr=generic), slice=inner):
+            if generic in _GENERICS:
+                yield from _strings_as_types(inner)
 
 
 def has_dynamic_attribute_read(project: Project, *attributes: str) -> bool:
@@ -154,15 +343,75 @@ def has_dynamic_attribute_read(project: Project, *attributes: str) -> bool:
     return project.search(rf"""{asked}(?:(?!{asked})[^\r\n])*["'](?:{names})["']""", "hasattr", "getattr")
 
 
+_HANDLERS = re.compile(r"\bexcept\b")
+
+
 def has_guarded_attribute_read(project: Project, *attributes: str) -> bool:
     """Return whether any file reads one of ``attributes`` in a ``try`` statement that handles AttributeError."""
-    return any(not index.guarded.isdisjoint(attributes) for index in project.indexes(*attributes))
+    return any(
+        any(isinstance(one, ast.Attribute) and one.attr in attributes for part in node.body for one in ast.walk(part))
+        for _, text in project.matching(_HANDLERS, "except")
+        for node in _tries_for_missing(text)
+    )
+
+
+@lru_cache(maxsize=256)
+def _tries_for_missing(text: str) -> tuple[ast.Try, ...]:
+    return tuple(
+        node
+        for node in ast.walk(_tree(text))
+        if isinstance(node, ast.Try) and any(_handles_missing(one.type) for one in node.handlers)
+    )
+
+
+def _handles_missing(caught: ast.expr | None) -> bool:
+    names = {one.id for one in ast.walk(caught) if isinstance(one, ast.Name)} if caught is not None else {"Exception"}
+    return not names.isdisjoint({"AttributeError", "Exception", "BaseException"})
+
+
+def _outside_assignments(attribute: str) -> re.Pattern[str]:
+    """Return a regular expression for assignments, also by ``setattr``, to ``attribute`` of any object but ``self``."""
+    name = re.escape(attribute)
+    not_own = rf"(?<!\bself\.{name})"
+    item = rf"""\s*\[\s*["']{name}["']\s*\]\s*=(?!=)"""
+    updated = rf"\s*\.\s*update\s*\((?:(?!\bupdate\b)[^)])*\b{name}\b"
+    # Each pattern begins with a fixed character, so that `re` skips most of a text quickly.
+    return re.compile(
+        "|".join(
+            (
+                rf"\.{name}{not_own}\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)",
+                rf"\n(?=[\w., \t]*=(?!=))[\w., \t]*\.{name}{not_own}[ \t]*,",
+                *(rf"{word}(?<!\w{word})\s+[\w.]*\.{name}{not_own}\b" for word in ("for", "as", "del")),
+                rf"""setattr(?<![\w.]setattr)\s*\((?!self\b)(?:(?!setattr)[^,])*,\s*["']{name}["']""",
+                *(rf"{end}{way}" for end in (r"\)", "_") for way in (item, updated)),
+            )
+        )
+    )
 
 
 @answered_once
 def may_be_assigned_outside(project: Project, attribute: str) -> bool:
-    """Return whether any code may assign to ``attribute`` of any object but ``self``."""
-    return any(store.owner != "self" for store in _stores(project, attribute))
+    """Return whether any code may assign to ``attribute`` of any object but ``self``.
+
+    An annotation in front of a default does not count, as in ``loader: torch.utils.data.DataLoader = None``.
+    """
+    assigned = _outside_assignments(attribute)
+    return any(assigned.search(_without_annotations(text)) for _, text in project.matching(assigned, attribute))
+
+
+def _without_annotations(text: str) -> str:
+    """Return code with ``_`` in place of each annotation of a parameter or variable; other text unchanged."""
+    try:
+        nodes = list(ast.walk(syntax_tree(text)))
+    except UnparsableModule:
+        return text
+    code = text.encode()
+    starts = [0, *itertools.accumulate(map(len, code.splitlines(keepends=True)))]
+    given = [one.annotation for one in nodes if isinstance(one, ast.arg | ast.AnnAssign) and one.annotation is not None]
+    for node in sorted(given, key=lambda one: (one.lineno, one.col_offset), reverse=True):
+        last = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+        code = code[: starts[node.lineno - 1] + node.col_offset] + b"_" + code[last:]
+    return code.decode()
 
 
 def may_be_patched_elsewhere(module: Module, project: Project, dotted_name: str) -> bool:
@@ -171,15 +420,11 @@ def may_be_patched_elsewhere(module: Module, project: Project, dotted_name: str)
     ``dotted_name`` is a top-level name of ``module``, or an attribute of such a name. Any code that assigns to an
     attribute with the last name of ``dotted_name`` counts, unless the object is ``self``.
     """
-    return _may_be_patched(project, module.name, dotted_name)
-
-
-def _may_be_patched(project: Project, module: str, dotted_name: str) -> bool:
-    owner, first, last = module.rpartition(".")[2], dotted_name.partition(".")[0], dotted_name.rpartition(".")[2]
+    owner, first, last = module.name.rpartition(".")[2], dotted_name.partition(".")[0], dotted_name.rpartition(".")[2]
     return (
         project.is_replaced(owner, first)
         or may_be_assigned_outside(project, last)
-        or (first != last and any(not store.modules.isdisjoint({owner, ""}) for store in _stores(project, first)))
+        or (first != last and _is_assigned_in(project, owner, first))
     )
 
 
@@ -195,12 +440,28 @@ def may_be_set_by_called_function(project: Project, name: str) -> bool:
     """
     last = re.escape(name)
     given = re.compile(rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]""")
-    is_given = any(
-        name == word and (not variable or project.reads_variable(variable))
-        for path, _ in project.matching(given, name)
-        for word, variable in project.index(path).named
+    return any(_mentions_name(project, text, name) for _, text in project.matching(given, name)) and (
+        project.search(_SETS_GLOBALS, "globals") or bool(_set_by_computed_names(project))
     )
-    return is_given and (project.search(_SETS_GLOBALS, "globals") or any(True for _ in _computed_stores(project)))
+
+
+def _mentions_name(project: Project, text: str, name: str) -> bool:
+    """Return whether code contains the name as a keyword or string, except in variables that no code reads."""
+    variables = variables_of_literals(_tree(text))
+    return any(
+        node not in variables or project.reads_variable(variables[node])
+        for node in ast.walk(_tree(text))
+        if (isinstance(node, ast.keyword) and node.arg == name)
+        or (isinstance(node, ast.Constant) and node.value == name)
+    )
+
+
+def _is_assigned_in(project: Project, module: str, name: str) -> bool:
+    """Return whether a file assigns to ``name`` in a module called ``module``, as in ``train.data = …``."""
+    return any(
+        not {module, ""}.isdisjoint(modules_with_assignment(text, name))
+        for _, text in project.matching(_outside_assignments(name), name)
+    )
 
 
 #: Code that replaces imported modules.
@@ -211,10 +472,11 @@ _REPLACES_MODULES = (
 
 
 def import_always_binds_same_object(module: Module, project: Project, qualified: str) -> bool:
-    """Return whether an import of ``qualified`` in ``module`` binds the same object at any time of a program run."""
+    """Return whether an import of ``qualified`` in ``module`` binds the same object at any time of the run."""
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
-    if (owner and _may_be_patched(project, owner, last)) or project.search(_REPLACES_MODULES, "modules"):
+    is_set = owner and (project.is_replaced(owner.rpartition(".")[2], last) or may_be_assigned_outside(project, last))
+    if is_set or project.search(_REPLACES_MODULES, "modules"):
         return False
     return all(
         not name or _is_bound_once(project, path, name) for path, name in project.located(module.path, qualified)

@@ -10,8 +10,7 @@ from functools import lru_cache
 from chirp_migrate.analysis.known_names import NN_MODULE, inherits_from
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import Outline
-from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.project_files import answered_once
+from chirp_migrate.syntax.project import Project, answered_once
 
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")

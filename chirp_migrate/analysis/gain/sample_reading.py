@@ -36,8 +36,7 @@ from chirp_migrate.analysis.objects.libraries import MAKES_ROWS, is_numeric_arra
 from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import last_name
-from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.project_files import answered_once
+from chirp_migrate.syntax.project import Project, answered_once
 
 _DEPTH = 8
 _TORCH = "torch.utils.data."

@@ -65,9 +65,8 @@ def _has_own_get(project: Project) -> bool:
     Code may define the method ``get``, assign it to a class or object, inherit it from a mapping class, or return it
     from ``__getattr__``.
     """
-    if project.search(_OWN_GET, *_GETS):
-        return True
-    return bool(project.subclasses(*_MAPPINGS.union(*map(project.aliases, _MAPPINGS))))
+    mappings = _MAPPINGS.union(*map(project.aliases, _MAPPINGS))
+    return bool(project.subclasses(*mappings)) or project.search(_OWN_GET, *_GETS)
 
 
 def _is_read_in_init(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
 from chirp_migrate.syntax.module import UnparsableModule
-from chirp_migrate.syntax.outline import Outline, first_name, last_name
+from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 
 _NAME = re.compile(r"\w*config", re.IGNORECASE)
@@ -214,7 +214,10 @@ def _find_whole_use(
 
 def _callees(call: ast.AST, known: Mapping[str, list[list[str]]], libraries: Collection[str]) -> list[list[str]]:
     """Return the parameter names of each function of the project that a call may call."""
-    is_foreign = isinstance(call, ast.Call) and first_name(call.func) in libraries
+    root = call.func if isinstance(call, ast.Call) else call
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    is_foreign = isinstance(root, ast.Name) and root.id in libraries
     return [] if is_foreign else known.get(_name_of_callee(call), [])
 
 

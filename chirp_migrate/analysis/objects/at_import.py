@@ -13,7 +13,6 @@ from chirp_migrate.analysis.objects.pickled import find_unpicklable_objects
 from chirp_migrate.analysis.objects.running import AbstractRun
 from chirp_migrate.syntax.gaps import GAP
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.project_files import answered_once
 
 #: An argument that sets the number of a loader's workers.
 GIVES_WORKERS = re.compile(rf"\b(num|max)_workers{GAP}=(?!=)")
@@ -54,27 +53,22 @@ def _places(run: AbstractRun, path: str) -> Iterator[WorkerStartAtImport]:
             )
 
 
-@answered_once
-def _files_with_loaders(project: Project) -> list[str]:
-    """Return the files that build loaders with workers, and the files that may import such a file."""
-    building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
-    return files_with_importers(project, building)
-
-
-@answered_once
+@lru_cache(maxsize=4)
 def modules_with_loaders(project: Project) -> frozenset[str]:
     """Return the names of modules that build loaders with workers, and of modules that import such modules.
 
     The names have no package, such as ``train`` for ``src/train.py``. Only words in the texts of the modules count, so
     the result may contain too many names.
     """
-    return frozenset(map(module_name_without_package, _files_with_loaders(project)))
+    building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
+    return frozenset(map(module_name_without_package, files_with_importers(project, building)))
 
 
 @lru_cache(maxsize=4)
 def _original_texts(project: Project) -> tuple[frozenset[str], frozenset[str]]:
     """Return two sets of original texts: texts that may build or import loaders, and texts that start workers."""
-    texts = {path: project.text(path) for path in _files_with_loaders(project)}
+    building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
+    texts = {path: project.text(path) for path in files_with_importers(project, building)}
     found = [text for path, text in texts.items() if find_worker_starts_at_import(project, path)]
     return frozenset(texts.values()), frozenset(found)
 
