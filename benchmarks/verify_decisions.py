@@ -22,7 +22,7 @@ from verify_decisions.trials import AT_MARGIN, SCENARIOS, made_up, recorded, run
 
 _DOCUMENT = ROOT / "docs" / "verify.md"
 _NOISE = (0.06, 0.15)
-_ROUNDS = (3, 5, 10)
+_ROUNDS = (3, 4, 12)
 _AT_MARGIN_TRIALS = 2000
 
 

@@ -28,11 +28,14 @@ ERROR = 0.025
 """Probability that the true value is beyond one given end of the interval, over all interim analyses together."""
 
 MIN_ROUNDS = 3
-"""Number of rounds before the first interim analysis. A variance from fewer rounds would be too uncertain."""
+"""Smallest number of rounds that a user may request. A variance from fewer rounds would be too uncertain."""
 
-_GROWTH = 1.6
+FIRST_ANALYSIS = 4
+"""Number of rounds before the first interim analysis. With an even number, both versions began equally many rounds."""
+
+_GROWTH = 2
 """Factor between the numbers of rounds of two successive analyses."""
-_LAST_FACTOR = 1.25
+_LAST_FACTOR = 1.5
 """The last analysis has at least this many times the rounds of the analysis before it."""
 _SPENDING_EXPONENT = 1.2
 _FAR = 8.5  # number of standard deviations beyond which the normal distribution is negligible
@@ -52,13 +55,15 @@ class InterimAnalysis:
 
 
 def planned_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
-    """Return the interim analyses for at most ``max_rounds`` rounds. For 5 rounds, analyses follow rounds 3 and 5."""
+    """Return the interim analyses for at most ``max_rounds`` rounds. For 6 rounds, analyses follow rounds 4 and 6."""
     max_rounds = max(max_rounds, MIN_ROUNDS)
-    counts = [MIN_ROUNDS]
-    while counts[-1] < max_rounds:
-        following = math.ceil(counts[-1] * _GROWTH)
-        # Skip an analysis that would be just before the last analysis, which would then get only a small share.
-        counts.append(max_rounds if max_rounds < _LAST_FACTOR * following else following)
+    counts: list[int] = []
+    following = FIRST_ANALYSIS
+    # Skip an analysis that would be just before the last analysis, which would then get only a small share.
+    while max_rounds >= _LAST_FACTOR * following:
+        counts.append(following)
+        following *= _GROWTH
+    counts.append(max_rounds)
     spent = [0.0, *((count / max_rounds) ** _SPENDING_EXPONENT for count in counts)]
     return tuple(
         InterimAnalysis(count, after - before) for count, before, after in zip(counts, spent, spent[1:], strict=False)

@@ -65,7 +65,7 @@ class VerifyOptions:
     sizes: WorkloadSizes = _SIZES
     entry: EntryPoint | None = None
     model: str | None = None
-    max_rounds: int = 10
+    max_rounds: int = 12
     budget_s: float = 180.0
     threshold_percent: float = 20.0
     threads: int = 0

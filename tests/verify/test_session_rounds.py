@@ -43,14 +43,16 @@ def taken(most: int = 20, left_s: float = LONG, enough: int = 1000, lasts: float
 
 
 def test_looks_are_few_and_share_all_errors() -> None:
-    looks = planned_analyses(5)
-    assert [each.rounds for each in looks] == [3, 5]
-    assert [each.share for each in looks] == pytest.approx([0.6**1.2, 1 - 0.6**1.2])
-    assert [each.rounds for each in planned_analyses(20)] == [3, 5, 8, 13, 20]
+    looks = planned_analyses(6)
+    assert [each.rounds for each in looks] == [4, 6]
+    assert [each.share for each in looks] == pytest.approx([(4 / 6) ** 1.2, 1 - (4 / 6) ** 1.2])
+    assert [each.rounds for each in planned_analyses(20)] == [4, 8, 20]
+    assert [each.rounds for each in planned_analyses(5)] == [5]
+    assert [each.rounds for each in planned_analyses(12)] == [4, 8, 12]
     assert [(each.rounds, each.share) for each in planned_analyses(1)] == [(MIN_ROUNDS, 1.0)]
 
 
-@pytest.mark.parametrize("most", [3, 5, 20, 60])
+@pytest.mark.parametrize("most", [3, 5, 6, 12, 20, 60])
 def test_errors_of_claims_only_rise_to_nearly_all_that_may_be_made(most: int) -> None:
     looks = planned_analyses(most)
     errors = [last_analysis_error(looks[: number + 1]) for number in range(len(looks))]
@@ -59,7 +61,7 @@ def test_errors_of_claims_only_rise_to_nearly_all_that_may_be_made(most: int) ->
 
 
 @pytest.mark.parametrize(
-    "looks", [planned_analyses(5), planned_analyses(20), (InterimAnalysis(4, 0.04), InterimAnalysis(6, 0.96))]
+    "looks", [planned_analyses(6), planned_analyses(20), (InterimAnalysis(4, 0.04), InterimAnalysis(6, 0.96))]
 )
 def test_claims_of_all_looks_together_err_as_often_as_promised(looks: tuple[InterimAnalysis, ...]) -> None:
     rng = np.random.default_rng(10)
@@ -79,7 +81,7 @@ def test_a_last_look_before_its_time_has_all_that_is_left() -> None:
 
 def test_it_ends_when_every_question_is_settled() -> None:
     rounds = taken(enough=3)
-    assert (len(rounds.made), rounds.ended_with) == (3, StopReason.SETTLED)
+    assert (len(rounds.made), rounds.ended_with) == (4, StopReason.SETTLED)
 
 
 def test_it_ends_with_the_rounds_and_with_the_budget() -> None:
@@ -88,7 +90,7 @@ def test_it_ends_with_the_rounds_and_with_the_budget() -> None:
     assert (len(cut_short.made), cut_short.ended_with) == (1, StopReason.BUDGET), "there is no room for another"
 
 
-@pytest.mark.parametrize(("others", "expected"), [(50, [24, 30, 40, 60, 120]), (51, [24, 60, 120, 120, 120])])
+@pytest.mark.parametrize(("others", "expected"), [(50, [30, 40, 60, 120]), (51, [30, 60, 120, 120])])
 def test_each_round_has_its_share_and_there_are_fewer_where_the_first_had_little(
     others: int, expected: list[float]
 ) -> None:
@@ -106,10 +108,10 @@ def test_each_round_has_its_share_and_there_are_fewer_where_the_first_had_little
     ("lasts", "most", "labels", "expected"),
     [
         (10.0, 10, ("train", "other"), 8),  # 1 + 60 % of 120 s in rounds of 10 s
-        (20.0, 10, ("train", "other"), 5),
+        (20.0, 10, ("train", "other"), 4),
         (1.0, 10, ("train", "other"), 10),
         (1.0, 4, ("train", "other"), 4),
-        (1.0, 10, ("train",), 5),  # the first round had no time for the other entry point
+        (1.0, 10, ("train",), 4),  # the first round had no time for the other entry point
     ],
 )
 def test_short_rounds_of_all_entry_points_are_repeated_more_often(
@@ -128,9 +130,9 @@ def test_short_rounds_of_all_entry_points_are_repeated_more_often(
 
 def test_a_round_that_was_lost_is_made_again_a_few_times() -> None:
     nothing = TimedRound({"before": {}, "after": {}, "cached": {}})
-    supply = iter([nothing, made(), nothing, made(), made()])
-    rounds = run_rounds(lambda *_: next(supply), lambda *_: frozenset(), 5, time.monotonic() + LONG)
-    assert (len(rounds.made), rounds.ended_with) == (3, StopReason.SETTLED)
+    supply = iter([nothing, made(), nothing, made(), made(), made()])
+    rounds = run_rounds(lambda *_: next(supply), lambda *_: frozenset(), 6, time.monotonic() + LONG)
+    assert (len(rounds.made), rounds.ended_with) == (4, StopReason.SETTLED)
     rounds = run_rounds(lambda *_: nothing, lambda *_: frozenset(), 5, time.monotonic() + LONG)
     assert (len(rounds.made), rounds.ended_with) == (0, StopReason.BUDGET)
 
@@ -142,10 +144,10 @@ def test_after_a_look_only_what_is_still_open_runs() -> None:
         asked.append(labels)
         return made(*sorted(labels or {"quick", "doubtful"}))
 
-    rounds = run_rounds(make, lambda *_: frozenset({"doubtful"}), 5, time.monotonic() + LONG)
-    assert asked == [None] * 3 + [frozenset({"doubtful"})] * 2
+    rounds = run_rounds(make, lambda *_: frozenset({"doubtful"}), 6, time.monotonic() + LONG)
+    assert asked == [None] * 4 + [frozenset({"doubtful"})] * 2
     _, entries = combine_timings(rounds.made)
-    assert (entries["quick"].ratio.rounds, entries["doubtful"].ratio.rounds) == (3, 5)
+    assert (entries["quick"].ratio.rounds, entries["doubtful"].ratio.rounds) == (4, 6)
 
 
 @pytest.mark.parametrize("whole", range(5))
@@ -179,7 +181,7 @@ def simulated(
 
     judge = Judge(0.2)
     rounds = run_rounds(
-        make, lambda seen, looks: judge.run_interim_analysis(*combine_timings(seen), looks), 5, time.monotonic() + LONG
+        make, lambda seen, looks: judge.run_interim_analysis(*combine_timings(seen), looks), 6, time.monotonic() + LONG
     )
     return judge.decide().verdict, rounds, judge
 
@@ -220,7 +222,7 @@ def test_rounds_are_saved_where_the_answer_is_plain() -> None:
     def rounds_for(true_ratio: float) -> float:
         return float(np.median([len(simulated(rng, [true_ratio] * 8, 0.05)[1].made) for _ in range(30)]))
 
-    assert rounds_for(0.4) == 3 and rounds_for(0.79) == 5
+    assert rounds_for(0.4) == 4 and rounds_for(0.79) == 6
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ from enum import Enum
 
 import msgspec
 
-from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, InterimAnalysis, planned_analyses
+from chirp_migrate.stats.sequential_looks import FIRST_ANALYSIS, MIN_ROUNDS, InterimAnalysis, planned_analyses
 from chirp_migrate.training.process.background_load import why_cpu_use_not_measurable
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import EntryPointTiming
 
-_USUAL_ROUNDS = 5
+_USUAL_ROUNDS = FIRST_ANALYSIS
 """Usual number of rounds. Each of these rounds gets an equal share of the time budget."""
 
 _SHARE_OF_MANY = 0.6
@@ -175,7 +175,7 @@ def run_rounds(
             entry points that may run (None for all), and the time after which no further entry point begins.
         find_entry_points_to_time: function that runs an interim analysis, and returns the labels of the entry points
             that need more rounds.
-        max_rounds: largest number of rounds. Usually five rounds run; docs/verify.md describes when more rounds run.
+        max_rounds: largest number of rounds. Usually four rounds run; docs/verify.md describes when more rounds run.
         deadline: end of the time budget, in seconds of ``time.monotonic``.
         own_epochs: function that returns a dictionary: label of an entry point that has not failed → number of epochs
             of the user's full training. If the entry points in the first round have less than half of these epochs,
@@ -217,7 +217,8 @@ def run_rounds(
                     wanted = MIN_ROUNDS
                 elif covered == everything:
                     fitting = _SHARE_OF_MANY * (deadline - time.monotonic()) / max(latest.duration_s, 1e-3)
-                    wanted = int(min(max_rounds, max(wanted, 1 + fitting)))
+                    # With an even number of rounds, each order of the versions occurs equally often.
+                    wanted = min(max_rounds, max(wanted, int(1 + fitting) // 2 * 2))
                     planned = planned_analyses(wanted)
         else:
             lost += 1  # no entry point was timed, because of a crash or because the time was up
