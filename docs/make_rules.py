@@ -34,19 +34,19 @@ After reading this page you know what each rule looks for and how safe it is.
 
 A rule looks for one habit of training code. `chirp-migrate rules` lists all rules, and `chirp-migrate explain CHP001`
 describes one rule in a terminal. The page of a rule explains why the habit is slow or unsafe. The page also has the
-conditions of the rule, and an example before and after. The examples are the test cases of the rules.
+conditions of the rule, and an example before and after the rewrite. The tests of the rules run these examples.
 
-* **safe**: the rewritten program has the same values to the bit, dtypes, layouts, order, output and random states. It
-  raises the same errors in the same places. Batches of augmented samples have the same distribution, but other values.
-  `apply` applies safe rewrites by default. [differences.md](differences.md) lists the differences that a program can
-  still see.
-* **behaviour-changing**: the rewrite changes what training learns, so it is a suggestion. `apply --unsafe` applies
-  suggestions.
-* **advice**: the rule reports and explains the code, and never rewrites it. The example shows the code after a manual
-  change.
+* **safe**: the rewritten program has the same values to the bit, dtypes, layouts, order, output and random states. The
+  rewritten program raises the same errors in the same places. Batches of augmented samples have the same distribution,
+  but other values. `apply` applies safe rewrites by default. [differences.md](differences.md) lists the differences
+  that a program can still detect.
+* **behaviour-changing**: the rewrite changes what training learns. Such a rewrite is called a suggestion. `apply
+  --unsafe` applies suggestions.
+* **advice**: the rule reports and explains the code, and never rewrites the code. The example on the page of the rule
+  shows the code after a manual change.
 
-The findings of CHP006, CHP007, CHP012 and CHP018 were compared with `pickle`, for objects that cannot be pickled for
-workers: [pickling.md](pickling.md).
+The rules CHP006, CHP007, CHP012 and CHP018 find objects that cannot be pickled for workers. [pickling.md](pickling.md)
+describes how these findings were compared with the results of `pickle`.
 
 A comment `# chirp: ignore[CHP001]` at the end of a line suppresses the rule in this line. `--ignore CHP001` disables
 the rule. [settings.md](settings.md) describes all ways to choose rules and files.
