@@ -2,8 +2,9 @@
 
 A decorator does not change the class: ``dataset[i]`` still runs the class's own code. When a loader of this package
 needs a batch, the loader computes the batch from the declared attributes of the dataset. The batch is equal, bit for
-bit, to the collated samples. If the batch could differ (``docs/loader.md`` lists the conditions), the class's own code
-reads the samples. If a subclass overrides a declared method, the code of the subclass reads the samples.
+bit, to the collated samples. If the batch could differ from the collated samples, the class's own code reads the
+samples. ``docs/loader.md`` lists the conditions. If a subclass overrides a declared method, the code of the subclass
+reads the samples.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ def standardizes_samples(
         mean: name of the attribute with the mean.
         std: name of the attribute with the standard deviation.
         eps: number that the class adds to the standard deviation; 0 for none.
-        calls: names of the methods that ``__getitem__`` calls.
-        held: maps an attribute that stores a bound method of the object to the name of the method. For ``self.load =
-            self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute stores a bound method.
+        calls: names of the methods that ``__getitem__`` calls. If other code overrides one of these methods, loaders
+            ignore the declaration.
+        held: maps the name of each attribute that stores a bound method of the object to the name of the method. For
+            ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute stores a bound method.
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeStandardizedDataset | None:
@@ -72,9 +74,9 @@ def augments_samples(
     Args:
         dataset: name of the attribute with the inner dataset.
         transforms: maps the name of each attribute that contains a transform to the name of a second attribute, the
-            switch. The switch is True (transform on) or False (transform off). If the class skips a transform whose own
-            attribute is None, pass the name of this attribute also as the switch. If a transform is always on, pass
-            None as the switch.
+            switch. The switch is True (transform on) or False (transform off). If the class skips a transform whose
+            attribute is None, map the name of this attribute to the same name. If a transform is always on, pass None
+            as the switch.
         training: name of the attribute that switches all transforms on or off; None: no attribute switches all
             transforms.
         calls: as for ``standardizes_samples``.
@@ -169,7 +171,7 @@ def lists_samples(
 def standardized_dataset(
     dataset: Any, indices: Any, mean: Any, std: Any, eps: float
 ) -> WorkerSafeStandardizedDataset | None:
-    """Return a dataset of the samples ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[i]``, i in ``indices``.
+    """Return a dataset of the samples ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[indices[i]]``.
 
     The result is None if a batch of the dataset could differ from the collated single samples.
     """
@@ -196,7 +198,7 @@ def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
 
 
 def _gives_pairs(dataset: Any) -> bool:
-    """Return whether each sample is a pair of rows of tensors, or an item of a list."""
+    """Return whether the samples are pairs of rows of two tensors, or items of a list."""
     listed = dataset.data_list if type(dataset) is WorkerSafeSequenceDataset else dataset
     return type(listed) in (list, tuple) or _pair_rows(dataset) is not None
 

@@ -27,8 +27,8 @@ def copy_for_workers(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
     """Return a copy of ``dataset`` for worker processes.
 
     The function copies datasets and transforms of this package and of PyTorch, nested to any depth, and their indices.
-    Indices in the copy have the same types and values. The copy shares all other objects, such as tensors and arrays.
-    The function calls no method of the user.
+    Indices in the copy have the same types and values. The copy and ``dataset`` share all other objects, such as
+    tensors and arrays. The function calls no method of the user.
     """
     made = {} if _made is None else _made  # a dataset may refer to its own subsets
     if id(dataset) in made:
