@@ -134,9 +134,9 @@ def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> b
     """Return whether an early request of a batch from ``loader`` changes no random number.
 
     The result is True only if the sampler draws no random numbers during the epoch, and worker processes read the
-    samples. With ``in_memory=True``, a dataset in memory needs no worker processes, because its random numbers come
-    from random keys. If the caller requests batches early, a change of this dataset within an epoch takes effect one
-    batch later.
+    samples. With ``in_memory=True``, the result can also be True if the main process reads samples from an in-memory
+    dataset, because random keys determine the random numbers of such a dataset. If the caller then requests batches
+    early, a change of the dataset within an epoch takes effect one batch later.
     """
     ours = type(loader) is BatchedDataLoader
     if not (ours or type(loader) is DataLoader) or isinstance(loader.dataset, IterableDataset):

@@ -24,8 +24,8 @@ class DeviceTensorCopy:
     """A copy of the tensor ``source`` on a device.
 
     ``current`` copies ``source`` again if PyTorch has changed ``source`` in place. ``refresh_if_written`` copies
-    ``source`` again after writes through NumPy or ``Tensor.data``, if these writes span more than a sample or more than
-    4096 bytes.
+    ``source`` again after writes through NumPy or ``Tensor.data``, if the written memory spans more than a sample or
+    more than 4096 bytes.
     """
 
     def __init__(self, source: Tensor, device: torch.device) -> None:
