@@ -80,7 +80,10 @@ class SlowBatch:
 
 
 class UsualBatchTime:
-    """The median time of the last 100 batches. A batch is slow if its time is above ``factor`` times the median."""
+    """The median time of the last 100 batches, to detect slow batches.
+
+    A batch is slow if its time is above ``factor`` times the median, and at least 1 ms above the median.
+    """
 
     def __init__(self, factor: float) -> None:
         self._factor = factor
