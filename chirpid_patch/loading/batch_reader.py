@@ -38,7 +38,7 @@ class BatchReader:
         return sample_fetcher(self.dataset, False, self._collate, False).fetch(request.indices)
 
     def parts(self, request: BatchRequest, most: int) -> list[range]:
-        """Divide the samples of ``request`` into up to ``most`` parts, and return their positions in the batch.
+        """Divide ``request`` into up to ``most`` parts, and return the positions of each part in the batch.
 
         If the samples must be read with one call, the list is empty.
         """

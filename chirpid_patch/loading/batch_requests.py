@@ -47,7 +47,7 @@ class EpochRequests:
     Args:
         seed: base seed of the epoch, which is a part of each random key.
         epoch: number of the epoch, from 0, which is a part of each random key.
-        kind: function that returns the ``SharedRequestSettings`` of the epoch, called at the first request.
+        kind: function that returns the ``SharedRequestSettings`` of the epoch. The first request calls this function.
         counted: whether an index may occur twice in an epoch, so that the occurrences of each index must be counted.
         drops_last: whether the sampler omits an incomplete batch. If True and the epoch has no batches, ``draw`` logs a
             warning.
@@ -76,7 +76,7 @@ class EpochRequests:
         self.exhausted = False
 
     def draw(self, sampler: Iterator[Any]) -> BatchRequest:
-        """Return the next request, with the next item of ``sampler``.
+        """Return the request for the next item of ``sampler``.
 
         Raises:
             StopIteration: the sampler has no more items.
