@@ -60,7 +60,7 @@ def create_multi_dataloaders(
     seed: int | None = None,
     **options: Unpack[CommonArguments],
 ) -> tuple[list[DataLoader[Any]], MultiDataLoaderConfig]:
-    """Build a loader for each dataset, and the configuration with which ``MultiDataLoader`` reads all of them.
+    """Build a loader for each dataset, and the configuration with which ``MultiDataLoader`` reads all loaders.
 
         loaders, config = create_multi_dataloaders({"day": (day, 32), "night": (night, 16)}, num_workers=4)
         for dataloader_idx, dataloader_name, batch in MultiDataLoader(loaders, config):
