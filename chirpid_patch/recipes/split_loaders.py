@@ -41,8 +41,8 @@ def create_dataloaders(
     """Split samples, and build a shuffled loader for training and ordered loaders for validation and test.
 
     Every sample belongs to exactly one loader. The dataset of each loader is a ``torch.utils.data.Subset``. For
-    example, you can wrap ``train_loader.dataset`` in a dataset that augments the training samples. If a part of the
-    split has no samples, its loader has no batches.
+    example, you can wrap ``train_loader.dataset`` in a dataset that augments the training samples. If validation or
+    test has no samples, the loader for this part yields no batches.
 
     Args:
         data_root: one of these sources of samples:
