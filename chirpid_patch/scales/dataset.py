@@ -22,9 +22,9 @@ from chirpid_patch.transforms.symmetries import FlipsAndTurns
 class MultiScaleDataset(WrappingDataset):
     """A dataset of the samples of ``base_dataset``, for training at several scales.
 
-    A sample is a dictionary. The entry ``"label"`` is the label. If a sample of the base dataset is a dictionary, the
-    new sample also contains the other entries of this dictionary, except ``"image"``. The entries with images depend on
-    ``memory_efficient``:
+    A sample is a dictionary. The entry ``"label"`` is the label of the sample in the base dataset. If a sample of the
+    base dataset is a dictionary, the new sample also contains the other entries of this dictionary, except ``"image"``.
+    The entries with images depend on ``memory_efficient``:
 
     * By default, ``"base_image"`` is the image (C, H, W) of the base dataset, and ``"scales"`` is an int64 tensor of
       shape (S,). ``step.MultiScaleStep`` scales the base image on demand.
