@@ -83,5 +83,5 @@ def _inner(transform: Transform) -> Sequence[Transform] | None:
 
 
 def _as_list(transforms: Any) -> Sequence[Transform] | None:
-    """Return ``transforms`` if it is a list or tuple; else None, because an iterator could be read only once."""
+    """Return ``transforms`` if the type is list or tuple; else None, because an iterator could be read only once."""
     return transforms if type(transforms) in (list, tuple) else None

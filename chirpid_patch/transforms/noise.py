@@ -75,7 +75,7 @@ _scratch = _NoiseBuffers()
 
 @lru_cache(maxsize=8)
 def _generator_steps(words: int) -> npt.NDArray[np.uint64]:
-    """Return the numbers that SplitMix64 adds to its seed to generate its first ``words`` words."""
+    """Return the numbers that SplitMix64 adds to its seed for the first ``words`` random words."""
     steps: npt.NDArray[np.uint64] = np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN
     return steps
 
