@@ -73,7 +73,9 @@ def _as_tensor(values: Any, name: str) -> Tensor:
 
 
 class WorkerSafeArrayDataset(BatchedDataset):
-    """A dataset of the samples (x[i], y[i]) of two arrays. Loaders read a whole batch at once.
+    """A dataset of the samples (x[i], y[i]) of two arrays.
+
+    A loader of this package reads a whole batch from the arrays at once.
 
     For example, ``WorkerSafeArrayDataset(x, y, dtype=torch.float32, divisor=255)[i]`` returns
     ``torch.from_numpy(x[i]).float() / 255`` and the label ``y[i]``. The dataset does not copy the arrays. Each sample

@@ -72,8 +72,8 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
     transforms in ``transforms`` are not copied. Transforms of this package never write to the memory of
     ``base_dataset``.
 
-    If every transform is from this package, loaders augment whole batches. A ``Compose`` or ``nn.Sequential`` of
-    transforms of this package also permits whole batches. With any other transform, the dataset calls all transforms
+    If every transform is from this package, loaders augment a whole batch at once. A ``Compose`` or ``nn.Sequential``
+    of transforms of this package also permits whole batches. With any other transform, the dataset calls all transforms
     with single samples.
 
     Args:
@@ -173,9 +173,9 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return x, y
 
     def _sample_keys(self, key: RandomKey | None, count: int) -> Keys | None:
-        """Return a random key for each of ``count`` samples.
+        """Return a 64-bit key for each of ``count`` samples, from which transforms compute random numbers.
 
-        If no transform uses keys, the result is None, and no random generator is called.
+        If no transform uses keys, the result is None, and the function calls no random generator.
         """
         return create_sample_keys(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
 

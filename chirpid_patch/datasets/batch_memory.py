@@ -70,7 +70,7 @@ _buffers = BatchMemoryPool()
 
 
 def is_large_batch(byte_count: int) -> bool:
-    """Return whether a batch of ``byte_count`` bytes is large enough for reused memory to save time."""
+    """Return whether reused memory saves time for a batch of ``byte_count`` bytes."""
     return byte_count >= _SMALLEST_BYTES
 
 

@@ -119,7 +119,7 @@ class GatherNode:
         return count > 1
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
-        """Return the samples of the inner datasets from which the samples (x, y) at ``indices`` are computed.
+        """Return the inner samples from which this dataset computes its samples (x, y) at ``indices``.
 
         The result is None if the label y of a sample may differ from the label of its inner sample.
         """
@@ -176,7 +176,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
         raise NotImplementedError
 
     def read_each(self, indices: Sequence[Any]) -> list[Any]:
-        """Read the samples at ``indices`` one by one, and return them in a list."""
+        """Return a list of the samples at ``indices``, which are read one by one."""
         return [self.read_sample(index, None) for index in indices]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
@@ -469,7 +469,7 @@ class _ConcatNode(GatherNode):
 
 
 def _rows_at(dataset: Any, indices: Sequence[Any]) -> list[int] | None:
-    """Return ``indices`` as row numbers from 0.
+    """Return ``indices`` as nonnegative row numbers.
 
     The result is None if an index is out of range, or if the tensors of the ``TensorDataset`` differ in length.
     """
@@ -557,9 +557,10 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
 
 
 def gather_batch(node: GatherNode, indices: Any, random_key: RandomKey | None) -> Batch | None:
-    """Return the batch of the samples at ``indices``, under the conditions of ``fetch_batch``.
+    """Return the batch of the samples at ``indices``; None in the same cases as ``fetch_batch``.
 
-    In contrast to ``fetch_batch``, the samples may be rows. ``node`` is the ``GatherNode`` of the dataset.
+    In contrast to ``fetch_batch``, each sample may also be a single row of a tensor. ``node`` is the ``GatherNode`` of
+    the dataset.
     """
     if type(indices) not in SEQUENCES or not len(indices) or is_forked_process() or has_active_torch_modes():
         return None
@@ -569,8 +570,8 @@ def gather_batch(node: GatherNode, indices: Any, random_key: RandomKey | None) -
 def source_tensors_and_rows(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
     """Return the tensors from which ``dataset`` reads its samples, and the row numbers of the samples at ``indices``.
 
-    The result is None if an index is invalid. The result is also None if ``dataset`` is neither a plain
-    ``TensorDataset`` nor a plain ``Subset`` of a plain ``TensorDataset``.
+    The result is None if an index is invalid. The result is also None if ``dataset`` is neither a ``TensorDataset`` nor
+    a ``Subset`` of a ``TensorDataset``, or if other code overrides the methods that read samples.
     """
     if reads_like_class(dataset, Subset):
         mapped = look_up_indices(dataset.indices, indices)

@@ -48,7 +48,7 @@ def as_row_tensor(dataset: Any) -> Tensor | None:
     """Return ``dataset`` as a tensor without copying memory, if ``dataset`` is a tensor or NumPy array.
 
     The result is None for any other dataset. The result is also None if a batch from the tensor could differ from the
-    collated rows.
+    batch that ``default_collate`` makes from the rows.
     """
     if type(dataset) is np.ndarray:
         dataset = _array_as_tensor(dataset)

@@ -52,7 +52,7 @@ def fetch_sample(dataset: Any, index: Any, random_key: RandomKey | None = None) 
 def fetch_samples(
     dataset: Any, indices: Sequence[Any], random_key: RandomKey | None = None, *, own_memory: bool = True
 ) -> list[Any]:
-    """Read the samples at ``indices`` one by one, as PyTorch's loader does, and return them in a list.
+    """Return a list of the samples at ``indices``, which are read one by one, as by PyTorch's loader.
 
     Args:
         dataset: a map-style dataset.
@@ -121,11 +121,11 @@ def fetch_pair_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey
 
 
 def read_samples_of_list(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
-    """Return the batch [X, Y] of the samples (x, y) at ``indices`` of a list, with X in new memory.
+    """Return the batch [X, Y] of the samples (x, y) at ``indices`` in ``samples``, with X in new memory.
 
     The result is None if the batch is so small that PyTorch's own collation is as fast. The result is also None if the
-    samples could collate to a different batch in a worker process. Only plain tensors of one shape and dtype, numbers,
-    and text collate to the same batch in every process.
+    samples could collate to a different batch in a worker process. Three kinds of values collate to the same batch in
+    every process: plain tensors of one shape and dtype, numbers, and text.
     """
     chosen = look_up_indices(samples, indices)
     if not chosen or not _is_pair(chosen[0]) or not is_large_batch(len(chosen) * dense_tensor_bytes(chosen[0][0])):
@@ -166,8 +166,8 @@ def stack_until_layout_differs(
         samples: iterator over samples. Reading ends at the first sample whose x differs in shape, dtype or layout from
             the first x.
         count: largest number of samples that ``samples`` may yield.
-        supports_batch: function that returns whether to copy samples into one tensor. Its argument is the first x as a
-            batch (1, *shape of x).
+        supports_batch: function that returns whether to copy samples into one tensor. The argument of this function is
+            the first x as a batch (1, *shape of x).
 
     Returns:
         Three values. The first value is the tensor (``count``, *shape of x), or None if no x was copied. The second

@@ -1,4 +1,4 @@
-"""Functions that stack or standardise all samples of a dataset, at once if the samples are in memory."""
+"""Functions that stack or standardise all samples of a dataset. Many samples in memory are processed at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
         A tensor (N, *shape of x) of the dtype of x.
 
     Raises:
-        RuntimeError: there are no samples, or their x differ in shape.
+        RuntimeError: there are no samples, or the x of the samples differ in shape.
         IndexError: ``dataset`` refuses an index.
         Exception: any error that reading a sample raises.
     """
@@ -74,7 +74,8 @@ def standardized_samples(
 
     The function standardises rows of tensors directly, without reading samples, if all three conditions are true:
 
-    * ``dataset`` is a plain ``TensorDataset`` of two CPU tensors, or a plain ``Subset`` of such a dataset.
+    * ``dataset`` is a ``TensorDataset`` of two CPU tensors, or a ``Subset`` of such a dataset, and no code overrides
+      the methods that read samples.
     * ``indices`` is a list, tuple, range or array of integers in range.
     * Standardising keeps dtype and shape of x.
 

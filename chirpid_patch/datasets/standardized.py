@@ -58,9 +58,9 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     Batches and single samples are equal, bit for bit, to this expression. The dataset can be pickled.
 
-    Code may assign the attributes ``mean``, ``std``, ``indices`` and ``dataset`` later. Reading ``mean`` and ``std``
-    returns the assigned values. ``dataset``, ``base_dataset`` and ``original_dataset`` are three names of the same
-    attribute.
+    Code may assign the attributes ``mean``, ``std``, ``indices`` and ``dataset`` later. After an assignment, ``mean``
+    and ``std`` return the new values. ``dataset``, ``base_dataset`` and ``original_dataset`` are three names of the
+    same attribute.
 
     Args:
         base_dataset: map-style dataset of samples (x, y), where x is a tensor.
@@ -135,7 +135,10 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         )
 
     def keeps_rows(self, batch: Tensor) -> bool:
-        """Return whether standardising ``batch`` at once keeps dtype and shape, with the values of single samples."""
+        """Return whether ``batch`` can be standardised at once.
+
+        The result is True if standardising keeps dtype and shape, and yields the same values as for single samples.
+        """
         return self._broadcasts(batch) and self._stays_in_place(batch)
 
     def operands(self) -> tuple[Any, Any]:
@@ -184,7 +187,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return batch if standardize_rows(batch, xs, rows, *numbers) else None
 
     def _plain_statistics(self, xs: Tensor) -> tuple[float, float] | None:
-        """Return ``mean`` and ``std + eps`` as floats if two floats can standardise rows of ``xs`` in place; else None.
+        """Return ``mean`` and ``std + eps`` as floats; None if floats cannot standardise rows of ``xs`` in place.
 
         The result is cached for each dtype and number of axes.
         """
@@ -216,7 +219,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return batch.ndim > 1 and max(map(np.ndim, self.operands())) < batch.ndim
 
     def _stays_in_place(self, batch: Tensor) -> bool:
-        """Return whether standardising keeps dtype and shape of ``batch``, so that the result fits into its memory."""
+        """Return whether standardising keeps dtype and shape, so that the result fits into the memory of ``batch``."""
         return batch.is_floating_point() and all(
             torch.result_type(batch, statistic) == batch.dtype
             and (np.ndim(statistic) == 0 or _fits(statistic.shape, batch.shape[1:]))
