@@ -51,7 +51,7 @@ class DeviceTensorCopy:
         return self._values
 
     def refresh_if_written(self) -> None:
-        """Copy ``source`` again if a comparison of some of its values finds a write."""
+        """Compare some values of ``source`` with their earlier values, and copy ``source`` again if a value differs."""
         if not torch.equal(_spaced_values(self.source), self._spaced_values):
             self._write()
 
