@@ -179,7 +179,7 @@ class LoadingController:
             self._watch_after = _BATCHES_BEFORE_TRIAL
 
     def _postpone_trial(self, why: str) -> None:
-        """Wait for four times as many batches as before, then measure again; ``why`` is the reason for no trial."""
+        """Measure again after four times as many batches as before; ``why`` is the reason why no trial begins now."""
         self.why = why
         self._watch_after *= 4
         self._unwatched = self._watch_after

@@ -54,5 +54,5 @@ class BatchReader:
         return fetch_samples(self.dataset, request.indices[part.start : part.stop], key)
 
     def collate(self, samples: list[Any]) -> Any:
-        """Return the batch of ``samples``, the samples of all parts in order."""
+        """Return the batch of ``samples``, which are the samples of all parts in order."""
         return self._collate(samples)

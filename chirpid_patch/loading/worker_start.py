@@ -19,7 +19,7 @@ _SPAWN_SECONDS = 4.0
 def default_start_method() -> str:
     """Return the default start method.
 
-    In contrast to ``get_start_method()``, a later ``set_start_method`` stays possible.
+    A call of ``get_start_method()``, in contrast, would prevent a later call of ``set_start_method``.
     """
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
