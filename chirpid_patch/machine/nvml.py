@@ -105,7 +105,7 @@ class GpuProbe:
         self._open = True
 
     def read(self) -> GpuStatus:
-        """Read each visible GPU once, and return the readings, or the reason why there are none."""
+        """Read each visible GPU once, and return the readings, or the reason why there are no readings."""
         if not self._open:
             return GpuStatus(reason=self.reason)
         try:
@@ -139,7 +139,7 @@ class GpuProbe:
 
 
 def gpu_status(nvml: Any | None = None) -> GpuStatus:
-    """Read each visible GPU once, and return the readings, or the reason why there are none.
+    """Read each visible GPU once, and return the readings, or the reason why there are no readings.
 
     The argument `nvml` has the same meaning as for `GpuProbe`.
     """
