@@ -87,7 +87,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
 
 
 def _image_paths(folder: Path) -> list[Path]:
-    """Return the paths of all pictures below ``folder``, sorted."""
+    """Return the sorted paths of all images below ``folder``."""
     return sorted(
         path
         for path in folder.rglob("*")

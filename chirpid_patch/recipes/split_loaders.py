@@ -131,8 +131,8 @@ def _everything(dataset: Any) -> Subset[Any]:
 def _split_randomly(dataset: Any, shares: tuple[float, ...], seed: int) -> list[Subset[Any]]:
     """Split ``dataset`` at random.
 
-    The result is a list of the subset for training, and of a subset for each share in ``shares``. For a share above 0,
-    the subset has at least one sample.
+    The first item of the result is the subset for training. The other items are the subsets for ``shares``. For a share
+    above 0, the subset has at least one sample.
     """
     count = len(dataset)
     if not count:
