@@ -1,9 +1,9 @@
 """Decorators for classes that mask, add noise or compose transforms in the same way as this package.
 
 A decorator does not change the class: a call of an object still runs the class's own code. Loaders, however, augment
-whole batches with a transform of this package that has the same parameters. The results have the same distribution, and
-depend only on the random keys of the samples. In three cases, loaders run the class's own code for single samples: a
-parameter is not a plain number, the object has hooks, or a subclass overrides a method.
+whole batches with a transform of this package that has the same parameters. The results have the same distribution as
+with the class's own code, but depend only on the random keys of the samples. In three cases, loaders run the class's
+own code for single samples: a parameter is not a plain number, the object has hooks, or a subclass overrides a method.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class _NoiseBuffers(threading.local):
         self.values = np.empty(0, dtype=np.float32)
 
     def reserve(self, values: int) -> None:
-        """Make the arrays large enough for ``values`` values of noise."""
+        """Make the arrays large enough for the given number of noise values."""
         words = min((values + 3) // 4, _WORDS_AT_ONCE)
         if self.words.shape[1] < words:
             self.words = np.empty((2, words), dtype=np.uint64)

@@ -110,7 +110,8 @@ class SpecAugment(BatchTransform):
         num_freq_masks: number of frequency masks.
         mask_value: the new value of masked elements.
         p: probability that a sample is masked. All other samples stay unchanged.
-        mask_short_axes: whether to mask an axis whose length is at most the largest width of its masks.
+        mask_short_axes: whether to mask an axis whose length is at most the largest width of its masks. With False,
+            such an axis stays unchanged.
     """
 
     def __init__(
