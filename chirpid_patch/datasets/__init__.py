@@ -1,5 +1,5 @@
 """Datasets, and functions that read a whole batch from memory at once.
 
-The module ``gather`` reads the batches. The module ``buffers`` provides memory for the batches. The datasets also work
-with PyTorch's ``DataLoader``.
+The module ``gather`` reads the batches. The module ``batch_memory`` provides reusable memory for large batches.
+PyTorch's ``DataLoader`` can also load these datasets.
 """

@@ -20,7 +20,7 @@ from chirpid_patch.transforms.off_cpu import as_operand, send_to_device
 
 @dataclass(frozen=True)
 class _MappedFile:
-    """The file and position of a memory-mapped array.
+    """The file of a memory-mapped array, and the position of the array in the file.
 
     A pickled dataset contains this object instead of the contents of the array.
     """
@@ -32,7 +32,7 @@ class _MappedFile:
 
     @classmethod
     def of_array(cls, array: Any) -> _MappedFile | None:
-        """Return the file of a memory-mapped array; None for an array that is not a contiguous memory map of a file."""
+        """Return file and position of ``array`` if ``array`` is a contiguous memory map of a file; else None."""
         root = array
         while isinstance(root, np.memmap) and not isinstance(root.base, mmap.mmap):
             root = root.base
@@ -49,10 +49,10 @@ class _MappedFile:
 
 
 class _WritableView:
-    """A view of a read-only NumPy array that describes the memory of the array as writable.
+    """A view of a read-only NumPy array. The view reports to PyTorch that its memory is writable.
 
     PyTorch has no read-only tensors, and warns when a tensor is created over a read-only array. ``_WritableView``
-    avoids the warning. No data can be damaged, because this module never writes to the memory.
+    avoids the warning. The view is safe, because this module never writes to the memory.
     """
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
@@ -62,7 +62,7 @@ class _WritableView:
 
 
 def _as_tensor(values: Any, name: str) -> Tensor:
-    """Return ``values`` as a tensor that uses the same memory. The error message uses ``name`` for ``values``."""
+    """Return ``values`` as a tensor that uses the same memory. ``name`` is the name of ``values`` in error messages."""
     if isinstance(values, Tensor):
         return values.detach()
     array = np.asarray(values)
@@ -73,24 +73,27 @@ def _as_tensor(values: Any, name: str) -> Tensor:
 
 
 class WorkerSafeArrayDataset(BatchedDataset):
-    """A dataset of the samples (x[i], y[i]) of two arrays. Loaders read a whole batch at once.
+    """A dataset of the samples (x[i], y[i]) of two arrays.
+
+    A loader of this package reads a whole batch from the arrays at once.
 
     For example, ``WorkerSafeArrayDataset(x, y, dtype=torch.float32, divisor=255)[i]`` returns
-    ``torch.from_numpy(x[i]).float() / 255`` and the label ``y[i]``. The dataset does not copy the arrays, but each
-    sample is a copy of its rows.
+    ``torch.from_numpy(x[i]).float() / 255`` and the label ``y[i]``. The dataset does not copy the arrays. Each sample
+    is a copy of one row of ``x`` and one row of ``y``.
 
     If an array is a memory map, a pickled dataset contains the path of the mapped file, and not the contents of the
     file. Each worker process maps the file again, so the path must refer to the same file in the worker.
 
     Args:
         x: the x of all samples, of shape (N, …), as a NumPy array, memory map, CPU tensor, or list of numbers.
-        y: the labels of all samples, of shape (N, …), as an object of one of the types of ``x``.
+        y: the labels of all samples, of shape (N, …). ``y`` may have any type that ``x`` may have.
         dtype: dtype of the x that the dataset returns; None keeps the dtype of the array.
-        divisor: number by which x is divided after the conversion to ``dtype``; None does not divide.
+        divisor: number by which x is divided after the conversion to ``dtype``; with None, x is not divided.
 
     Raises:
-        ValueError: x and y differ in length. Or ``divisor`` is passed, but the returned x has an integer dtype.
-        TypeError: PyTorch has no dtype for an array.
+        ValueError: ``x`` and ``y`` differ in length, or one of them is 0-dim. The error also occurs if ``divisor`` is
+            passed and the returned x has an integer dtype.
+        TypeError: PyTorch has no equivalent of the dtype of ``x`` or ``y``.
     """
 
     in_memory = fixed_samples = gathers = True  # a memory-mapped file counts as memory
@@ -108,7 +111,10 @@ class WorkerSafeArrayDataset(BatchedDataset):
             shapes = f"{tuple(self.x.shape)} and {tuple(self.y.shape)}"
             raise ValueError(f"x and y must have one row for each sample; they have the shapes {shapes}")
         if divisor is not None and not self._stored_as().is_floating_point:
-            raise ValueError(f"divisor needs floating-point samples, not {self._stored_as()}: also pass a dtype")
+            raise ValueError(
+                f"divisor needs floating-point samples, but the dtype of x is {self._stored_as()}: "
+                "pass dtype=torch.float32"
+            )
 
     def _stored_as(self) -> torch.dtype:
         return self.x.dtype if self.dtype is None else self.dtype

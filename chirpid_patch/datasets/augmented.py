@@ -68,11 +68,12 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
 
     While ``training`` is True, the dataset applies transforms to x.
 
-    The dataset copies the dictionary ``augment_params``, but not the transforms in ``transforms``. Transforms of this
-    package never write to the memory of ``base_dataset``.
+    The dataset copies the dictionary ``augment_params``, so later changes of the dictionary have no effect. The
+    transforms in ``transforms`` are not copied. Transforms of this package never write to the memory of
+    ``base_dataset``.
 
-    If every transform is from this package, loaders augment whole batches. A ``Compose`` or ``nn.Sequential`` of
-    transforms of this package also permits whole batches. With any other transform, the dataset calls all transforms
+    If every transform is from this package, loaders augment a whole batch at once. A ``Compose`` or ``nn.Sequential``
+    of transforms of this package also permits whole batches. With any other transform, the dataset calls all transforms
     with single samples.
 
     Args:
@@ -80,16 +81,19 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         augment_params: dictionary with the parameters of ``SpecAugment``. To also apply ``GaussianNoise``, pass a
             dictionary with the keys ``spec_augment_params`` and ``gaussian_noise_params``, whose values are
             dictionaries with the parameters of the two transforms. If one of these keys is missing or has the value
-            None, the dataset omits the transform. ``augment_params=None``: ``SpecAugment`` with its defaults.
-        training: whether to augment samples; see ``set_training``.
-        use_spec_augment: whether to apply ``SpecAugment``; None means that ``augment_params`` determines this.
-        use_gaussian_noise: whether to apply ``GaussianNoise``; None means that ``augment_params`` determines this.
+            None, the dataset does not apply the transform of this key. ``augment_params=None``: ``SpecAugment`` with
+            its defaults.
+        training: whether to augment samples. ``set_training`` changes this setting later.
+        use_spec_augment: whether to apply ``SpecAugment``. With None, the keys of ``augment_params`` decide.
+        use_gaussian_noise: whether to apply ``GaussianNoise``. With None, the keys of ``augment_params`` decide.
         transforms: list of transforms, which the dataset applies in this order. Each transform is a function from
             tensor to tensor; the dataset skips None. If ``transforms`` is passed, do not pass ``augment_params``,
-            ``use_spec_augment`` or ``use_gaussian_noise``. None: these three arguments determine the transforms.
+            ``use_spec_augment`` or ``use_gaussian_noise``. With ``transforms=None``, these three arguments select the
+            transforms.
 
     Raises:
-        TypeError: ``augment_params`` contains an unknown parameter, or is passed together with ``transforms``.
+        TypeError: ``augment_params`` contains an unknown parameter, or ``transforms`` is passed together with
+            ``augment_params``, ``use_spec_augment`` or ``use_gaussian_noise``.
     """
 
     keyed = True
@@ -114,7 +118,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         elif augment_params is None and use_spec_augment is None and use_gaussian_noise is None:
             self.transforms = [*transforms]
         else:
-            raise TypeError("pass either transforms, or augment_params, use_spec_augment and use_gaussian_noise")
+            raise TypeError("pass transforms alone, without augment_params, use_spec_augment and use_gaussian_noise")
 
     @property
     def in_memory(self) -> bool:
@@ -153,7 +157,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return all(is_batchable(transform) for _, transform in self._stages())
 
     def _stages(self) -> list[tuple[Position, Transform]]:
-        """Return a pair (position, transform) for each transform to apply, also for the transforms in a ``Compose``."""
+        """Return a pair (position, transform) for each transform. Each transform in a ``Compose`` has its own pair."""
         on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
         return [part for place, one in on for part in split_transform(one, (place,))]
 
@@ -169,14 +173,14 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return x, y
 
     def _sample_keys(self, key: RandomKey | None, count: int) -> Keys | None:
-        """Return a random key for each of ``count`` samples.
+        """Return a 64-bit key for each of ``count`` samples, from which transforms compute random numbers.
 
-        If no transform uses keys, the result is None, and no random generator is called.
+        If no transform uses keys, the result is None, and the function calls no random generator.
         """
         return create_sample_keys(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
 
     def _augment(self, x: Any, keys: Keys | None) -> Any:
-        """Apply all transforms to the x of one sample; ``keys`` has the shape (1,)."""
+        """Apply all transforms to the x of one sample; ``keys`` contains one key, for this sample."""
         for position, transform in self._stages():
             if keys is not None and isinstance(transform, BatchTransform) and is_batchable(transform):
                 x = transform.transform_sample(x, hash_into_keys(keys, *position))
@@ -195,9 +199,9 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return [self._augment_batch(pairs[0], self._sample_keys(key, len(indices))), pairs[1]]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
-        """Read samples of the inner dataset one by one.
+        """Read samples of the inner dataset one by one, and augment the samples.
 
-        If all x have the same shape and dtype, transform all x as one batch.
+        If all x have the same shape and dtype, the transforms augment all x as one batch.
         """
         replaced = type(self).read_sample is not WorkerSafeAugmentedDataset.read_sample
         if replaced or not (self.training and self._is_batchable()):
@@ -220,7 +224,10 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return True
 
     def _augment_batch(self, xs: Tensor, keys: Keys | None) -> Tensor:
-        """Apply all transforms to the batch ``xs``, which must not share memory with other tensors."""
+        """Apply all transforms to the batch ``xs``, and return the new batch.
+
+        ``xs`` must not share memory with other tensors, because a transform may change ``xs`` in place.
+        """
         for position, transform in self._stages():
             assert isinstance(transform, BatchTransform) and keys is not None
             xs = transform.transform_batch(xs, hash_into_keys(keys, *position))

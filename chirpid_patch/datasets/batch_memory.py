@@ -1,9 +1,9 @@
 """Reusable memory for batches.
 
 Allocating new memory for every large batch is slow, because the first write to each page causes a page fault. A large
-batch therefore borrows a block of memory from ``BatchMemoryPool``. The storage of the batch refers to a NumPy array
-over this block (``torch.frombuffer``). When the last tensor, view or autograd graph of the batch is deleted, Python
-frees the storage and the array. The finalizer of the array then returns the block to the pool.
+batch therefore borrows a block of memory from ``BatchMemoryPool``. The batch uses the memory of a NumPy array that is a
+view of this block (``torch.frombuffer``). When the last tensor, view or autograd graph that uses the batch is deleted,
+Python frees the array. The finalizer of the array then returns the block to the pool.
 
 """
 
@@ -31,10 +31,10 @@ _Block = NDArray[np.uint8]
 
 
 class BatchMemoryPool:
-    """Free blocks of memory that batches borrow.
+    """A pool of free memory blocks, from which large batches borrow their memory.
 
     Several threads and finalizers may call the methods at the same time. The methods need no lock, because each access
-    to the dictionary of free blocks is a single operation of ``dict``.
+    to the dictionary of free blocks is one atomic operation of ``dict``.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ _buffers = BatchMemoryPool()
 
 
 def is_large_batch(byte_count: int) -> bool:
-    """Return whether a batch of ``byte_count`` bytes is large enough for reused memory to save time."""
+    """Return whether reused memory saves time for a batch of ``byte_count`` bytes."""
     return byte_count >= _SMALLEST_BYTES
 
 

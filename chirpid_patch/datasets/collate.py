@@ -63,5 +63,8 @@ def _stack_like_worker(samples: Sequence[Any]) -> Tensor:
 
 
 def _copy_like_worker(values: Any) -> Any:
-    """Return a deep copy of ``values``, like values that a worker sends. A list of strings or bytes is not copied."""
+    """Return a deep copy of ``values``, because values from a worker are copies, too.
+
+    A list of strings or bytes is returned without a copy.
+    """
     return values if all(isinstance(value, str | bytes) for value in values) else copy.deepcopy(values)

@@ -23,9 +23,8 @@ def state_fingerprint(value: Any) -> Any:
     Two calls return different values if code assigned an attribute of the dataset or of its transforms between the
     calls. The values also differ if PyTorch changed a tensor in one of these attributes in place.
 
-    Two kinds of changes do not change the value: writes to a long list of indices or samples, and writes to a tensor
-    through ``Tensor.data`` or NumPy. Writes through ``Tensor.data`` or NumPy do not increase the version counter of the
-    tensor.
+    Two kinds of changes are not detected: writes to a long list of indices or samples, and writes to a tensor through
+    ``Tensor.data`` or NumPy. The second kind does not increase the version counter of the tensor.
 
     Args:
         value: a dataset, or a value of one of its attributes.
@@ -59,7 +58,7 @@ def _state(value: Any, within: tuple[Any, ...]) -> Any:
 
 
 class _SameObject:
-    """A wrapper that compares equal to another wrapper of the same object.
+    """A wrapper that is equal only to wrappers of the same object.
 
     The wrapper keeps the object alive, so that no other object can get the same address.
     """

@@ -2,8 +2,9 @@
 
 A decorator does not change the class: ``dataset[i]`` still runs the class's own code. When a loader of this package
 needs a batch, the loader computes the batch from the declared attributes of the dataset. The batch is equal, bit for
-bit, to the collated samples. If the batch could differ (``docs/loader.md`` lists the conditions), the class's own code
-reads the samples. If a subclass overrides a declared method, the code of the subclass reads the samples.
+bit, to the collated samples. If the batch could differ from the collated samples, the class's own code reads the
+samples. ``docs/loader.md`` lists the cases in which a batch could differ. If a subclass overrides a declared method,
+the code of the subclass reads the samples.
 """
 
 from __future__ import annotations
@@ -41,14 +42,16 @@ def standardizes_samples(
     """Declare that ``self[i]`` returns ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[indices[i]]``.
 
     Args:
-        dataset: name of the attribute with the inner dataset.
-        indices: name of the attribute with the indices.
-        mean: name of the attribute with the mean.
-        std: name of the attribute with the standard deviation.
+        dataset: name of the attribute with the inner dataset, from which ``self[i]`` reads x and y.
+        indices: name of the attribute with the indices of the samples in the inner dataset.
+        mean: name of the attribute with the mean, which is subtracted from x.
+        std: name of the attribute with the standard deviation, by which x is divided.
         eps: number that the class adds to the standard deviation; 0 for none.
-        calls: names of the methods that ``__getitem__`` calls.
-        held: maps an attribute that stores a bound method of the object to the name of the method. For ``self.load =
-            self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute stores a bound method.
+        calls: names of the methods that ``__getitem__`` calls. If other code overrides one of these methods, loaders
+            ignore the declaration.
+        held: for each attribute in which an object stores one of its own methods, maps the name of the attribute to the
+            name of the method. For ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute
+            stores a bound method.
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeStandardizedDataset | None:
@@ -70,11 +73,11 @@ def augments_samples(
     ``t`` applies all transforms in the order of ``transforms``.
 
     Args:
-        dataset: name of the attribute with the inner dataset.
+        dataset: name of the attribute with the inner dataset, from which ``self[i]`` reads x and y.
         transforms: maps the name of each attribute that contains a transform to the name of a second attribute, the
-            switch. The switch is True (transform on) or False (transform off). If the class skips a transform whose own
-            attribute is None, pass the name of this attribute also as the switch. If a transform is always on, pass
-            None as the switch.
+            switch. The switch is True (transform on) or False (transform off). If the class skips a transform because
+            the attribute of the transform is None, pass the name of this attribute as the switch. If a transform is
+            always on, pass None as the switch.
         training: name of the attribute that switches all transforms on or off; None: no attribute switches all
             transforms.
         calls: as for ``standardizes_samples``.
@@ -107,7 +110,7 @@ def augments_images(
     calls: tuple[str, ...] = (),
     held: Mapping[str, str] | None = None,
 ) -> Callable[[Class], Class]:
-    """Declare that ``self[i]`` masks an 8-bit image of x, and returns ``(t(x), y)`` with ``x, y = dataset[i]``.
+    """Declare that ``self[i]`` masks x as an 8-bit image, and returns ``(t(x), y)`` with ``x, y = dataset[i]``.
 
     ``t`` applies three steps to an x of shape (1, F, T):
 
@@ -120,8 +123,8 @@ def augments_images(
     equal.
 
     Args:
-        dataset: name of the attribute with the inner dataset.
-        augmenter: name of the attribute with the augmenter.
+        dataset: name of the attribute with the inner dataset, from which ``self[i]`` reads x and y.
+        augmenter: name of the attribute with the augmenter, an object that masks 8-bit images.
         training: name of the attribute that switches the augmenter on or off; None: the augmenter is always on.
         eps: number that the class adds to ``max - min``; 0 for none.
         divisor: number by which the class divides the values of the image.
@@ -169,7 +172,7 @@ def lists_samples(
 def standardized_dataset(
     dataset: Any, indices: Any, mean: Any, std: Any, eps: float
 ) -> WorkerSafeStandardizedDataset | None:
-    """Return a dataset of the samples ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[i]``, i in ``indices``.
+    """Return a dataset of the samples ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[indices[i]]``.
 
     The result is None if a batch of the dataset could differ from the collated single samples.
     """
@@ -196,7 +199,7 @@ def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
 
 
 def _gives_pairs(dataset: Any) -> bool:
-    """Return whether each sample is a pair of rows of tensors, or an item of a list."""
+    """Return whether each sample is a row (x, y) of two tensors, or an item of a list."""
     listed = dataset.data_list if type(dataset) is WorkerSafeSequenceDataset else dataset
     return type(listed) in (list, tuple) or _pair_rows(dataset) is not None
 

@@ -1,8 +1,8 @@
 """Batched reading: read all samples of a batch at once, with exactly the result of reading single samples.
 
-A ``GatherNode`` describes how batches of a dataset are read. Its method ``read_batch`` reads a batch. The attribute
-``children`` lists the inner datasets, and ``resolve`` maps the samples of a batch to samples of the inner datasets.
-Other properties of a ``GatherNode`` describe the samples, for example their dtype.
+A ``GatherNode`` describes how batches of a dataset are read. The method ``read_batch`` of the ``GatherNode`` reads a
+batch. The attribute ``children`` lists the inner datasets, and the method ``resolve`` maps the samples of a batch to
+samples of the inner datasets. Other properties of a ``GatherNode`` describe the samples, for example the dtype.
 
 ``gather_node`` returns the ``GatherNode`` of any dataset. A dataset of this package (``BatchedDataset``) is itself a
 ``GatherNode``. For ``TensorDataset``, ``Subset`` and ``ConcatDataset`` of PyTorch, and for tensors and NumPy arrays,
@@ -50,8 +50,8 @@ INDEX_CONTAINERS = SEQUENCES | {set, frozenset}
 class GatherNode:
     """A description of how batches of a dataset are read. Each kind of dataset has its own subclass of ``GatherNode``.
 
-    The defaults of ``in_memory``, ``fixed_samples`` and ``gathers`` are True if the property is True for all inner
-    datasets.
+    By default, ``in_memory``, ``fixed_samples`` and ``gathers`` are True if the same property is True for all inner
+    datasets. Without inner datasets, the default is False.
     """
 
     #: The inner datasets. The samples of this dataset are computed from samples of the inner datasets.
@@ -100,7 +100,7 @@ class GatherNode:
     def count(self) -> int | None:
         """Return the number of samples; None if the number is unknown.
 
-        The function does not call ``len(dataset)``, which a subclass may override.
+        The function does not call ``len(dataset)``, because a subclass may override ``__len__``.
         """
         return None
 
@@ -119,7 +119,7 @@ class GatherNode:
         return count > 1
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
-        """Return the samples of the inner datasets from which the samples (x, y) at ``indices`` are computed.
+        """Return the inner samples from which this dataset computes its samples (x, y) at ``indices``.
 
         The result is None if the label y of a sample may differ from the label of its inner sample.
         """
@@ -142,7 +142,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
 
     Subclasses implement ``read_sample`` and ``read_batch``. In every process, ``read_batch`` must return the batch that
     ``default_collate`` returns for the single samples. If ``read_batch`` cannot compute this batch, the method must
-    return None before any code of the user runs, and the loader reads and collates single samples. If a subclass
+    return None before any code of the user runs. The loader then reads and collates single samples. If a subclass
     overrides ``__getitem__``, the loader reads single samples with the new method.
     """
 
@@ -176,7 +176,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
         raise NotImplementedError
 
     def read_each(self, indices: Sequence[Any]) -> list[Any]:
-        """Read the samples at ``indices`` one by one, and return them in a list."""
+        """Return a list of the samples at ``indices``, which are read one by one."""
         return [self.read_sample(index, None) for index in indices]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
@@ -198,7 +198,8 @@ class BatchedDataset(GatherNode, Dataset[Any]):
 class WrappingDataset(BatchedDataset):
     """A dataset that computes its samples from the samples of an inner dataset.
 
-    The attribute ``base_dataset`` is the inner dataset. Older code uses the name ``dataset`` for the same attribute.
+    The attribute ``base_dataset`` is the inner dataset. The property ``dataset`` is another name of this attribute, for
+    older code.
     """
 
     base_dataset: Any
@@ -308,7 +309,7 @@ _FEW_SAMPLES_PER_PART = 8
 
 
 class DeviceTensorDataset(TensorDataset):
-    """A ``TensorDataset`` on a device. Its tensors are copies of the plain tensors of a ``TensorDataset``."""
+    """A ``TensorDataset`` on a device. The tensors are copies of the plain CPU tensors of another ``TensorDataset``."""
 
 
 class _TensorDatasetNode(GatherNode):
@@ -468,7 +469,10 @@ class _ConcatNode(GatherNode):
 
 
 def _rows_at(dataset: Any, indices: Sequence[Any]) -> list[int] | None:
-    """Return the row numbers of ``indices`` in a ``TensorDataset``; None if a tensor lacks one of the rows."""
+    """Return ``indices`` as nonnegative row numbers.
+
+    The result is None if an index is out of range, or if the tensors of the ``TensorDataset`` differ in length.
+    """
     counts = {tensor.shape[0] for tensor in dataset.tensors}
     return nonnegative_indices(indices, counts.pop()) if len(counts) == 1 else None
 
@@ -480,7 +484,7 @@ def _is_gatherable(dataset: Any) -> bool:
 
 
 def subset_or_concat_node(dataset: Any) -> _SubsetNode | _ConcatNode | None:
-    """Return the ``GatherNode`` of ``dataset`` if it is a ``Subset`` or ``ConcatDataset``; else None."""
+    """Return the ``GatherNode`` of ``dataset`` if ``dataset`` is a ``Subset`` or ``ConcatDataset``; else None."""
     if reads_like_class(dataset, Subset):
         return _SubsetNode(dataset)
     return _ConcatNode(dataset) if reads_like_class(dataset, ConcatDataset) else None
@@ -527,18 +531,20 @@ def permits_batched_reading(dataset: Any) -> bool:
 
 
 def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None) -> Batch | None:
-    """Return ``default_collate([dataset[i] for i in indices])``, read at once; None if this is not possible.
+    """Read the samples at ``indices`` at once, and return the batch that ``default_collate`` makes from the samples.
 
     The batch is a list with one tensor for each part of a sample, in new memory. The batch is equal, bit for bit, to
     the collated single samples. If the dataset has random transforms, the batch and the samples are equal only for the
     same ``random_key``.
 
-    The result is None in four cases:
+    The result is None if batched reading is not possible:
 
-    * The samples are rows (``GatherNode.samples_are_rows``).
-    * ``dataset`` refuses an index. In this case, the caller must read single samples, which raises the error.
-    * The process is forked. An operation on a whole batch may need several threads, and a forked process does not have
-      the threads of its parent.
+    * ``dataset`` does not permit batched reading of these samples.
+    * Each sample is one row of a tensor, and not a pair (``GatherNode.samples_are_rows``).
+    * ``indices`` is empty, or ``dataset`` refuses an index. To raise the error of a refused index, the caller must read
+      single samples.
+    * The process is forked. An operation on a whole batch may need several threads, and a forked process lacks the
+      threads of its parent process.
     * A mode that observes each operation of PyTorch is active, such as ``TorchDispatchMode``.
 
     Args:
@@ -551,7 +557,11 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
 
 
 def gather_batch(node: GatherNode, indices: Any, random_key: RandomKey | None) -> Batch | None:
-    """Return the batch that ``fetch_batch`` returns for ``indices``; ``node`` is the ``GatherNode`` of the dataset."""
+    """Return the batch of the samples at ``indices``; None in the same cases as ``fetch_batch``.
+
+    In contrast to ``fetch_batch``, each sample may also be a single row of a tensor. ``node`` is the ``GatherNode`` of
+    the dataset.
+    """
     if type(indices) not in SEQUENCES or not len(indices) or is_forked_process() or has_active_torch_modes():
         return None
     return node.read_batch(indices, random_key)
@@ -560,8 +570,8 @@ def gather_batch(node: GatherNode, indices: Any, random_key: RandomKey | None) -
 def source_tensors_and_rows(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
     """Return the tensors from which ``dataset`` reads its samples, and the row numbers of the samples at ``indices``.
 
-    The result is None if an index is invalid. The result is also None if ``dataset`` is neither a plain
-    ``TensorDataset`` nor a plain ``Subset`` of a plain ``TensorDataset``.
+    The result is None if an index is invalid. The result is also None if ``dataset`` is neither a ``TensorDataset`` nor
+    a ``Subset`` of a ``TensorDataset``, or if other code overrides the methods that read samples.
     """
     if reads_like_class(dataset, Subset):
         mapped = look_up_indices(dataset.indices, indices)

@@ -26,7 +26,7 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
     """Return the labels of the samples (x, y) of ``dataset``, as ``[dataset[i][1] for i in indices]`` does.
 
     Types, values, order and exceptions are the same as with this expression. The function is faster than the expression
-    for two kinds of datasets:
+    for two kinds of datasets. A dataset of PyTorch is *plain* if no code overrides the methods that read its samples.
 
     * The samples are in a plain ``TensorDataset``, a list, or a plain ``Subset`` or ``ConcatDataset`` of such datasets.
       For these datasets, the function does not read x.
@@ -37,11 +37,12 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
     numbers. Datasets that augment their samples are also read sample by sample.
 
     Args:
-        dataset: an object that can be indexed. Without ``indices``, an object that can be iterated over.
+        dataset: dataset of samples (x, y). The dataset must support ``dataset[i]``, or iteration if ``indices`` is
+            missing.
         indices: indices of the samples, as any iterable. Without this argument, the function returns the labels of all
             samples, as ``[y for _, y in dataset]`` does.
-        unpack: True unpacks each sample as ``_, y = sample``, which raises an error unless the sample is a pair. False
-            reads ``sample[1]``. None: True if ``indices`` is missing, else False.
+        unpack: True unpacks each sample as ``_, y = sample``, so a sample that is not a pair raises an error. False
+            reads ``sample[1]``. None unpacks each sample only if ``indices`` is missing.
 
     Returns:
         One label for each sample, unchanged. For a ``TensorDataset``, each label is a 0-dim view of the tensor of
@@ -60,8 +61,8 @@ def iterate_labels(
 ) -> Iterator[Any]:
     """Yield the labels that ``read_labels`` returns, one by one.
 
-    If the function must read a sample to get its label, the function reads the sample only when the loop requests the
-    label. So the dataset may reuse one buffer for all samples. After a ``break``, the function reads no further sample.
+    If a label cannot be read without its sample, the function reads the sample when the loop requests the label. So the
+    dataset may reuse one buffer for all samples. After a ``break``, the function reads no further sample.
 
     Args:
         dataset: as for ``read_labels``.
@@ -103,7 +104,7 @@ def _as_ints(indices: Iterable[Any]) -> list[Any]:
 def _can_read_without_x(dataset: Any, pairs: bool) -> bool:
     """Return whether the labels of ``dataset`` can be read without x, with the same results and errors.
 
-    If ``pairs`` is True, each sample must consist of two parts.
+    If ``pairs`` is True, each sample must be a pair.
     """
     if reads_like_class(dataset, TensorDataset):
         tensors = dataset.tensors
@@ -128,7 +129,10 @@ def _passes_labels_on(dataset: Any) -> bool:
 
 
 def _labels(dataset: Any, indices: Sequence[Any], pairs: bool) -> list[Any] | None:
-    """Return the labels, read without x; None if ``dataset`` refuses an index, or if a label could be different."""
+    """Return the labels of the samples at ``indices``, without reading x.
+
+    The result is None if ``dataset`` refuses an index, or if a label could differ from the label in the sample.
+    """
     if not all(map(is_integer, indices)):
         return None
     if type(dataset) in (list, tuple):

@@ -34,7 +34,7 @@ def is_plain_cpu_tensor(value: Any) -> bool:
 
 
 def can_select_rows_of(tensor: Any) -> bool:
-    """Return whether ``index_select`` on ``tensor`` yields the same batch as indexing rows and stacking them."""
+    """Return whether ``index_select`` on ``tensor`` yields the same batch as stacking single rows."""
     return (
         is_plain_cpu_tensor(tensor)
         and tensor.ndim > 0
@@ -48,7 +48,7 @@ def as_row_tensor(dataset: Any) -> Tensor | None:
     """Return ``dataset`` as a tensor without copying memory, if ``dataset`` is a tensor or NumPy array.
 
     The result is None for any other dataset. The result is also None if a batch from the tensor could differ from the
-    collated rows.
+    batch that ``default_collate`` makes from the rows.
     """
     if type(dataset) is np.ndarray:
         dataset = _array_as_tensor(dataset)
@@ -69,7 +69,7 @@ def _array_as_tensor(array: np.ndarray[Any, Any]) -> Tensor | None:
 
 @cache
 def _keeps_numbers(dtype: np.dtype[Any]) -> bool:
-    """Return whether PyTorch collates NumPy numbers of ``dtype`` to the same dtype of PyTorch, bit for bit.
+    """Return whether ``default_collate`` keeps the dtype and the bits of NumPy numbers of ``dtype``.
 
     The result is False for floats of less than 64 bits, because PyTorch first converts such floats to Python floats.
     """
@@ -122,7 +122,7 @@ def is_lookup_table(values: Any) -> bool:
 
 
 def are_integers(indices: Any) -> bool:
-    """Return whether ``indices`` is a flat sequence of integers, in a type of Python, NumPy or PyTorch.
+    """Return whether ``indices`` is a flat list, tuple, range, array or tensor of integers.
 
     The result is False for masks.
     """
@@ -145,7 +145,8 @@ def to_integer_list(indices: Any) -> list[int] | None:
 def nonnegative_indices(indices: Any, length: int) -> list[int] | None:
     """Return ``indices`` as ints from 0 to ``length - 1``. The index -1, for example, becomes ``length - 1``.
 
-    The result is None if an index is out of range, or if ``indices`` is not a sequence of integers, such as a mask.
+    The result is None if an index is out of range, or if ``indices`` is not a sequence of integers but, for example, a
+    mask.
     """
     positions = to_integer_list(indices)
     if not positions:

@@ -52,13 +52,15 @@ def fetch_sample(dataset: Any, index: Any, random_key: RandomKey | None = None) 
 def fetch_samples(
     dataset: Any, indices: Sequence[Any], random_key: RandomKey | None = None, *, own_memory: bool = True
 ) -> list[Any]:
-    """Read the samples at ``indices`` one by one, as PyTorch's loader does, and return them in a list.
+    """Return a list of the samples at ``indices``, which are read one by one, as by PyTorch's loader.
 
     Args:
         dataset: a map-style dataset.
         indices: indices of the samples.
-        random_key: the ``RandomKey`` from which random numbers are computed; None: new random numbers.
-        own_memory: whether each sample must have its own memory.
+        random_key: the ``RandomKey`` from which the random numbers of the samples are computed; None: new random
+            numbers.
+        own_memory: whether each sample must have its own memory. With False, samples may share memory, which allows
+            faster reading.
     """
     if random_key is not None and _takes_key(dataset):
         if not own_memory and is_unmodified_batched_dataset(dataset):
@@ -119,11 +121,11 @@ def fetch_pair_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey
 
 
 def read_samples_of_list(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
-    """Return the batch [X, Y] of the samples (x, y) at ``indices`` of a list, with X in new memory.
+    """Return the batch [X, Y] of the samples (x, y) at ``indices`` in ``samples``, with X in new memory.
 
     The result is None if the batch is so small that PyTorch's own collation is as fast. The result is also None if the
-    samples could collate to a different batch in a worker process. Only plain tensors of one shape and dtype, numbers,
-    and text collate to the same batch in every process.
+    samples could collate to a different batch in a worker process. Three kinds of values collate to the same batch in
+    every process: plain tensors of one shape and dtype, numbers, and text.
     """
     chosen = look_up_indices(samples, indices)
     if not chosen or not _is_pair(chosen[0]) or not is_large_batch(len(chosen) * dense_tensor_bytes(chosen[0][0])):
@@ -156,15 +158,16 @@ def dense_tensor_bytes(x: Any) -> int:
 def stack_until_layout_differs(
     samples: Iterator[Any], count: int, supports_batch: Callable[[Tensor], bool]
 ) -> tuple[Tensor | None, list[Any], list[Any]]:
-    """Read samples (x, y) one by one, and copy all x into one tensor.
+    """Read samples (x, y) one by one, and copy each x into one tensor, until the layout of an x differs.
 
-    The function copies each x before it reads the next sample.
+    The function copies each x before reading the next sample, so the dataset may reuse one buffer for all samples.
 
     Args:
-        samples: iterator over samples. Reading ends at the first sample whose x differs in shape, dtype or layout.
-        count: largest number of samples to copy.
-        supports_batch: function whose argument is the first x as a batch (1, *shape of x). The function returns whether
-            to copy samples of this shape and dtype into one tensor.
+        samples: iterator over samples. Reading ends at the first sample whose x differs in shape, dtype or layout from
+            the first x.
+        count: largest number of samples that ``samples`` may yield.
+        supports_batch: function that returns whether to copy samples into one tensor. The argument of this function is
+            the first x as a batch (1, *shape of x).
 
     Returns:
         Three values. The first value is the tensor (``count``, *shape of x), or None if no x was copied. The second

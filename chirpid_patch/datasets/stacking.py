@@ -1,4 +1,4 @@
-"""Functions that stack or standardise all samples of a dataset, at once if the samples are in memory."""
+"""Functions that stack or standardise all samples of a dataset. Many samples in memory are processed at once."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
 
     The function reads the samples at once if both conditions are true:
 
-    * The dataset is a plain ``TensorDataset``, a plain ``Subset`` of a ``TensorDataset``, or a dataset of this package
-      over one of these, without random transforms.
-    * The indices are in a list, tuple, range, set, array or tensor, or a generator without side effects yields the
-      indices.
+    * The dataset is a ``TensorDataset`` or a ``Subset`` of a ``TensorDataset``, and no code overrides the methods that
+      read samples. A dataset of this package over such a dataset is also possible, unless it has random transforms.
+    * ``indices`` is a list, tuple, range, set, array or tensor, or a generator without side effects.
 
     Otherwise the function reads the samples one by one. Values and memory layout are the same in both cases.
 
     Args:
-        dataset: an object that can be indexed. Without ``indices``, an object that can be iterated over.
+        dataset: dataset of samples (x, y). The dataset must support ``dataset[i]``, or iteration if ``indices`` is
+            missing.
         indices: indices of the samples, as any iterable. Without this argument, the function stacks all samples, as
             ``torch.stack([x for x, _ in dataset])`` does.
 
@@ -40,7 +40,7 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
         A tensor (N, *shape of x) of the dtype of x.
 
     Raises:
-        RuntimeError: there are no samples, or their x differ in shape.
+        RuntimeError: there are no samples, or the x of the samples differ in shape.
         IndexError: ``dataset`` refuses an index.
         Exception: any error that reading a sample raises.
     """
@@ -68,11 +68,14 @@ def standardized_samples(
     eps: float = 0.0,
     reads: Literal[1, 2] = 1,
 ) -> list[tuple[Any, Any]]:
-    """Return the list ``[((x - mean) / (std + eps), y) for x, y in samples]``, equal to the last bit.
+    """Return the list ``[((x - mean) / (std + eps), y) for x, y in samples]`` for the samples at ``indices``.
+
+    The x of the list are equal, bit for bit, to this expression.
 
     The function standardises rows of tensors directly, without reading samples, if all three conditions are true:
 
-    * ``dataset`` is a plain ``TensorDataset`` of two CPU tensors, or a plain ``Subset`` of such a dataset.
+    * ``dataset`` is a ``TensorDataset`` of two CPU tensors, or a ``Subset`` of such a dataset, and no code overrides
+      the methods that read samples.
     * ``indices`` is a list, tuple, range or array of integers in range.
     * Standardising keeps dtype and shape of x.
 
@@ -84,12 +87,12 @@ def standardized_samples(
         mean: value that is subtracted from x, for example a number or a 0-dim tensor.
         std: standard deviation, for example a number or a 0-dim tensor. x is divided by ``std + eps``.
         eps: number that is added to ``std``.
-        reads: how often to call ``dataset[i]`` for each sample, if the samples are read one by one. 1 stands for ``x, y
-            = dataset[i]``, and 2 for ``dataset[i][0]`` and ``dataset[i][1]``.
+        reads: how often to call ``dataset[i]`` for each sample that is read alone. 1 stands for ``x, y = dataset[i]``,
+            and 2 for ``dataset[i][0]`` and ``dataset[i][1]``.
 
     Returns:
-        List of pairs (x, y). Each x of the list has its own memory. Each y of the list is the object that
-        ``dataset[i]`` returns.
+        List of pairs (x, y). Each x of the list has its own memory. Each y of the list is the y that ``dataset[i]``
+        returns.
 
     Raises:
         Exception: any error that reading or standardising a sample raises.
@@ -144,7 +147,11 @@ def _has_fixed_rows(dataset: Any) -> bool:
 
 
 def _gather_column(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:
-    """Return the x of all samples as one tensor, read at once; None if single samples could have other values."""
+    """Return the x of the samples at ``indices`` as one tensor, read at once.
+
+    The result is None if single samples could have other values. ``columns`` is the number of parts that each sample
+    must have; None allows any number.
+    """
     if not len(indices) or not _has_fixed_rows(dataset):
         return None
     found = source_tensors_and_rows(dataset, indices)

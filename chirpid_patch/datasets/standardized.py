@@ -58,19 +58,19 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     Batches and single samples are equal, bit for bit, to this expression. The dataset can be pickled.
 
-    Code may assign the attributes ``mean``, ``std``, ``indices`` and ``dataset`` later. Reading ``mean`` and ``std``
-    returns the assigned values. ``dataset``, ``base_dataset`` and ``original_dataset`` are three names of the same
-    attribute.
+    Code may assign the attributes ``mean``, ``std``, ``indices`` and ``dataset`` later. After an assignment, ``mean``
+    and ``std`` return the new values. ``dataset``, ``base_dataset`` and ``original_dataset`` are three names of the
+    same attribute.
 
     Args:
-        base_dataset: map-style dataset of samples (x, y), x a tensor.
+        base_dataset: map-style dataset of samples (x, y), where x is a tensor.
         indices: indices of samples of ``base_dataset``. Sample i of this dataset is computed from
             ``base_dataset[indices[i]]``. If ``indices`` is a dictionary or a pandas Series, i is a key. The dataset
             converts a generator or set to a list.
         mean: number, or tensor that broadcasts to x. The dataset converts lists, tuples and NumPy arrays to float32
             tensors.
-        std: standard deviation, of the same types as ``mean``.
-        eps: number that is added to ``std``.
+        std: standard deviation, of any type that ``mean`` may have.
+        eps: number that is added to ``std``, to avoid a division by 0.
     """
 
     #: Cached values: the tuple ``(mean, std + eps)``, and a dictionary. The dictionary maps dtype and number of axes of
@@ -135,11 +135,14 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         )
 
     def keeps_rows(self, batch: Tensor) -> bool:
-        """Return whether standardising ``batch`` at once keeps dtype, shape, and the values of single samples."""
+        """Return whether ``batch`` can be standardised at once.
+
+        The result is True if standardising keeps dtype and shape, and yields the same values as for single samples.
+        """
         return self._broadcasts(batch) and self._stays_in_place(batch)
 
     def operands(self) -> tuple[Any, Any]:
-        """Return ``mean`` and ``std + eps``, from the cache if neither has changed."""
+        """Return the tuple ``(mean, std + eps)``. The tuple is cached until code assigns ``mean`` or ``std``."""
         return self._state()[0]
 
     def _state(self) -> tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]]:
@@ -184,7 +187,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return batch if standardize_rows(batch, xs, rows, *numbers) else None
 
     def _plain_statistics(self, xs: Tensor) -> tuple[float, float] | None:
-        """Return ``mean`` and ``std + eps`` as floats if they can standardise rows of ``xs`` in place; else None.
+        """Return ``mean`` and ``std + eps`` as floats; None if floats cannot standardise rows of ``xs`` in place.
 
         The result is cached for each dtype and number of axes.
         """
@@ -197,7 +200,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     def _standardize_column(self, batch: Tensor) -> Any:
         """Standardise ``batch``, at once if the result is the same as for single samples, else sample by sample.
 
-        ``batch`` must not share memory with other tensors.
+        ``batch`` must not share memory with other tensors, because the function may change ``batch`` in place.
         """
         mean, deviation = (off_cpu.as_operand(statistic, batch) for statistic in self.operands())
         if not self._broadcasts(batch):
@@ -216,7 +219,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return batch.ndim > 1 and max(map(np.ndim, self.operands())) < batch.ndim
 
     def _stays_in_place(self, batch: Tensor) -> bool:
-        """Return whether standardising keeps dtype and shape of ``batch``, so that its memory can be reused."""
+        """Return whether standardising keeps dtype and shape, so that the result fits into the memory of ``batch``."""
         return batch.is_floating_point() and all(
             torch.result_type(batch, statistic) == batch.dtype
             and (np.ndim(statistic) == 0 or _fits(statistic.shape, batch.shape[1:]))

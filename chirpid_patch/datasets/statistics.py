@@ -20,7 +20,7 @@ def compute_standardization_stats(dataset: Any, indices: Any, sample_size: int =
     With the same inputs, random state and number of threads, the result is the same to the last bit.
 
     Args:
-        dataset: map-style dataset of samples (x, y), x a tensor.
+        dataset: map-style dataset of samples (x, y), where x is a tensor.
         indices: indices of the samples.
         sample_size: largest number of samples to use. If there are more indices, ``np.random.choice`` chooses
             ``sample_size`` indices without replacement.

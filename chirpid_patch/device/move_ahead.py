@@ -27,9 +27,9 @@ class DevicePrefetcher:
         for x, y in DevicePrefetcher(loader, device): ...
 
     For a CUDA device, a separate stream copies the batches while the device computes. Tensors that are not in pinned
-    memory are first copied to pinned memory. The iteration does not wait for the device. If a batch contains objects
-    with their own ``to`` method, ``move_batch`` moves the batch without a separate stream. For any other device,
-    ``move_batch`` moves all batches.
+    memory are first copied to pinned memory. The CPU does not wait for the device during the iteration. If a batch
+    contains objects with their own ``to`` method, ``move_batch`` moves the batch without a separate stream. For any
+    other device, ``move_batch`` moves all batches.
 
     ``len`` returns the length of the loader. Attributes of the loader, such as ``dataset`` and ``sampler``, are also
     attributes of this object.
@@ -39,8 +39,9 @@ class DevicePrefetcher:
         device: the device to which the batches are moved.
         lookahead: whether to request each batch before the training uses the previous batch. With early requests,
             loading overlaps with the device's work even if the training waits for the device in every step
-            (``loss.item()``). None: request batches early only if an early request changes no random number. Pass True
-            only if training and loader share no random generator, and the dataset does not change within an epoch.
+            (``loss.item()``). With None, batches are requested early only if an early request changes no random number.
+            Pass True only if training and loader share no random generator, and the dataset does not change within an
+            epoch.
 
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
@@ -131,12 +132,12 @@ def _yields_new_memory(loader: Any) -> bool:
 
 
 def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> bool:
-    """Return whether an early request of a batch from ``loader`` changes no random number.
+    """Return whether all random numbers stay the same if batches of ``loader`` are requested early.
 
     The result is True only if the sampler draws no random numbers during the epoch, and worker processes read the
-    samples. With ``in_memory=True``, a dataset in memory needs no worker processes, because its random numbers come
-    from random keys. If the caller requests batches early, a change of this dataset within an epoch takes effect one
-    batch later.
+    samples. With ``in_memory=True``, the result can also be True if the main process reads samples from an in-memory
+    dataset, because random keys determine the random numbers of such a dataset. If the caller then requests batches
+    early, a change of the dataset within an epoch takes effect one batch later.
     """
     ours = type(loader) is BatchedDataLoader
     if not (ours or type(loader) is DataLoader) or isinstance(loader.dataset, IterableDataset):

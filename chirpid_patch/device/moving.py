@@ -1,4 +1,4 @@
-"""Functions that move all tensors in a batch to a device, in containers of any kind."""
+"""Functions that move all tensors in a batch to a device, also tensors in nested containers."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def movable_parts(batch: Any) -> list[Any]:
 
 
 def map_parts(batch: Any, move: Callable[[Any], Any]) -> Any:
-    """Return ``batch`` with each object that has a ``to`` method replaced by ``move(object)``.
+    """Return a copy of ``batch`` in which ``move(part)`` replaces each part that has a ``to`` method.
 
     If ``move`` returns every object unchanged, the result is ``batch`` itself.
     """

@@ -39,7 +39,7 @@ class MovingPlacement(Placement):
 
 
 class _BatchSource:
-    """The iterable over which the ``DevicePrefetcher`` iterates.
+    """An iterable over the batches of one epoch, from which the ``DevicePrefetcher`` reads.
 
     The object does not refer to the loader, so that the workers end when the program deletes its last reference to the
     loader.

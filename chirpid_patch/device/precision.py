@@ -49,7 +49,7 @@ class MixedPrecision:
     tf32: bool
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Return the context for the forward pass and the loss of each step."""
+        """Return the autocast context in which each step computes the forward pass and the loss."""
         plain = self.dtype in (None, torch.float32)
         return nullcontext() if plain else torch.autocast(self.device.type, dtype=self.dtype)
 

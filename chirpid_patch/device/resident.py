@@ -46,9 +46,9 @@ class ResidentPlacement(Placement):
 
     Assignments to attributes of the dataset or its transforms take effect at the next batch. In-place operations of
     PyTorch on tensors of the dataset also take effect at the next batch. Writes through NumPy or ``Tensor.data`` take
-    effect at the next epoch, if these writes span more than a sample or more than 4096 bytes. Smaller writes through
-    NumPy or ``Tensor.data`` may have no effect on the batches. If the device cannot build batches of the changed
-    dataset, the loader reads batches on the CPU and moves the batches to the device.
+    effect at the next epoch, if the written memory spans more than a sample or more than 4096 bytes. Smaller writes
+    through NumPy or ``Tensor.data`` may have no effect on the batches. If the device cannot build batches of the
+    changed dataset, the loader reads batches on the CPU and moves the batches to the device.
 
     The loader uses no workers and no threads. The loader cannot be pickled.
 
@@ -57,7 +57,7 @@ class ResidentPlacement(Placement):
         share: share of the device's free memory that the samples may take, above 0 and at most 1.
 
     Raises:
-        NotResidentError: the samples take too much memory, or are not rows of tensors. The message is the reason.
+        NotResidentError: the samples take too much memory, or are not rows of tensors. The message names the reason.
         ValueError: the device does not exist, or the loader has workers, threads or pinned memory.
     """
 
@@ -128,7 +128,7 @@ class ResidentPlacement(Placement):
                 self._held[place] = upload
         except torch.cuda.OutOfMemoryError:
             self._held = before
-            raise NotResidentError(f"{self.device} has no free block of {readable_size(needed)}") from None
+            raise NotResidentError(f"{self.device} has no free memory block of {readable_size(needed)}") from None
 
     def copy(self, tensor: Tensor) -> Tensor:
         """Return the copy of ``tensor`` on the device. If there is no copy yet, create a copy."""
@@ -144,7 +144,7 @@ class ResidentPlacement(Placement):
             self._held, self._read = dict(known), set()
             self._hold(expected)
         except NotResidentError as reason:
-            logger.info("batches are read on the CPU and moved to %s: %s", self.device, reason)
+            logger.info("batches are read on the CPU and moved to %s, because %s", self.device, reason)
             return
         for upload in known.values():
             upload.refresh_if_written()

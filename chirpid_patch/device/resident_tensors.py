@@ -24,8 +24,8 @@ class DeviceTensorCopy:
     """A copy of the tensor ``source`` on a device.
 
     ``current`` copies ``source`` again if PyTorch has changed ``source`` in place. ``refresh_if_written`` copies
-    ``source`` again after writes through NumPy or ``Tensor.data``, if these writes span more than a sample or more than
-    4096 bytes.
+    ``source`` again after writes through NumPy or ``Tensor.data``, if the written memory spans more than a sample or
+    more than 4096 bytes.
     """
 
     def __init__(self, source: Tensor, device: torch.device) -> None:
@@ -51,7 +51,7 @@ class DeviceTensorCopy:
         return self._values
 
     def refresh_if_written(self) -> None:
-        """Copy ``source`` again if a comparison of some of its values finds a write."""
+        """Compare some values of ``source`` with their earlier values, and copy ``source`` again if a value differs."""
         if not torch.equal(_spaced_values(self.source), self._spaced_values):
             self._write()
 

@@ -58,7 +58,7 @@ def sample_source_tensors(dataset: Any) -> list[Tensor]:
     """Return the tensors whose rows are the samples of ``dataset``.
 
     Raises:
-        NotResidentError: batches cannot be built from tensors on a device. The message is the reason.
+        NotResidentError: batches cannot be built from tensors on a device. The message names the reason.
     """
     if reads_like_class(dataset, TensorDataset):
         return list(dataset.tensors)
@@ -86,7 +86,8 @@ def _name(thing: Any) -> str:
 def replace_tensors(dataset: Any, copy_tensor: Copy) -> Any:
     """Return a copy of ``dataset`` whose tensors are replaced by ``copy_tensor(tensor)``.
 
-    The function replaces the tensors that ``sample_source_tensors`` returns, and means and deviations that are tensors.
+    The function replaces the tensors that ``sample_source_tensors`` returns. The function also replaces means and
+    standard deviations that are tensors with one or more axes.
     """
     if reads_like_class(dataset, TensorDataset):
         return DeviceTensorDataset(*map(copy_tensor, dataset.tensors))

@@ -13,12 +13,14 @@ from chirpid_patch.randomness.keyed_random import hash_into_keys
 
 
 class RankEpochs:
-    """Count and seed the epochs of one rank's loader; pass this object to ``BatchedDataLoader`` as ``epochs``.
+    """Count the epochs of one rank's loader, and seed the random numbers of each epoch.
+
+    Pass this object to ``BatchedDataLoader`` as ``epochs``.
 
     The number of the epoch is the attribute ``epoch`` of the loader's ``torch.utils.data.DistributedSampler``. The
-    number increases when the loop requests the second batch of an epoch. So ``next(iter(loader))`` does not count as an
-    epoch, even if only one rank makes this call. Between epochs, ``sampler.epoch`` is the number of the next epoch. To
-    resume a training, a program only has to call ``sampler.set_epoch``.
+    number increases when the loop requests the second batch of an epoch. So ``next(iter(loader))`` on a single rank
+    does not count as an epoch, and all ranks keep the same number. Between epochs, ``sampler.epoch`` is the number of
+    the next epoch. To resume a training, a program only has to call ``sampler.set_epoch``.
 
     Seed and epoch determine the order of the samples. Seed, epoch and rank determine the augmentation and the seeds of
     the workers, so different ranks have different random numbers. Order, augmentation and seeds do not depend on the

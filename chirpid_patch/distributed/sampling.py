@@ -29,7 +29,7 @@ class RankShare:
 def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
     """Return the rank of this process and the number of ranks.
 
-    ``torch.distributed``, or the environment variables of torchrun, report the values for missing arguments. If
+    If an argument is missing, ``torch.distributed`` or the environment variables of torchrun report the value. If
     ``world_size`` is equal to the reported number of ranks, but ``rank`` is not the reported rank, the function warns
     and returns the reported rank. So if every process passes ``rank=0`` by mistake, the processes still train on
     different samples.
@@ -41,8 +41,8 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
 
     Raises:
         TypeError: an argument is not an integer.
-        ValueError: ``world_size`` is negative, ``rank`` is out of range, or ``rank`` is missing although ``world_size``
-            is not the reported number.
+        ValueError: ``world_size`` is negative, or ``rank`` is out of range. The error also occurs if ``world_size`` is
+            above 1 and not the reported number, and ``rank`` is missing.
     """
     for name, given in (("rank", rank), ("world_size", world_size)):
         if given is not None and not isinstance(given, Integral):
@@ -125,18 +125,19 @@ def replace_rank_arguments(
 
     Without ``distributed=True``, or with a single rank, the result is None. The function removes ``distributed``,
     ``world_size``, ``rank`` and ``seed`` from ``options``. For several ranks, the function adds the options ``sampler``
-    and ``worker_init_fn`` if they are missing. For a single rank with a ``seed``, the function adds a ``generator``
-    with this seed.
+    and ``worker_init_fn`` if these options are missing. For a single rank with a ``seed``, the function adds a
+    ``generator`` with this seed.
 
     Args:
         dataset: the dataset of the loader.
         shuffle: whether each epoch has a new random order.
         options: the arguments of the loader, which the function changes.
-        training: whether the loader is for training; False for validation and test.
+        training: whether the loader is for training. True selects ``training_sampler``, and False selects
+            ``evaluation_sampler``.
 
     Raises:
-        TypeError: the dataset is iterable, or ``options`` contains ``world_size``, ``rank`` or ``seed`` without
-            ``distributed=True``.
+        TypeError: the dataset is an ``IterableDataset``, or ``options`` contains ``world_size``, ``rank`` or ``seed``
+            without ``distributed=True``.
         ValueError: ``options`` contains a batch sampler, a generator, or a sampler that is not a
             ``DistributedSampler``.
     """

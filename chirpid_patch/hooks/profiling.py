@@ -93,7 +93,10 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     @property
     def step_times(self) -> list[float]:
-        """Return the seconds of each step of this epoch, without transfers. On CUDA, the last steps may be missing."""
+        """Return the seconds of each step of this epoch, without transfers.
+
+        On CUDA, steps that the device has not finished yet are missing.
+        """
         return self._epoch.steps
 
     # --- the hooks that trainers call -----------------------------------------------------------------------------
@@ -204,7 +207,10 @@ class DataLoaderProfilingHook(TrainerHooks):
         self.slow_batches = []
 
     def _count_finished_steps(self) -> None:
-        """Count the steps that have ended and whose times are known, and log slow batches and summaries."""
+        """Add the finished steps to the summaries, and log slow batches and summaries.
+
+        A step is finished if its end time is known.
+        """
         while self._unread and self._unread[0].has_end_time():
             step = self._unread.popleft()
             slow = self._is_slow(step)

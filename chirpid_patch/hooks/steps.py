@@ -80,7 +80,10 @@ class SlowBatch:
 
 
 class UsualBatchTime:
-    """The median time of the last 100 batches. A batch is slow if its time is above ``factor`` times the median."""
+    """The median time of the last 100 batches, to detect slow batches.
+
+    A batch is slow if its time is above ``factor`` times the median, and at least 1 ms above the median.
+    """
 
     def __init__(self, factor: float) -> None:
         self._factor = factor
@@ -106,7 +109,8 @@ class StepSummary:
 
     Attributes:
         batches: number of steps.
-        wait_mean, wait_p99: mean and 99th percentile of the waits for a batch, in seconds.
+        wait_mean: mean of the waits for a batch, in seconds.
+        wait_p99: 99th percentile of the waits for a batch, in seconds.
         wait_share: share of the loop's time in which the training waited for batches, from 0 to 1.
         transfer_mean: mean time of a transfer in seconds.
         step_mean: mean time of a step without its transfers, in seconds. On CUDA, the device measures this time.

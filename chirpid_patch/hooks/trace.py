@@ -26,7 +26,7 @@ class TraceRange:
     def begin(self, *, nvtx: bool) -> None:
         """Begin the range in ``torch.profiler`` if a profiler runs, and in NVTX if ``nvtx`` is True.
 
-        If the range has begun already, end it first.
+        If the range has begun already, the earlier range ends first.
         """
         self.end()
         if profiler_enabled():

@@ -179,7 +179,7 @@ class LoadingController:
             self._watch_after = _BATCHES_BEFORE_TRIAL
 
     def _postpone_trial(self, why: str) -> None:
-        """Wait for four times as many batches as before, then measure again; ``why`` is the reason for no trial."""
+        """Measure again after four times as many batches as before; ``why`` is the reason why no trial begins now."""
         self.why = why
         self._watch_after *= 4
         self._unwatched = self._watch_after
@@ -243,7 +243,9 @@ def _idle_cpus(steps: list[_LoopStep], cpus: int) -> float:
 
 @dataclass(frozen=True)
 class EpochWaits:
-    """How long the training waited in an epoch, without the wait for the first batch, in which the workers start.
+    """The waits of the training for the batches of an epoch.
+
+    The first batch does not count, because the workers start during the wait for this batch.
 
     Attributes:
         waited_s: seconds that the training waited for batches.
@@ -308,7 +310,9 @@ class WorkerCountChooser:
             ratio = load.batch_s / batch_s  # the speed before / the speed now
             if not is_worth(ratio, 1.0) if self.workers > before else is_worth(1.0, ratio):
                 self._refused.add(self.workers)
-                self.why = f"back to {before}: a batch took {ratio:.2f} times as long with {self.workers}"
+                self.why = (
+                    f"back to {before} workers: with {self.workers} workers, a batch took {ratio:.2f} times as long"
+                )
                 self.workers = before
                 return before
         waited = load.share_waited

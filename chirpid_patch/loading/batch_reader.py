@@ -38,7 +38,7 @@ class BatchReader:
         return sample_fetcher(self.dataset, False, self._collate, False).fetch(request.indices)
 
     def parts(self, request: BatchRequest, most: int) -> list[range]:
-        """Divide the samples of ``request`` into up to ``most`` parts, and return their positions in the batch.
+        """Divide ``request`` into up to ``most`` parts, and return the positions of each part in the batch.
 
         If the samples must be read with one call, the list is empty.
         """
@@ -54,5 +54,5 @@ class BatchReader:
         return fetch_samples(self.dataset, request.indices[part.start : part.stop], key)
 
     def collate(self, samples: list[Any]) -> Any:
-        """Return the batch of ``samples``, the samples of all parts in order."""
+        """Return the batch of ``samples``, which are the samples of all parts in order."""
         return self._collate(samples)

@@ -1,4 +1,7 @@
-"""The requests of an epoch. A request contains the indices of a batch, and the key of the batch's random numbers."""
+"""The requests of an epoch.
+
+A request contains the indices of a batch, and the key that determines its random numbers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ logger = logging.getLogger("chirpid_patch")
 
 
 class BatchRequest(NamedTuple):
-    """A request for a batch, with the indices of the samples and the key of their random numbers.
+    """A request for a batch, with the indices of the samples and the key that determines the random numbers.
 
     If automatic batching is off, ``indices`` is a single index. ``key`` is None if the dataset uses no random keys.
     """
@@ -47,7 +50,7 @@ class EpochRequests:
     Args:
         seed: base seed of the epoch, which is a part of each random key.
         epoch: number of the epoch, from 0, which is a part of each random key.
-        kind: function that returns the ``SharedRequestSettings`` of the epoch, called at the first request.
+        kind: function that returns the ``SharedRequestSettings`` of the epoch. The first request calls this function.
         counted: whether an index may occur twice in an epoch, so that the occurrences of each index must be counted.
         drops_last: whether the sampler omits an incomplete batch. If True and the epoch has no batches, ``draw`` logs a
             warning.
@@ -76,7 +79,7 @@ class EpochRequests:
         self.exhausted = False
 
     def draw(self, sampler: Iterator[Any]) -> BatchRequest:
-        """Return the next request, with the next item of ``sampler``.
+        """Return the request for the next item of ``sampler``.
 
         Raises:
             StopIteration: the sampler has no more items.
@@ -139,6 +142,7 @@ class EpochRequests:
 def _can_iterate_early(indices: Any, keyed: bool) -> bool:
     """Return whether ``indices`` may be iterated over before the batch is read.
 
-    If the batch needs no random key, the result is False for an object of a user class.
+    If the batch needs no random key, the result is False for an object of a user class, because the iteration would run
+    code of the user too early.
     """
     return keyed or type(indices) in INDEX_CONTAINERS or isinstance(indices, Iterator)

@@ -52,7 +52,7 @@ class BatchTimer:
         self._paused: Any = None
 
     def batch_requested(self) -> Any:
-        """Record that the loop requests a batch, and return the duration of the step since the last batch arrived.
+        """Record that the loop requests a batch, and return the time since the last batch arrived.
 
         For the first request, the result is None.
         """

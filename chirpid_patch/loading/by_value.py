@@ -34,7 +34,7 @@ def make_parts_sendable(parts: LoaderParts) -> LoaderParts:
     """Return ``parts`` in a form that can be pickled for worker processes, even if a notebook defines its classes.
 
     Outside a notebook, the function returns ``parts`` unchanged. In a notebook, the dataset, the collate function and
-    ``worker_init_fn`` are pickled together when a worker starts. So an object to which two of these three refer stays a
+    ``worker_init_fn`` are pickled together when a worker starts. So an object that two of these three share stays a
     single object in the worker.
     """
     method = start_method({"multiprocessing_context": parts.multiprocessing_context})
@@ -112,7 +112,7 @@ def _receive(sent: bytes) -> list[Any]:
 
 
 class _ByReference(ForkingPickler):
-    """The pickler of ``multiprocessing``, which raises an error for objects that a notebook defines."""
+    """A pickler of ``multiprocessing`` that raises an error for objects that a notebook defines."""
 
     def __init__(self, file: BytesIO) -> None:
         super().__init__(file)

@@ -53,7 +53,7 @@ _READ_BY_PYTORCH = (IterableDataset, MapDataPipe)
 class _EpochStart(NamedTuple):
     """The state of the random generators at the start of an epoch.
 
-    ``taken`` is the number of batches that another loader delivered before its saved state was loaded.
+    ``taken`` is the number of batches that another loader had already delivered in this epoch when its state was saved.
     """
 
     states: GlobalGeneratorStates
@@ -74,8 +74,8 @@ class _Progress:
             delivered these batches.
         kept_seed: base seed of the next epoch; None: the next epoch draws a base seed.
         begun_from: state of the random generators at the start of the latest epoch; None before the first epoch.
-        resumed: state from which the next epoch continues; None unless the state that was loaded last is from the
-            middle of an epoch.
+        resumed: state from which the next epoch continues, if the state that was loaded last is from the middle of an
+            epoch; else None.
         latest: reference to the iterator of the latest epoch; None before the first epoch.
         is_own: whether ``_make_iterator`` is running. If True, ``_get_iterator`` returns an iterator of this package
             instead of PyTorch's iterator.
@@ -98,7 +98,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     """A ``DataLoader`` that reads whole batches from memory if possible, and replaces workers that die.
 
     The loader accepts every argument of ``torch.utils.data.DataLoader``. Batches, order, errors and states of the
-    global random generators are the same as with PyTorch's class. ``docs/loader.md`` lists all differences. The loader
+    global random generators are the same as with PyTorch's class. ``docs/loader.md`` lists the exceptions. The loader
     reads whole batches from datasets of this package, and from PyTorch's datasets over tensors. PyTorch's own code
     reads all other datasets.
 
@@ -114,27 +114,28 @@ class BatchedDataLoader(DataLoader[_T_co]):
     Args:
         in_process: whether to read batches in this process, even if ``num_workers`` is above 0. If True, the loader
             starts no workers, but makes the same random calls as a loader with workers for the same ``num_workers``,
-            ``prefetch_factor`` and ``persistent_workers``. Do not pass True for an iterable dataset.
+            ``prefetch_factor`` and ``persistent_workers``. Do not pass True for an iterable dataset, because PyTorch's
+            own code starts the workers of such a dataset anyway.
         prefetch_threads: number of threads that load batches in advance if there are no workers. None: the loader
             measures during the training whether threads help (see ``loading.adjusting``). The batches are the same with
-            any number of threads. Unless ``thread_safe`` is True, threads only read samples in memory, with default
+            any number of threads. With ``thread_safe=False``, threads only read in-memory datasets with default
             collation.
         thread_safe: True declares that several threads may use the dataset and ``collate_fn`` at the same time, and
             that neither uses a global random generator.
         keep_workers: whether the worker processes stay alive from epoch to epoch. Unlike with ``persistent_workers``,
             each epoch makes the same random calls as an epoch with new workers.
         most_workers: largest number of workers. If this number is passed, the loader changes the number of workers
-            between epochs (see ``adjusting.WorkerCountChooser``), unless another iterator of the loader is in use. The
-            batches are the same as with a fixed number, unless the dataset uses global random generators in workers. If
-            another number would change the data, or cannot help, the number stays fixed, and the attribute
-            ``adjusting`` is the reason. None: the number is fixed.
+            between epochs (see ``adjusting.WorkerCountChooser``). While another iterator of the loader is in use, the
+            number does not change. The batches are the same as with a fixed number, unless the dataset uses global
+            random generators in workers. If another number would change the data, or cannot help, the number stays
+            fixed, and the attribute ``adjusting`` names the reason. None: the number is fixed.
         benchmark: whether to log at the end of each epoch how long the training waited for batches.
         placement: object that puts the batches on a device (see ``device.place_batches``). None: the batches stay on
             the device of the dataset's samples.
         epochs: object that counts and seeds the epochs of a rank (see ``distributed.epochs``). None: the loader counts
             its epochs.
-        pins_own_batches: whether to pin the batches of default collation, if there is an accelerator and ``pin_memory``
-            is False. Objects that cannot be pinned stay unchanged (see ``pinning``).
+        pins_own_batches: whether to put the tensors of batches into pinned memory, if there is an accelerator and
+            ``pin_memory`` is False. Objects that cannot be pinned stay unchanged (see ``pinning``).
     """
 
     def __init__(
@@ -241,14 +242,15 @@ class BatchedDataLoader(DataLoader[_T_co]):
     )
     overlap = Overridable[LoadingController](
         lambda loader: loader._controller,
-        "The object that chooses the number of threads that load batches ahead. Its attribute ``threads`` is the "
-        "number, and its attribute ``why`` is the reason for the number.",
+        "The object that chooses the number of threads that load batches in advance. The attribute ``threads`` of "
+        "the object is the current number, and the attribute ``why`` is the reason for this number.",
     )
     adjusting = Overridable[str](
         _explain_worker_count, "The reason for the current number of workers, or the reason why the number is fixed."
     )
     worker_processes = Overridable[int](
-        _workers, "The number of worker processes that read batches: ``num_workers``, or 0 if this process reads."
+        _workers,
+        "The number of worker processes that read batches: ``num_workers``, or 0 if this process reads the batches.",
     )
     lost_workers = Overridable[bool](
         lambda loader: loader._lost_workers, "Whether a worker process has died, or could not be started."

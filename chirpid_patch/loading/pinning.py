@@ -1,4 +1,4 @@
-"""Functions that pin the batches that a loader allocates itself.
+"""Functions that copy the batches of a loader to pinned memory.
 
 The functions raise no error if memory cannot be pinned, because the user has not requested pinned memory.
 """

@@ -100,7 +100,10 @@ def _begin_thread(all_there: threading.Barrier) -> None:
 
 
 class ReusedThreads:
-    """The threads of a loader, which all epochs share. New threads would be slow at first, because of new memory."""
+    """The threads of a loader, which all epochs share.
+
+    New threads in each epoch would be slow at first, because new threads use new memory.
+    """
 
     def __init__(self) -> None:
         self._threads: PrefetchThreads | None = None
@@ -137,9 +140,9 @@ class ReusedThreads:
 class PrefetchQueue:
     """A queue of requests. Threads load the batches, and the queue returns the batches in the order of the requests.
 
-    The batches are the same as without threads. If a dataset in memory has changed since a thread loaded a batch, the
-    queue therefore loads the batch again. The queue also loads the batch again if the loop has switched its gradient
-    mode or inference mode.
+    The batches are the same as without threads. For this purpose, the queue loads a batch again if an in-memory dataset
+    has changed since a thread loaded the batch. The queue also loads the batch again if the loop has switched its
+    gradient mode or inference mode.
     """
 
     def __init__(self, threads: PrefetchThreads, reader: BatchReader) -> None:
@@ -201,7 +204,7 @@ class PrefetchQueue:
     def _state(self) -> object:
         """Return the state of a dataset in memory, to detect changes.
 
-        For other datasets, the result is None, because their samples are read only once.
+        For other datasets, the result is None, because the samples of other datasets are read only once.
         """
         dataset = self._reader.dataset
         return state_fingerprint(dataset) if is_in_memory(dataset) else None

@@ -139,7 +139,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     iterator checks its workers only when the loop waits for a batch. If a worker has died, the iterator starts new
     workers. First, the new workers read the unfinished batches of the dead worker again, one at a time. If a worker
     dies again on one of these batches, the iterator raises PyTorch's error with the indices of this batch. The main
-    process never reads the samples of this batch.
+    process never reads the samples of this batch, because these samples could also end the main process.
 
     New workers have new base seeds, so that they do not repeat the random numbers of earlier workers. The augmentation
     of this package does not depend on the worker, so the augmentation stays the same.
@@ -269,7 +269,9 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             ValueError: the number is unknown, because batches may arrive in any order (``in_order=False``).
         """
         if not self._in_order:
-            raise ValueError("batches may arrive in any order (in_order=False)")
+            raise ValueError(
+                "the loader has no state during an epoch with in_order=False: save the state between epochs"
+            )
         return self._requests.drawn - len(self._task_info)
 
     @property
@@ -343,7 +345,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
 
         Raises:
             RuntimeError: two workers died while they read the same batch, or a worker exited before its first request,
-                so that a new worker would also exit. The error has PyTorch's message.
+                so that a new worker would also exit. The error message begins with PyTorch's message.
         """
         dead = {place for place, worker in enumerate(self._workers) if not worker.is_alive()}
         for place in sorted(dead):
@@ -391,7 +393,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             shown = f"{str(list(indices[:_MOST_SHOWN_INDICES]))[:-1]}, …]"
         return RuntimeError(
             f"{_describe_exit(self._workers[min(dead)])} The worker was reading batch {number} of this epoch with the "
-            f"indices {shown}. Another worker had already died while it read this batch. Details are lost due to "
+            f"indices {shown}. Another worker had already died while reading this batch. Details are lost due to "
             "multiprocessing: read these samples with num_workers=0 to see the error."
         )
 

@@ -17,7 +17,10 @@ _SPAWN_SECONDS = 4.0
 
 
 def default_start_method() -> str:
-    """Return the default start method. Unlike ``get_start_method()``, do not prevent a later ``set_start_method``."""
+    """Return the default start method.
+
+    A call of ``get_start_method()``, in contrast, would prevent a later call of ``set_start_method``.
+    """
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 

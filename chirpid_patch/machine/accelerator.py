@@ -1,4 +1,4 @@
-"""A function that returns the type of accelerator to which pinned memory makes copies faster."""
+"""A function that returns the type of the accelerator that copies faster from pinned memory."""
 
 from __future__ import annotations
 

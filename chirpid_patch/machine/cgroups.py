@@ -10,7 +10,10 @@ OF_PROCESS = Path("/proc/self/cgroup")
 
 
 def cgroup_folders(controller: str, root: Path = ROOT, process_file: Path = OF_PROCESS) -> Iterator[tuple[Path, bool]]:
-    """Yield a pair (folder, is version 1) for each cgroup that may limit a resource of this process.
+    """Yield a pair for each cgroup that may limit a resource of this process.
+
+    The first value is the folder of the cgroup. The second value is True for a cgroup of version 1, and False for
+    version 2.
 
     Args:
         controller: name of the resource, such as "cpu" or "memory".
@@ -30,7 +33,10 @@ def cgroup_folders(controller: str, root: Path = ROOT, process_file: Path = OF_P
 
 
 def read_or_empty(path: Path) -> str:
-    """Return the text of a file; an empty string if the file does not exist, as on systems other than Linux."""
+    """Return the text of a file; an empty string if the file cannot be read.
+
+    On systems other than Linux, for example, the files of cgroups do not exist.
+    """
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:

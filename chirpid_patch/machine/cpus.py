@@ -32,7 +32,8 @@ def cgroup_quota(root: Path = ROOT, process_file: Path = OF_PROCESS) -> float | 
 def usable_cpus(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int:
     """Return the number of CPUs that this process may use, at least 1.
 
-    The result is the CPU affinity of the process, or its cgroup quota if the quota is smaller.
+    The result is the number of CPUs to which the process is bound (CPU affinity), or the cgroup quota if the quota is
+    smaller. A quota is rounded down to a whole number.
     """
     quota = cgroup_quota(root, process_file)
     count = _affinity()

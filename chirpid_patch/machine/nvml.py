@@ -73,11 +73,12 @@ class GpuStatus:
 class GpuProbe:
     """Read the GPUs that are visible to this process.
 
-    A missing or failing GPU raises no error. If CUDA is initialised, PyTorch reports the visible GPUs. Otherwise the
-    probe reads the environment variable CUDA_VISIBLE_DEVICES. Each entry of the variable is the number or the UUID of a
-    GPU; a UUID may be abbreviated. The probe looks up numbers in NVML's order, which is the order of the PCI bus.
-    CUDA's order may differ, because CUDA may list the fastest GPU first. As in CUDA, all entries of the
-    variable after an invalid entry are ignored. The probe does not read MIG devices.
+    If a GPU is missing or fails, the probe raises no error, and the returned ``GpuStatus`` contains the reason. If CUDA
+    is initialised, PyTorch reports the visible GPUs. Otherwise the probe reads the environment variable
+    CUDA_VISIBLE_DEVICES. Each entry of the variable is the number or the UUID of a GPU; a UUID may be abbreviated. The
+    probe looks up numbers in NVML's order, which is the order of the PCI bus. CUDA's order may differ, because CUDA may
+    list the fastest GPU first. As in CUDA, all entries of the variable after an invalid entry are ignored. The probe
+    does not read MIG devices.
 
     NVML stays open until `close()` is called, or until the `with` block ends.
 
@@ -104,7 +105,7 @@ class GpuProbe:
         self._open = True
 
     def read(self) -> GpuStatus:
-        """Read each visible GPU once, and return the readings, or the reason why there are none."""
+        """Read each visible GPU once, and return the readings, or the reason why there are no readings."""
         if not self._open:
             return GpuStatus(reason=self.reason)
         try:
@@ -138,7 +139,7 @@ class GpuProbe:
 
 
 def gpu_status(nvml: Any | None = None) -> GpuStatus:
-    """Read each visible GPU once, and return the readings, or the reason why there are none.
+    """Read each visible GPU once, and return the readings, or the reason why there are no readings.
 
     The argument `nvml` has the same meaning as for `GpuProbe`.
     """

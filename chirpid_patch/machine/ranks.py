@@ -11,8 +11,8 @@ import torch.distributed as dist
 def current_rank() -> int:
     """Return the rank of this process.
 
-    The rank comes from ``torch.distributed`` if it is initialised, or else from the environment variable ``RANK``.
-    Without this variable, the rank is 0.
+    If ``torch.distributed`` is initialised, the function returns the rank from ``torch.distributed``. Otherwise the
+    rank is the environment variable ``RANK``, or 0 without this variable.
     """
     return dist.get_rank() if _is_initialized() else _integer_from_environment("RANK", 0)
 
@@ -20,8 +20,8 @@ def current_rank() -> int:
 def current_world_size() -> int:
     """Return the number of ranks.
 
-    The number comes from ``torch.distributed`` if it is initialised, or else from the environment variable
-    ``WORLD_SIZE``. Without this variable, the number is 1.
+    If ``torch.distributed`` is initialised, the function returns the world size from ``torch.distributed``. Otherwise
+    the number is the environment variable ``WORLD_SIZE``, or 1 without this variable.
     """
     return dist.get_world_size() if _is_initialized() else max(_integer_from_environment("WORLD_SIZE", 1), 1)
 

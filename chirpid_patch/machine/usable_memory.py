@@ -1,4 +1,4 @@
-"""Functions that return how much memory this process may use: all memory, or the limit of its cgroup."""
+"""Functions that return how much memory this process may use: all memory of the machine, or the limit of a cgroup."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ def largest_batch_size(
 
     Args:
         step: function that runs a training step (forward, backward, optimiser) with a batch of the given size.
-        device: device of the step. Run the search while other programs use as much memory on the device as during the
-            training.
+        device: device of the step. During the search, other programs should use as much memory on the device as later
+            during the training.
         state: modules, optimisers and other objects that the step changes. Each object must have a ``state_dict``. The
             function restores the states of these objects and of all random generators to the last bit.
         max_batch_size: largest batch size to try. Do not pass more than the number of training samples.
@@ -140,8 +140,9 @@ def calculate_optimal_batch_size(
         safety_margin: as for ``largest_batch_size``.
 
     Raises:
-        ValueError: the model has no parameters to train, or is not on ``device``. Or ``criterion`` is missing, and the
-            output of the model is not a tensor. Or ``largest_batch_size`` raises ValueError.
+        ValueError: the model has no parameters to train, or is not on ``device``. The error also occurs if
+            ``criterion`` is missing and the output of the model is not a tensor, or if ``largest_batch_size`` raises
+            ValueError.
         RuntimeError: a batch of one sample does not fit.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]

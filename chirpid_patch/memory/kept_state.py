@@ -19,8 +19,9 @@ def restore_state_after(*owners: Any) -> Iterator[None]:
 
     The block may run training steps. For modules, the context restores parameters, buffers, gradients, training modes
     and plain attributes. For optimisers, the context restores the state and the parameter groups. For other objects,
-    the context restores ``state_dict()``. The tensors stay the same objects. During the block, the CPU's memory
-    contains copies of the tensors' values. At the start of the block, the context sets all gradients to None.
+    the context restores ``state_dict()``. After the block, the restored tensors are the same objects as before. During
+    the block, the CPU's memory contains copies of the tensors' values. At the start of the block, the context sets all
+    gradients to None.
 
     Args:
         *owners: modules, optimisers, or objects with ``state_dict`` and ``load_state_dict``.

@@ -1,9 +1,9 @@
 """Trials that find out whether a training step fits in memory.
 
-On CUDA, a trial may run out of memory. On the CPU, a trial must not run out of memory: the machine would begin to swap,
-and a running step cannot be stopped. So the CPU trials measure the resident memory of this process during steps with
-small batches. From these measurements, the trials predict the memory of a larger batch. The trials run a step with the
-larger batch only if the step should fit.
+On CUDA, a trial may run out of memory, because PyTorch then only raises an error. On the CPU, a trial must not run out
+of memory: the machine would begin to swap, and a running step cannot be stopped. So the CPU trials measure the resident
+memory of this process during steps with small batches. From these measurements, the trials predict the memory of a
+larger batch. The trials run a step with the larger batch only if the step should fit.
 """
 
 from __future__ import annotations
@@ -195,9 +195,9 @@ class CpuTrials(MemoryTrials):
 def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     """Predict the largest memory in bytes during a step with ``size`` samples.
 
-    The predicted memory grows at least in proportion to the batch size. If the memory grew faster over the last three
-    clearly different batch sizes, the prediction continues this growth. For example, memory grows faster than the batch
-    size if the loss compares all pairs of samples.
+    The predicted memory grows at least in proportion to the batch size. If the memory grew faster than the batch size
+    over the last three clearly different sizes, the prediction continues this growth. For example, memory grows faster
+    than the batch size if the loss compares all pairs of samples.
 
     Args:
         peaks: maps batch sizes to the largest memory during a step, in bytes. The dictionary must contain the batch

@@ -47,7 +47,8 @@ class MultiDataLoaderConfig:
         cycle_short_loaders: whether a loader without further batches starts again, in a new order, until the epoch
             ends. If False, each batch of each loader occurs once in an epoch, unless ``steps_per_epoch`` ends the epoch
             earlier.
-        steps_per_epoch: number of batches in an epoch; None: see ``MultiDataLoader.__len__``.
+        steps_per_epoch: number of batches in an epoch. With None, the lengths of the loaders determine this number (see
+            ``MultiDataLoader.__len__``).
         seed: seed of the random turns of WEIGHTED. Each epoch has different turns.
     """
 
@@ -111,7 +112,9 @@ class MultiDataLoaderConfig:
         steps, cycle, may_skip = self.steps_per_epoch, self.cycle_short_loaders, strategy is SamplingStrategy.WEIGHTED
         read = [length for length, weight in zip(lengths, weights, strict=True) if weight > 0 or not may_skip]
         if cycle and 0 in read:
-            raise ValueError("a loader without batches cannot start again: omit the loader or cycle_short_loaders")
+            raise ValueError(
+                "a loader without batches cannot start again: omit the loader, or pass cycle_short_loaders=False"
+            )
         if cycle and steps is not None and strategy is not SamplingStrategy.SEQUENTIAL:
             return steps
         known = [length for length in read if length is not None]

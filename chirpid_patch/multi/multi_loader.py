@@ -26,9 +26,9 @@ class MultiDataLoader:
 
     The order of the turns depends only on the configuration, the lengths of the loaders and the number of the epoch. A
     loader uses its random generators at its first turn, and each time the loader starts again. Before a loader starts
-    again, this class sets the loader's samplers to the next epoch with ``set_epoch``. If the program itself has called
-    ``set_epoch``, the samplers keep the epoch that the program has set. So a distributed sampler has a new order at
-    each start, even if its loader starts again within an epoch.
+    again, this class sets the loader's samplers to the next epoch with ``set_epoch``. So a distributed sampler has a
+    new order at each start, even if the loader starts again within an epoch. If the program itself has called
+    ``set_epoch``, the samplers keep the epoch that the program has set.
 
     If a loader yields fewer batches than its length, its remaining turns are omitted. With ``cycle_short_loaders``, the
     loader starts again instead.

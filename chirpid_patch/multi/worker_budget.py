@@ -60,7 +60,7 @@ def create_multi_dataloaders(
     seed: int | None = None,
     **options: Unpack[CommonArguments],
 ) -> tuple[list[DataLoader[Any]], MultiDataLoaderConfig]:
-    """Build a loader for each dataset, and the configuration with which ``MultiDataLoader`` reads all of them.
+    """Build a loader for each dataset, and the configuration with which ``MultiDataLoader`` reads all loaders.
 
         loaders, config = create_multi_dataloaders({"day": (day, 32), "night": (night, 16)}, num_workers=4)
         for dataloader_idx, dataloader_name, batch in MultiDataLoader(loaders, config):
@@ -68,17 +68,17 @@ def create_multi_dataloaders(
 
     Args:
         datasets_dict: maps the name of each dataset to the dataset, or to a tuple (dataset, batch size).
-        batch_sizes: batch sizes of the datasets that have no batch size in ``datasets_dict``. An int for all datasets,
-            a dictionary from name to batch size, or a sequence in the order of ``datasets_dict``. None:
+        batch_sizes: batch sizes of the datasets that have no batch size in ``datasets_dict``. Pass an int for all
+            datasets, a dictionary from name to batch size, or a sequence in the order of ``datasets_dict``. None:
             ``datasets_dict`` contains all batch sizes.
         num_workers: largest number of worker processes of all loaders together. The number is also limited so that one
             CPU of this rank remains for the training. ``divide_workers`` divides the workers in proportion to the batch
             sizes. A dataset in memory gets no workers. An iterable dataset gets at most one worker, because each
             further worker would iterate over another copy of the dataset.
-        is_training: whether the loaders are for training. If True, the loaders shuffle and omit incomplete batches,
-            except for the only batch of a dataset that is smaller than a batch. The loaders take turns in random order
-            with equal weights, and short loaders start again. If False, each loader reads every sample in order, and
-            the loaders are read one after the other.
+        is_training: whether the loaders are for training. If True, the loaders shuffle, and omit incomplete batches. A
+            dataset that is smaller than a batch keeps its only batch. The loaders take turns in random order with equal
+            weights, and short loaders start again. If False, each loader reads every sample in order, and the loaders
+            are read one after the other.
         seed: seed of the random orders and turns. With a seed, each loader has its own generator. None: the loaders use
             the global generators.
         options: further arguments for every loader, which ``create_loader`` documents.

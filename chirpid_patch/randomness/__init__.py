@@ -1,1 +1,1 @@
-"""Random numbers that depend on the sample, seeds of workers and ranks, and contexts that restore random generators."""
+"""Seeds of workers and ranks, random numbers that do not depend on the worker, and contexts that restore generators."""

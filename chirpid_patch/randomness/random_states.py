@@ -83,7 +83,7 @@ def restore_generators_after(*owners: Any) -> Iterator[None]:
 
 
 def find_generators(*owners: Any) -> list[Any]:
-    """Return all random generators among ``owners``, the objects to which they refer, and the globals of their modules.
+    """Return all random generators to which ``owners`` refer directly or indirectly (see ``reachable_objects``).
 
     The result omits ``random.SystemRandom``, which has no state.
     """

@@ -24,10 +24,11 @@ _MOST_VISITED = 20_000
 
 
 def reachable_objects(owners: Iterable[Any]) -> Iterator[Any]:
-    """Yield ``owners`` and all objects to which they refer, directly or indirectly, without duplicates.
+    """Yield ``owners`` and all objects to which ``owners`` refer, directly or indirectly, without duplicates.
 
-    The function does not search arrays, tensors, long sequences, data frames and images. For each function and each
-    class that it finds, the function also searches the globals of the module for random generators.
+    The function does not search arrays, tensors, long sequences, data frames and images. For a function and for an
+    object of a class, the search also covers the module that defines the function or class. Of the globals of this
+    module, only random generators are included.
 
     Args:
         owners: loaders, samplers, datasets, transforms or functions.

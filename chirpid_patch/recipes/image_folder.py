@@ -65,7 +65,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
         self.class_to_idx: Mapping[str, int] = {name: number for number, name in enumerate(self.classes)}
         unknown = [folder.name for folder in folders if folder.name not in self.class_to_idx]
         if unknown:
-            raise ValueError(f"{self.root / unknown[0]} is not one of the classes {', '.join(self.classes)}")
+            raise ValueError(f"the folder {self.root / unknown[0]} is not one of the classes {', '.join(self.classes)}")
         #: Path and class number of every sample.
         self.samples = [(path, self.class_to_idx[folder.name]) for folder in folders for path in _image_paths(folder)]
         if not self.samples:
@@ -87,7 +87,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
 
 
 def _image_paths(folder: Path) -> list[Path]:
-    """Return the paths of all pictures below ``folder``, sorted."""
+    """Return the sorted paths of all images below ``folder``."""
     return sorted(
         path
         for path in folder.rglob("*")

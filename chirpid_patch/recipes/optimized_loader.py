@@ -26,10 +26,11 @@ def create_optimized_dataloader(
 ) -> DataLoader[Any]:
     """Build the loader of a rank. With a single rank, build an ordinary loader.
 
-    A loader for training shuffles, and omits the last samples if they do not fill a batch on every rank. ``seed``
-    determines the order and the augmentation. Every epoch has another order and augmentation. The loader counts its
-    epochs, so the program need not call ``set_epoch`` (see ``distributed.epochs``). A loader for evaluation reads the
-    dataset in order, and exactly one rank reads each sample. Both kinds of loaders use no global random generator.
+    A loader for training shuffles, and omits the last samples if these samples do not fill a batch on every rank.
+    ``seed`` determines the order and the augmentation. Every epoch has another order and augmentation. The loader
+    counts its epochs, so the program need not call ``set_epoch`` (see ``distributed.epochs``). A loader for evaluation
+    reads the dataset in order, and exactly one rank reads each sample. Both kinds of loaders use no global random
+    generator.
 
     Args:
         dataset: map-style dataset.
@@ -43,9 +44,9 @@ def create_optimized_dataloader(
         seed: seed of order and augmentation.
 
     Raises:
-        TypeError: the dataset is iterable.
-        ValueError: ``rank`` is out of range, or ``rank`` is missing although ``world_size`` is not the number that
-            ``torch.distributed`` or torchrun reports.
+        TypeError: the dataset is an ``IterableDataset``.
+        ValueError: ``rank`` is out of range. The error also occurs if ``rank`` is missing and ``world_size`` is above
+            1, but not the number that ``torch.distributed`` or torchrun reports.
     """
     create = (
         OptimalDataLoaderFactory.create_training_loader

@@ -41,8 +41,8 @@ def create_dataloaders(
     """Split samples, and build a shuffled loader for training and ordered loaders for validation and test.
 
     Every sample belongs to exactly one loader. The dataset of each loader is a ``torch.utils.data.Subset``. For
-    example, you can wrap ``train_loader.dataset`` in a dataset that augments the training samples. If a part of the
-    split has no samples, its loader has no batches.
+    example, you can wrap ``train_loader.dataset`` in a dataset that augments the training samples. If validation or
+    test has no samples, the loader for this part yields no batches.
 
     Args:
         data_root: one of these sources of samples:
@@ -131,8 +131,8 @@ def _everything(dataset: Any) -> Subset[Any]:
 def _split_randomly(dataset: Any, shares: tuple[float, ...], seed: int) -> list[Subset[Any]]:
     """Split ``dataset`` at random.
 
-    The result is a list of the subset for training, and of a subset for each share in ``shares``. For a share above 0,
-    the subset has at least one sample.
+    The first item of the result is the subset for training. The other items are the subsets for ``shares``. For a share
+    above 0, the subset has at least one sample.
     """
     count = len(dataset)
     if not count:

@@ -38,7 +38,7 @@ REMOVED = {
     "_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
     "_stream_assignments": "all batches are copied to `device` on one stream",
     "_worker_executor": "use `_num_workers`; `_pytorch_loader` is the loader that has the workers",
-    "_init_workers": "pass `num_workers`: its workers start when the first batch is requested",
+    "_init_workers": "pass `num_workers`: the workers start when the first batch is requested",
     "_cleanup_workers": "call `shutdown()`",
     "_calculate_batch_memory_mb": "measure memory with `DataLoaderPerformanceMonitor().memory_status()`",
 }
@@ -86,8 +86,8 @@ class WrappedDataLoader:
         batch_size: number of samples in a batch.
         num_workers: number of worker processes. For samples in memory, the loader starts no workers, because batched
             reading is faster.
-        is_train: whether the loader is for training. True: the loader shuffles unless another argument defines the
-            order, and ``drop_last`` has an effect. False: the loader yields all samples, in order.
+        is_train: whether the loader is for training. With True, the loader applies ``drop_last``, and shuffles unless
+            another argument defines the order. With False, the loader yields all samples, in order.
         sampler: a sampler, a list of indices, or a function that returns a sampler or such a list. ``refresh`` calls
             the function again. The loader passes the arguments ``num_samples``, ``batch_size`` and ``rng`` if the
             function has parameters with these names. None: no sampler.

@@ -22,12 +22,12 @@ from chirpid_patch.transforms.symmetries import FlipsAndTurns
 class MultiScaleDataset(WrappingDataset):
     """A dataset of the samples of ``base_dataset``, for training at several scales.
 
-    A sample is a dictionary. The entry ``"label"`` is the label. If a sample of the base dataset is a dictionary, the
-    new sample also contains the other entries of this dictionary, except ``"image"``. The entries with images depend on
-    ``memory_efficient``:
+    A sample is a dictionary. The entry ``"label"`` is the label of the sample in the base dataset. If a sample of the
+    base dataset is a dictionary, the new sample also contains the other entries of this dictionary, except ``"image"``.
+    The entries with images depend on ``memory_efficient``:
 
-    * By default, ``"base_image"`` is the image (C, H, W) of the base dataset, and ``"scales"`` is an int64 tensor of
-      shape (S,). ``step.MultiScaleStep`` scales the base image on demand.
+    * By default, ``"base_image"`` is the image (C, H, W) of the base dataset, and ``"scales"`` is an int64 tensor with
+      the S sizes in ``scales``. ``step.MultiScaleStep`` scales the base image on demand.
     * With ``memory_efficient=False``, the entries ``"image_224"`` and so on are the image at each scale, as
       floating-point tensors (C, scale, scale). This mode needs several times as much memory as the default, and exists
       only for comparisons.
@@ -127,9 +127,9 @@ class MultiScaleDataset(WrappingDataset):
     def _group_scales_by_memory(self) -> list[list[int]]:
         """Divide the scales into groups, and return the groups.
 
-        The images of a batch at all scales of a group together take at most ``memory_budget`` bytes. Without a budget,
-        each scale is a group. The method assumes that all base images have the channels and the dtype of the first base
-        image.
+        For each group, the images of a batch at all scales of the group take at most ``memory_budget`` bytes. A scale
+        that needs more bytes is a group alone. Without a budget, each scale is a group. The method assumes that all
+        base images have the channels and the dtype of the first base image.
         """
         if self.memory_budget is None or not len(self):
             return [[scale] for scale in self.scales]

@@ -1,4 +1,4 @@
-"""A training step at several scales. At any time, only one scale of the batch is in memory."""
+"""A training step at several scales. By default, only one scale of the batch is in memory at a time."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class MultiScaleStep:
             the parts. If the model has batch norm in training mode, or the loss may not be a mean or sum over samples,
             the step warns and runs whole batches. With dropout, parts get other random numbers than the whole batch.
         reduction: how ``criterion`` combines the losses of samples, "mean" or "sum" (see ``PartialLoss``). None: the
-            reduction of a loss of PyTorch.
+            reduction of ``criterion``, if ``criterion`` is a loss of PyTorch.
         backward: function to call with each loss, such as ``lambda loss: grad_scaler.scale(loss).backward()``. The
             default calls ``loss.backward()``.
         autocast: function that returns the context of each forward pass, such as ``lambda: torch.autocast("cuda")``.

@@ -50,8 +50,9 @@ def split_transform(transform: Transform, position: Position) -> Iterator[tuple[
 
     The function splits ``Compose`` and ``Lambda`` of this module and of torchvision, and ``nn.Sequential``. The
     function also splits objects of subclasses of this module's ``Compose`` and ``Lambda``, unless the subclass
-    overrides ``__call__``. For any other transform, the function yields only ``transform``. If the class of a transform
-    has a decorator of ``transforms.declared``, the function yields the matching transform of this package instead.
+    overrides ``__call__``. For any other transform, the function yields one pair, with ``transform`` itself. If the
+    class of a transform has a decorator of ``transforms.declared``, the function yields the matching transform of this
+    package instead.
 
     Args:
         transform: any transform.
@@ -83,5 +84,5 @@ def _inner(transform: Transform) -> Sequence[Transform] | None:
 
 
 def _as_list(transforms: Any) -> Sequence[Transform] | None:
-    """Return ``transforms`` if it is a list or tuple; else None, because an iterator could be read only once."""
+    """Return ``transforms`` if the type is list or tuple; else None, because an iterator could be read only once."""
     return transforms if type(transforms) in (list, tuple) else None

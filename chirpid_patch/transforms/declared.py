@@ -1,9 +1,9 @@
 """Decorators for classes that mask, add noise or compose transforms in the same way as this package.
 
 A decorator does not change the class: a call of an object still runs the class's own code. Loaders, however, augment
-whole batches with a transform of this package that has the same parameters. The results have the same distribution, and
-depend only on the random keys of the samples. In three cases, loaders run the class's own code for single samples: a
-parameter is not a plain number, the object has hooks, or a subclass overrides a method.
+whole batches with a transform of this package that has the same parameters. The results have the same distribution as
+with the class's own code, but depend only on the random keys of the samples. In three cases, loaders run the class's
+own code for single samples: a parameter is not a plain number, the object has hooks, or a subclass overrides a method.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def masks_spectrograms(*, mask_short_axes: bool = True, calls: tuple[str, ...] =
 
     Args:
         mask_short_axes: as for ``SpecAugment``.
-        calls: names of the methods that ``forward`` calls.
+        calls: names of the methods that ``forward`` calls. If other code overrides one of these methods, loaders ignore
+            the declaration.
     """
     return _decorator(_MASKS, calls, lambda state: _masks_with(state, mask_short_axes))
 
@@ -46,7 +47,8 @@ def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -
 
     Args:
         mask_short_axes: as for ``SpecAugment``.
-        calls: names of the methods that ``__call__`` calls.
+        calls: names of the methods that ``__call__`` calls. If other code overrides one of these methods, loaders
+            ignore the declaration.
     """
 
     def build(state: Mapping[str, Any]) -> SpecAugment | None:
@@ -70,7 +72,8 @@ def adds_noise(*, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
     The attributes ``std`` and ``p`` of the object are the parameters of ``GaussianNoise``.
 
     Args:
-        calls: names of the methods that ``forward`` calls.
+        calls: names of the methods that ``forward`` calls. If other code overrides one of these methods, loaders ignore
+            the declaration.
     """
 
     def build(state: Mapping[str, Any]) -> GaussianNoise | None:

@@ -61,7 +61,7 @@ class _NoiseBuffers(threading.local):
         self.values = np.empty(0, dtype=np.float32)
 
     def reserve(self, values: int) -> None:
-        """Make the arrays large enough for ``values`` values of noise."""
+        """Make the arrays large enough for the given number of noise values."""
         words = min((values + 3) // 4, _WORDS_AT_ONCE)
         if self.words.shape[1] < words:
             self.words = np.empty((2, words), dtype=np.uint64)
@@ -75,7 +75,7 @@ _scratch = _NoiseBuffers()
 
 @lru_cache(maxsize=8)
 def _generator_steps(words: int) -> npt.NDArray[np.uint64]:
-    """Return the numbers that SplitMix64 adds to its seed to generate its first ``words`` words."""
+    """Return the numbers that SplitMix64 adds to its seed for the first ``words`` random words."""
     steps: npt.NDArray[np.uint64] = np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN
     return steps
 

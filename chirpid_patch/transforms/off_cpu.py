@@ -28,7 +28,7 @@ def send_to_device(numbers: Tensor, device: torch.device) -> Tensor:
 
 
 def as_operand(value: Any, batch: Tensor) -> Any:
-    """Return ``value`` for arithmetic with ``batch``, with the same bits as on the CPU.
+    """Return ``value`` in a form in which arithmetic with ``batch`` has the same bits as on the CPU.
 
     A tensor is copied to the device of ``batch``. A Python float becomes a tensor, unless ``batch`` has a
     half-precision dtype. With a Python float as divisor, CUDA would multiply by the reciprocal of the float, so the

@@ -40,7 +40,10 @@ class BatchTransform(nn.Module):
         return self.declared is not None and (samples.dtype not in off_cpu.EXACT or samples.requires_grad)
 
     def applies(self, keys: Keys) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return a bool array (B,) that is True for the samples to change, each with the probability ``p``."""
+        """Return a bool array (B,), which is True for the samples to change.
+
+        Each value is True with probability ``p``.
+        """
         gate: np.ndarray[Any, np.dtype[np.bool_]] = uniform_numbers(keys, 1)[:, 0] <= self.p
         return gate
 
@@ -107,7 +110,8 @@ class SpecAugment(BatchTransform):
         num_freq_masks: number of frequency masks.
         mask_value: the new value of masked elements.
         p: probability that a sample is masked. All other samples stay unchanged.
-        mask_short_axes: whether to mask an axis whose length is at most the largest width of its masks.
+        mask_short_axes: whether to mask an axis whose length is at most the largest width of its masks. With False,
+            such an axis stays unchanged.
     """
 
     def __init__(
@@ -148,7 +152,9 @@ class SpecAugment(BatchTransform):
 
     def check(self, samples: Tensor) -> None:
         if self.may_differ(samples):
-            raise ValueError(f"only the declared class's own code can mask {samples.dtype} {tuple(samples.shape[1:])}")
+            raise ValueError(
+                f"only the code of the declared class can mask samples of {samples.dtype} {tuple(samples.shape[1:])}"
+            )
         if samples.ndim < 3:
             shape = tuple(samples.shape[1:])
             raise ValueError(f"SpecAugment needs samples of shape (C, F, T) or (F, T), not {shape}")
@@ -248,7 +254,7 @@ class GaussianNoise(BatchTransform):
 
     def check(self, samples: Tensor) -> None:
         if self.may_differ(samples):
-            raise ValueError(f"only the declared class's own code can add noise to {samples.dtype}")
+            raise ValueError(f"only the code of the declared class can add noise to samples of {samples.dtype}")
         if not samples.is_floating_point():
             raise TypeError(f"GaussianNoise needs floating-point samples, not {samples.dtype}")
         self._check_mode()
