@@ -1,4 +1,4 @@
-"""All rules. :func:`all_rules` finds each :class:`~chirp_migrate.rules.base.Rule` in a module ``chp….py``."""
+"""Find all rules: :func:`all_rules` creates each :class:`~chirp_migrate.rules.base.Rule` in a module ``chp….py``."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[st
 
 
 def _specificity_by_code(selectors: Iterable[str]) -> dict[str, int]:
-    """Return the specificity of each matched rule, by the code of the rule.
+    """Return, for the code of each matched rule, how specific the selectors are that match the rule.
 
-    The specificity of a rule is a number that comes from the most specific selector that matches the rule. A longer
-    prefix is more specific, and ``ALL`` is the least specific selector (0).
+    If several selectors match a rule, the most specific selector counts. The specificity of a selector is a number: the
+    length of a prefix, 0 for ``ALL``, and the length of a whole code for a name.
     """
     weights: dict[str, int] = {}
     for selector in selectors:

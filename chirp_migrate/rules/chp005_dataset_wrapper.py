@@ -61,22 +61,23 @@ class DatasetWrapper(Rule):
       function consists of assignments to names, ``if`` and ``return``. No name in such a function hides a name from
       outside.
     - `nothing-else`: every value that the code computes is used for the sample or in a condition. The code reads every
-      sample once, and no call occurs twice.
+      sample once, and no two calls in the code are equal.
     - `own-names-only`: the dataset, the transforms and the flag are variables of the enclosing functions.
     - `bound-once`: the dataset, the transforms and the flag provably have their values before the call of ``type``.
       Their values are the same whenever code reads a sample.
     - `not-probed`: no file of the project reads an attribute `dataset`, `training` or `transforms` with `hasattr` or
       `getattr`. No file reads such an attribute in a `try` statement that handles AttributeError. No file sets such an
       attribute on an object other than `self`.
-    - `not-copied`: no file of the project copies objects deeply, or defines estimators of scikit-learn, which
-      scikit-learn clones. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`. Copies
-      of `state_dict()` and `parameters()` do not count. If a project copies objects deeply, the rewrite is still
-      possible if the project only passes the dataset and its loader to loader calls, loops, `len` and own functions.
-      These functions use the dataset and its loader only in the same ways, and return neither of them.
+    - `not-copied`: no file of the project copies objects deeply. No file defines estimators of scikit-learn, because
+      scikit-learn clones estimators. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and
+      `pickle.dumps`. Copies of `state_dict()` and `parameters()` do not count. In a project with deep copies, the rule
+      still rewrites the class if no code can copy the dataset or its loader. For this, the project must pass dataset
+      and loader only to loader calls, loops, `len` and its own functions. These functions must pass dataset and loader
+      only to such code, and must not return them.
 
-    The class of the new object has another name. The new object has the attributes `dataset`, `training` and
-    `transforms`, and its samples are tuples. If a sample is not a pair, reading the sample raises a ValueError, because
-    the class unpacks each sample.
+    After the rewrite, the class of the dataset has another name. The dataset has the attributes `dataset`, `training`
+    and `transforms`, and its samples are tuples. If a sample is not a pair, reading the sample raises a ValueError,
+    because the class unpacks each sample.
     """
 
     code = "CHP005"
@@ -157,7 +158,11 @@ def _examine_type_call(
 
 
 def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[CapturedName] | None:
-    """Return the variables of enclosing functions in ``meaning``; None if ``meaning`` contains other expressions."""
+    """Return the variables of enclosing functions that hold the dataset, the transforms and the training flag.
+
+    The result is None if one of these is another expression, or a parameter that may be None although the code always
+    calls the parameter.
+    """
     found: list[CapturedName] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]
     for one in (meaning.dataset, *(stage.function for stage in meaning.stages), meaning.training):

@@ -96,12 +96,12 @@ class LocalDatasetClass(Rule):
       have no constructor either. No method creates, copies or inspects objects and their attributes.
     - `not-copied`: the objects of the class store no captured values, or no file of the project copies objects deeply.
       Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and estimators of scikit-learn,
-      which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count. If a project copies objects
-      deeply, the rewrite is still possible if the class and its objects have only the uses that `used-before-rebound`
-      permits. No code may return the class or its objects.
+      which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count. In a project with deep
+      copies, the rule still moves the class if all uses of the class and its objects are uses that
+      `used-before-rebound` permits, and no code returns the class or its objects.
     - `attributes-not-listed`: the module of a class that captures names contains no ``vars``, ``dir``, ``globals``,
-      ``getmembers`` or ``__dict__``. No file lists the attributes of an object other than `self`, a class or parsed
-      arguments. Such a list would contain the new attributes with the captured values.
+      ``getmembers`` or ``__dict__``. No file lists the attributes of an object, because the list would contain the new
+      attributes with the captured values. Files may list the attributes of `self`, of a class and of parsed arguments.
     - `class-name-unused`: no file contains `__qualname__`. If the name of the class is taken in the module, no file
       reads an attribute `__name__`.
 
@@ -110,9 +110,10 @@ class LocalDatasetClass(Rule):
     The class gets another name if its name is taken at module level, or if pytest would collect a class with this name.
     Objects of a class that captures values get attributes for these values.
 
-    By default the rule moves a class only if a loader contains an object of the class. This loader may have workers, or
-    can read whole batches after the move. If no such loader is known, the file, or a file that it imports, must contain
-    a loader with workers or set a number of workers. Loaders in tests count only for code in tests.
+    By default the rule moves a class only if a loader contains an object of the class, and this loader may have
+    workers, or can read whole batches after the move. If the rule finds no loader with such an object, the rule moves
+    the class only if the file or an imported file contains a loader with workers, or sets a number of workers. Loaders
+    in tests count only for code in tests.
     """
 
     code = "CHP006"
@@ -128,7 +129,7 @@ class LocalDatasetClass(Rule):
     beside = (re.compile(r"class\b(?<=[ \t\f]class)"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of dataset classes, and words from the files that may pass local classes to workers."""
+        """Return the names of dataset classes, and words without which a file passes no local class to workers."""
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -171,7 +172,7 @@ class LocalDatasetClass(Rule):
 
 
 def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
-    """Return the edits that move a local class to module level. Adds the new name of the class to ``taken``."""
+    """Return the edits that move a local class to module level, and add the new name of the class to ``taken``."""
     module, node, title = local.module, local.node, local.title
     local.check()
     calls = constructor_calls(module, node, title)

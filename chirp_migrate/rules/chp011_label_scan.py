@@ -53,8 +53,8 @@ class LabelScan(Rule):
     - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. The
       comprehension or loop is not directly in the body of a class.
     - `read-in-each-iteration`: each iteration reads its sample without a condition.
-    - `read-first`: the code above the read of a sample only counts, or only uses names that no code assigns again. This
-      condition applies only to loops that read samples by index.
+    - `read-first`: in a loop that reads samples by index, the code above the read of a sample is harmless. Such code
+      only counts, or uses only names that no code assigns again.
     - `only-computes`: all other code of an iteration, and the code that computes the indices, has no side effects. Such
       code uses operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of
       PyTorch and NumPy.
@@ -66,11 +66,11 @@ class LabelScan(Rule):
     - `dataset-unchanged`: the loop neither assigns nor changes the dataset or the indices.
     - `same-dataset`: reading a sample does not replace the dataset. The dataset is a local variable, a parameter, an
       attribute or a name of the module. If the dataset is a name of the module, no function declares the name
-      ``global`` and no other file assigns it. If the dataset is an attribute, only ``self.NAME = …`` in an ``__init__``
-      sets the attribute, in all files. No ``setattr`` and no ``__dict__`` changes this attribute. The code that
-      computes the indices only calls known functions, so it does not replace the dataset either.
-    - `no-handler`: no ``try`` contains the loop. The context managers of every ``with`` statement around the loop are
-      known not to swallow exceptions, such as those of ``open``, PyTorch and tqdm.
+      ``global`` and no other file assigns the name. If the dataset is an attribute, only ``self.NAME = …`` in an
+      ``__init__`` sets the attribute, in all files. No ``setattr`` and no ``__dict__`` changes this attribute. The code
+      that computes the indices only calls known functions, which do not replace the dataset.
+    - `no-handler`: no ``try`` contains the loop. All context managers of ``with`` statements around the loop, such as
+      ``open`` or ``torch.no_grad()``, are known not to swallow exceptions.
     - `names-unused-later`: no code of the project reads names that the rewritten loop no longer binds. The enclosing
       function does not call ``locals``, ``eval`` or similar functions.
     """
@@ -92,7 +92,7 @@ class LabelScan(Rule):
         return dataset_names(project)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text may contain a dataset, by a name or by other evidence."""
+        """Return whether the text may use a dataset, by a name such as ``dataset`` or by a dataset type."""
         return super().concerns(text, project) and (
             _GONE_THROUGH.search(text) is not None or may_show_dataset_type(text, project)
         )
@@ -127,7 +127,7 @@ def _make_match(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> Rule
 
 
 def _choose_runtime_function(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> str:
-    """Return the function that replaces the code: ``read_labels``, or ``iterate_labels`` (one label at a time)."""
+    """Return ``read_labels`` if this call can replace the whole code, else ``iterate_labels`` (one label at a time)."""
     return _READ if isinstance(node, cst.ListComp) and _yields_plain_labels(module, node, scan) else _ITERATE
 
 

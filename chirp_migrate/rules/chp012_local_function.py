@@ -55,8 +55,8 @@ class LocalFunction(Rule):
       name of an enclosing function, a call of `super`, `dir`, `eval`, `exec`, `locals` or `vars`, `__class__`, and a
       name that is private to the enclosing class, such as `__scale`. The enclosing function does not call `dir`,
       `eval`, `exec`, `locals` or `vars`. The module has no `__getattr__`, and no name that Python normalises to another
-      spelling. If the function captures values, so that a `partial` or a method replaces the function, the function is
-      not an attribute of a class.
+      spelling. A function that captures values is not an attribute of a class, because a `partial` or a method replaces
+      the function.
     - `plain-definition`: the function has no decorator except `torch.no_grad`, `torch.enable_grad` and
       `torch.inference_mode`. The function has no type parameters, and no code deletes its name.
     - `no-local-helper`: the function uses no other local function, local class or lambda, because such a helper would
@@ -89,29 +89,29 @@ class LocalFunction(Rule):
     - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
       method bind values. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and
       estimators of scikit-learn, which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count.
-      If a project copies objects deeply, the rewrite is still possible if the function has only the uses that
-      `used-before-rebound` permits. No code may return the function.
-    - `partial-available`: the name `partial` refers to `functools.partial` at the place of the function, if the
-      replacement needs `partial`. The function does not call itself if the replacement is a `partial`.
-    - `kept-signature`: a parameter is keyword-only if its default must be computed at the old place of the function.
-      Such a parameter may also be positional if three conditions hold. The code passes the function only to loader
-      calls as `collate_fn` or `worker_init_fn`. No file reads these attributes of loaders. The function has a second
-      parameter.
+      In a project with deep copies, the rule still moves the function if all uses of the function are uses that
+      `used-before-rebound` permits, and no code returns the function.
+    - `partial-available`: if the replacement is a `partial`, the name `partial` refers to `functools.partial` at the
+      place of the function, and the function does not call itself.
+    - `kept-signature`: a parameter whose default must be computed at the old place of the function is keyword-only.
+      Such a parameter may also be positional if the following three conditions hold. The code passes the function only
+      to loader calls as `collate_fn` or `worker_init_fn`. No file reads these attributes of loaders. The function has a
+      second parameter.
     - `class-not-inspected`: a function that uses `self` becomes a method of its class, so no code may inspect this
       class. Neither the class nor a base in the project has a metaclass, another keyword or a decorator. The modules of
       these classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis
       finds the class that the name of each base refers to. No class of the project has a `__getattribute__`.
-    - `method-not-shared`: no file reads the enclosing method from a class, as in `Class.method`, if the function
-      becomes a method. Otherwise the method could get any object as its `self`. A call such as `Base.method(self)` in a
-      subclass is allowed.
-    - `no-computed-names`: no code sets an attribute of the class under a computed name, as in
-      `setattr(self, name, value)`, if the function becomes a method. Such an attribute could hide the method.
+    - `method-not-shared`: if the function becomes a method, no file reads the enclosing method from a class, as in
+      `Class.method`. After such a read, the method could get any object as its `self`. A call such as
+      `Base.method(self)` in a subclass is allowed.
+    - `no-computed-names`: if the function becomes a method, no code sets an attribute of the class under a computed
+      name, as in `setattr(self, name, value)`. Such an attribute could hide the method.
     - `known-annotations`: the module does not evaluate annotations, or defines every name in the function's annotations
       above the new place of the function.
 
-    By default the rule moves a function only if a loader that holds the function may have workers. If no such loader is
-    known, the file, or a file that it imports, must contain a loader with workers or set a number of workers. Loaders
-    in tests count only for code in tests.
+    By default the rule moves a function only if a loader that holds the function may have workers. If the rule finds no
+    loader that holds the function, the rule moves the function only if the file or an imported file contains a loader
+    with workers, or sets a number of workers. Loaders in tests count only for code in tests.
     """
 
     code = "CHP012"
@@ -127,7 +127,7 @@ class LocalFunction(Rule):
     beside = (re.compile(r"def\b(?<=[ \t\f]def)|async\s*\\"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of dataset classes, and words from the files that may pass local functions to workers."""
+        """Return the names of dataset classes, and words without which a file passes no local function to workers."""
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -184,7 +184,7 @@ def _move_function(
 ) -> RuleMatch:
     """Return the finding with the edits that move the function.
 
-    Adds the new name to ``taken``. Adds the name, and the edits that define the function, to
+    Also add the new name to ``taken``. Add the name, and the edits that define the moved function, to
     ``shared_functions``, so that equal functions share one definition.
 
     Raises:
@@ -249,7 +249,7 @@ def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterabl
 
 
 def _is_only_definition(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> bool:
-    """Return whether the name has no other binding, and the definition is in the function's body, before every use."""
+    """Return whether the definition alone binds its name, directly in the enclosing function, and above every use."""
     scope, start = module.scopes.scope_of(node), module.span(node)[0]
     is_only = len(scope.bindings[node.name.value]) == 1 and module.parents[module.parents[node]] is scope.node
     return is_only and all(module.span(use)[0] > start for use in uses)

@@ -78,11 +78,11 @@ class NonBlockingTransfer(Rule):
     - `no-batch-encoding`: the code copies only a part of a batch, or no file of the project imports transformers.
 
     By default the rule adds the argument only where the argument has an effect. A loader of the loop must provably pin
-    its batches, and the rewrite of this loader must gain something. The loop must not wait for the copy at once. A
-    loader provably pins its batches if ``pin_memory`` is ``True``, ``torch.cuda.is_available()`` or a comparison with
-    ``"cuda"``. A loader also pins its batches if its samples are in memory and the factory allocates the batches. With
-    ``--all-loaders`` the rule adds the argument everywhere. A review accepts or refuses the copies and the call that
-    builds their loader only together.
+    its batches, and the rewrite of this loader must have a gain. The loop must not wait for the copy immediately after
+    its start. A loader provably pins its batches if ``pin_memory`` is ``True``, ``torch.cuda.is_available()`` or a
+    comparison with ``"cuda"``. A loader also pins its batches if its samples are in memory and the factory allocates
+    the batches. With ``--all-loaders`` the rule adds the argument everywhere. A review accepts or refuses the copies
+    and the call that builds their loader only together.
 
     If a tuple assignment gets too long, the rule writes one assignment for each name. The rule does not split the
     assignment if one new assignment would read a name that another new assignment changes.
@@ -142,9 +142,9 @@ def _check_loop(
 
 
 def gain_of_pinned_copies(module: Module, project: Project, call: cst.Call) -> Gain | None:
-    """Return the gain of rewriting ``call`` if the new loader pins batches that a loop copies without blocking.
+    """Return the gain of rewriting ``call`` to a loader that pins its batches, so that a loop copies without blocking.
 
-    The result is None if no loop provably copies the batches of this loader.
+    The result is None if no loop provably copies the batches of the loader.
     """
     for path, line in loader_gains(project).loops_over_pinned(module, call):
         owner = module if path == module.path else project.module(path)
@@ -170,13 +170,13 @@ def _gain_of_copies(
     loaders: list[tuple[cst.BaseExpression, LoaderValue]],
     transfers: list[cst.Call],
 ) -> tuple[Gain, frozenset[tuple[str, int]]]:
-    """Return the gain of the copies in one statement, and file and line of the calls that build the loaders."""
+    """Return the gain of the copies in one statement, and (path, line) of each call that builds a pinning loader."""
     pinned = loader_gains(project).pinning_calls(module, loop, partial(is_moved_by_rule, project))
     if not pinned:
-        return Gain(GainKind.NOTHING, "the loader may not pin its batches, or is not rewritten"), frozenset()
+        return Gain(GainKind.NOTHING, "no loader of the loop provably pins its batches and is rewritten"), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
     if has_wait_after_transfers(DeviceLoop(module, loop, loaders), transfers):
-        return Gain(GainKind.NOTHING, "the loop waits for the copy at once"), frozenset()
+        return Gain(GainKind.NOTHING, "the loop waits for the copy immediately"), frozenset()
     places = [(one.path, getattr(one.node, "lineno", 1)) for one in pinned]
     return Gain(GainKind.PINNED, "the loader pins its batches", path, line), frozenset(places)
 
