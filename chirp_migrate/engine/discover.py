@@ -78,8 +78,8 @@ class DiscoveredFiles:
         notebooks: posix paths of the notebooks to check, sorted.
         left_out: excluded folders and files, sorted, each with the reason.
         context: posix paths of files and notebooks that the user excludes, and of vendored files (copies from other
-            projects), sorted. Rules read these files, because the project uses their definitions, but do not rewrite
-            them.
+            projects), sorted. Rules read the definitions in these files, because the project uses them. Rules do not
+            rewrite these files.
         settings: posix paths of configuration files (YAML, TOML, JSON, INI, gin) and Cython sources, sorted. Such files
             may name classes of which a program creates objects.
     """
@@ -93,7 +93,7 @@ class DiscoveredFiles:
 
 
 def project_root(path: Path) -> Path:
-    """Return the absolute folder for a command on ``path``: ``path`` itself, or the folder of a single file.
+    """Return the absolute path of the folder ``path``, or of the folder that contains the file ``path``.
 
     Raises:
         UsageProblem: ``path`` does not exist, or is neither a file nor a folder.
@@ -142,13 +142,13 @@ def discover_files(
 
     - files that an earlier ``apply`` added, and ``chirpid_patch`` itself,
     - version control, virtual environments, installed packages, caches and build output,
-    - vendored code: folders called ``vendor``, ``third_party`` or similar, and ``extern`` and ``external`` if they
-      contain a licence or packaging files,
+    - vendored code: folders called ``vendor``, ``third_party`` or similar, and ``extern`` and ``external`` if these two
+      folders contain a licence or packaging files,
     - links to places outside of the searched folder,
     - Python files above 4 MiB and notebooks above 64 MiB,
     - files that git ignores.
 
-    ``path`` itself is never excluded, because the user named it.
+    ``path`` itself is never excluded, because the user named this path.
 
     Args:
         path: folder of the project, or one Python file or notebook.
@@ -308,7 +308,7 @@ def _is_vendored(folder: os.DirEntry[str]) -> bool:
 
 
 def _has_licence_or_packaging(folder: str, levels: int) -> bool:
-    """Return whether a folder, or one of its subfolders up to ``levels``, contains a licence or packaging file."""
+    """Return whether a folder contains a licence or packaging file, in one of its upper ``levels`` levels."""
     try:
         with os.scandir(folder) as listed:
             entries = list(listed)

@@ -46,7 +46,7 @@ def plan_migration(
             :func:`~chirp_migrate.engine.settings.read_settings`); None for all files and rules. The plan copies the
             runtime or adds a dependency only if a file imports the runtime.
         jobs: number of processes that run the rules; ``None`` chooses the number by the amount of code.
-        progress: called for every file.
+        progress: function that shows to the user which file is planned.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: ``path`` does not exist or has no Python file.
