@@ -51,7 +51,7 @@ def replace_file(path: Path, content: bytes, temporary: Path) -> None:
     """Replace the bytes of ``path`` atomically, and wait until the new bytes are on disk.
 
     The function first writes the bytes to ``temporary``, a path in the same folder, and then renames ``temporary`` to
-    ``path``. So owner and mode are those of a new file.
+    ``path``. So the file gets the owner and mode of a new file, and loses its earlier owner and mode.
 
     Raises:
         OSError: the file cannot be written; ``path`` keeps its earlier bytes.
