@@ -207,18 +207,18 @@ def record_new_run(
 ) -> JournalRun:
     """Record a new run, and wait until the whole record is on disk.
 
-    The caller must call this function before it changes any file.
+    Callers must call this function before they change any file of the project.
 
     Args:
         root: the folder of the project, with links resolved.
         files: the files that the run writes.
         folders: the folders to create for these files; parents come before their subfolders.
         contents: the bytes of all files before and after the run, by SHA-256.
-        on_step: called after every step.
+        on_step: function that shows each finished step to the user.
         documents: further documents of the run, by name (see :meth:`JournalRun.document`).
 
     Raises:
-        OSError: the record cannot be written. Nothing is recorded then.
+        OSError: the record cannot be written. In this case, nothing is recorded.
     """
     home = journal_folder(root)
     number = max((int(name) for name in _folder_names(root, _RUN)), default=0) + 1

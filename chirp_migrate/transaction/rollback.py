@@ -66,7 +66,8 @@ def rollback(
             to the same files. After the rollback, later runs are still applied, and can be undone, too.
         force: whether to also restore files that were edited after the run. If True, these edits are lost.
         merge: whether to keep edits that were made after the run, with git's three-way merge.
-        on_step: called after every step. If the call raises an error, the rollback stops and is undone.
+        on_step: function that shows each finished step to the user. If the function raises an error, the rollback stops
+            and is undone.
 
     Raises:
         UsageProblem: no run is applied in ``root``, or no applied run has this number.
@@ -120,7 +121,7 @@ def _index_of_run(runs: Sequence[JournalRun], number: int) -> int:
 def _transfer_folder_ownership(run: JournalRun, later: Iterable[JournalRun]) -> None:
     """Record the folders that ``run`` created as folders of each later run that has files in these folders.
 
-    The rollback of such a later run then removes the folders as soon as they are empty.
+    The rollback of the last such run then removes the empty folders.
     """
     for heir in later:
         above = {str(parent) for file in heir.files for parent in PurePosixPath(file.path).parents}
@@ -135,7 +136,7 @@ class _UndoPlan:
     """The plan for undoing a run.
 
     Attributes:
-        run: the run.
+        run: the run to undo.
         files: the files of the run, each with its current version and the version to restore.
         contents: the bytes of edited and merged files, by SHA-256. The journal does not contain these bytes yet.
         merged: paths of the files in which later edits are kept.
@@ -247,7 +248,7 @@ def _roll_back_run(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) 
         journal.remove_record(rolling)
     except OSError as error:
         raise CommitFailed(
-            f"all files are as before the migration, but its journal cannot be removed ({os_error_text(error)}): "
+            f"all files are as before the migration, but the journal cannot be removed ({os_error_text(error)}): "
             f"make {journal_folder(run.root)} writable and run the command again."
         ) from error
     restored = tuple(file.path for file in files if file.before is not None and file.path not in undoing.merged)
