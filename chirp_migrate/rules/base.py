@@ -1,4 +1,4 @@
-"""The base class of rules. A rule reads one module and returns edits; it writes no files and prints nothing."""
+"""The base class of rules. A rule reads one module and returns edits. A rule writes no files and prints nothing."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class RuleMatch:
         fine: True if nothing is wrong at the place. Reports only count such places, and do not list them (see
             ``Rule.counts_sites``).
         why: short machine-readable reason, such as ``used-as-value``; reports count the findings with each reason.
-        by_default: True if ``apply`` makes the edits without ``--unsafe``, although other rewrites by this rule need
-            ``--unsafe`` because they change what training learns.
+        by_default: whether ``apply`` makes the edits even without ``--unsafe``. Only rules that change what training
+            learns use this attribute.
         gain: what the rewrite of a loader improves; None if the rule estimates no gain. A rewrite with a gain of kind
             ``GainKind.NOTHING`` is applied only with ``--all-loaders``.
-        together: calls whose rewrites a review accepts or refuses only together with this rewrite. The calls build
-            loaders. Each call is a pair: path of the file, and line number in the original file.
+        together: calls that build loaders. A review accepts or refuses the rewrites of these calls only together with
+            this rewrite. Each call is a pair: path of the file, and line number in the original file.
     """
 
     offset: int

@@ -77,8 +77,9 @@ class DataLoaderFactory(Rule):
       assignment to `self.DataLoader` does not. An assignment to an attribute of `DataLoader` counts as a replacement.
       In a file that mentions `DataLoader`, an assignment to `__defaults__`, `__kwdefaults__` or `__code__` of any
       function counts as a replacement. A `reload` of PyTorch's module counts as a replacement. If the project sets
-      attributes with computed names, a call with the keyword or string `DataLoader` counts as a replacement. A `patch`
-      of PyTorch's own module does not count, because modules that have imported the class do not see this patch.
+      attributes with computed names, as in `setattr(module, name, value)`, a call with the keyword or string
+      `DataLoader` counts as a replacement. A `patch` of PyTorch's own module does not count, because modules that have
+      imported the class do not see this patch.
     - `name-not-hidden`: no function, class or comprehension around the call binds the name `OptimalDataLoaderFactory`
       to another object. Other rules have the same condition for the names that their rewrites add.
 

@@ -44,10 +44,10 @@ _DECLARED: tuple[tuple[str, str, tuple[str, ...], Callable[[str], tuple[str, ...
 class WorkerSafeAugmenter(Rule):
     """Decorates a top-level class that draws masks or noise only if all these conditions hold:
 
-    - `nn-module`: the only base of the class is PyTorch's `nn.Module`, and the class has no decorator or keyword. The
-      rule also accepts a class without a base that augments grey images. For a class of grey images, the conditions
-      below apply to `__call__` instead of `forward`, and to `np.array(image)` instead of `x.clone()`. The method
-      returns `Image.fromarray(x)` instead of `x`.
+    - `nn-module`: the only base of the class is PyTorch's `nn.Module`, and the class has no decorator and no keyword,
+      such as `metaclass=`. The rule also accepts a class without a base that augments grey images. For a class of grey
+      images, the conditions below apply to `__call__` instead of `forward`, and to `np.array(image)` instead of
+      `x.clone()`. The method returns `Image.fromarray(x)` instead of `x`.
     - `plain-methods`: the class defines each method once, and contains nothing else. Its constructor has the parameters
       of `SpecAugment` or `GaussianNoise`.
     - `gate`: the method `forward` takes one sample and contains one gate, an `if` that compares `random.random()` with

@@ -54,7 +54,7 @@ class DatasetWrapper(Rule):
     - `known-samples`: each sample is the pair (x, y) in ``dataset[index]``. The code applies one or more transforms to
       x, and applies no transform twice. A flag called ``training``, ``train`` or ``is_training`` may switch all
       transforms on or off.
-    - `plain-switches`: the code applies a transform if the transform is not None, or always applies the transform. A
+    - `plain-switches`: the code applies each transform without a condition, or only if the transform is not None. A
       transform that the code always applies is not a parameter with the default None. The code does not compare the
       flag with None.
     - `straight-line`: each function that the lambdas call is a plain function, defined once next to the lambdas. Such a
@@ -71,9 +71,9 @@ class DatasetWrapper(Rule):
     - `not-copied`: no file of the project copies objects deeply. No file defines estimators of scikit-learn, because
       scikit-learn clones estimators. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and
       `pickle.dumps`. Copies of `state_dict()` and `parameters()` do not count. In a project with deep copies, the rule
-      still rewrites the class if no code can copy the dataset or its loader. For this, the project must pass dataset
-      and loader only to loader calls, loops, `len` and its own functions. These functions must pass dataset and loader
-      only to such code, and must not return them.
+      still rewrites the class if the project passes the dataset and its loader only to loader calls, loops, `len` and
+      functions of the project. Each of these functions must keep the same limits, and must not return the dataset or
+      the loader.
 
     After the rewrite, the class of the dataset has another name. The dataset has the attributes `dataset`, `training`
     and `transforms`, and its samples are tuples. If a sample is not a pair, reading the sample raises a ValueError,
@@ -160,8 +160,8 @@ def _examine_type_call(
 def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[CapturedName] | None:
     """Return the variables of enclosing functions that hold the dataset, the transforms and the training flag.
 
-    The result is None if one of these is another expression, or a parameter that may be None although the code always
-    calls the parameter.
+    The result is None if one of these three is another expression, or a parameter that may be None although the code
+    always calls the parameter.
     """
     found: list[CapturedName] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]

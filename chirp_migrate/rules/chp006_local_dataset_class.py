@@ -56,13 +56,14 @@ class LocalDatasetClass(Rule):
     - `plain-bases`: each base of the class is a name that is known at module level. Each base is a class of PyTorch or
       torchvision, or a class of the project that inherits from such a class. A base from the project has no metaclass,
       no ``__init_subclass__`` and no decorators that may store state. The methods of a base from the project do not
-      create, copy or inspect objects, as ``__dict__``, ``vars`` and ``dir`` do. The attributes of a base from the
-      project are not objects of project classes, because such an object may be a descriptor. The methods of a base from
-      the project use `type(self)` only to call this class or to read its attributes.
+      create or copy objects, and do not inspect objects, for example with ``__dict__``, ``vars`` or ``dir``. The
+      attributes of a base from the project are not objects of project classes, because such an object may be a
+      descriptor. The methods of a base from the project use `type(self)` only to call this class or to read its
+      attributes.
     - `plain-body`: the body of the class contains methods and constants. All decorators in the body are from Python or
       PyTorch, such as `@property`, and store no reference to the decorated function. Decorators, bases, defaults and
-      annotations have the same values at module level. No other code assigns a module-level name that these
-      expressions use, or an attribute of such a name.
+      annotations have the same values at module level as in the function. No other code assigns a module-level name
+      that these expressions use, or an attribute of such a name.
     - `place-independent`: the class contains no code whose result depends on its place, such as ``eval``, ``vars``,
       ``nonlocal``, ``__dict__`` or ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``,
       ``locals`` or ``vars``. The module has no ``__getattr__``.
@@ -77,9 +78,9 @@ class LocalDatasetClass(Rule):
     - `captured-in-methods`: captured names are variables of an enclosing function that the class reads. Only the bodies
       of methods read captured names. The first parameter of such a method is ``self``, or the method is ``__init__``.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the class.
-      No code deletes the name, and no inner function binds the name again. The name is not bound by
-      ``except … as name``. An assignment in a `with` block counts only if the context managers provably do not swallow
-      exceptions. An assignment with `:=` counts only if every path evaluates this assignment.
+      No code deletes the name, and no inner function binds the name again. No ``except … as`` binds the name. The
+      assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
+      assignment may be a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the class and its objects. The
       variable of a comprehension gets a new value in each iteration. If a captured name is bound again, the code may
       use an object of the class, and the loader of this object, only in a few ways. The code may pass object and loader
@@ -129,7 +130,7 @@ class LocalDatasetClass(Rule):
     beside = (re.compile(r"class\b(?<=[ \t\f]class)"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of dataset classes, and words without which a file passes no local class to workers."""
+        """Return the names of dataset classes, and words that occur in files with unpicklable local classes."""
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:

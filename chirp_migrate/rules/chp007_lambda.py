@@ -57,24 +57,25 @@ _SharedFunctions = dict[tuple[str, ...], Defined]
 class PicklableFunction(Rule):
     """Rewrites a lambda that is passed to a loader, dataset or transform, only if all these conditions hold:
 
-    - `place-independent`: the lambda contains no code whose result depends on its place. Examples are a call of
-      `super`, `dir`, `eval`, `exec`, `locals` or `vars`, `__class__`, and a name that is private to the enclosing
-      class, such as `__scale`. The enclosing function does not call `dir`, `eval`, `exec`, `locals` or `vars`. The
-      module has no `__getattr__`, and no name that Python normalises to another spelling.
+    - `place-independent`: the lambda contains no code whose result depends on its place. Examples of such code are
+      calls of `super`, `dir`, `eval`, `exec`, `locals` and `vars`, the name `__class__`, and names that are private to
+      the enclosing class, such as `__scale`. The enclosing function does not call `dir`, `eval`, `exec`, `locals` or
+      `vars`. The module has no `__getattr__`, and no name with characters that Python replaces by other characters
+      (Unicode normalisation).
     - `no-local-helper`: the lambda uses no local function, local class or other lambda, because such a helper would
       have to move first.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the lambda.
-      No code deletes the name, and no inner function binds the name again. The name is not bound by `except … as name`.
-      An assignment in a `with` block counts only if the context managers provably do not swallow exceptions. An
-      assignment with `:=` counts only if every path evaluates this assignment.
+      No code deletes the name, and no inner function binds the name again. No `except … as` binds the name. The
+      assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
+      assignment may be a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the lambda. The variable of a
       comprehension gets a new value in each iteration. If a captured name is bound again, the code may use the lambda
       only in a few ways. The code may pass the lambda to the call that builds a loader. The code may iterate over the
       loader that holds the lambda, call `len` on this loader and return the loader. The code may store lambda and
       loader in a variable for the following statements of the same block. The code may pass lambda and loader to a
       function of the project that uses them only in the ways that this condition permits. If the lambda creates a
-      generator or function that reads the name, the surrounding call consumes the generator, or calls the created
-      function, before the next iteration.
+      generator that reads the name, the surrounding call consumes the generator before the next iteration. If the
+      lambda creates a function that reads the name, the surrounding call calls this function before the next iteration.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the lambda
       runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
@@ -86,7 +87,7 @@ class PicklableFunction(Rule):
       `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file checks for `MethodType`. If the replacement binds
       values, as a `partial` or a method does, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
       `.__globals__` or `.__module__`, except of a class. If the replacement binds values, no file reads the class of
-      the lambda (except for an error). If the replacement is a `partial`, no file checks whether an object is a
+      the lambda outside of `raise` statements. If the replacement is a `partial`, no file checks whether an object is a
       `partial`.
     - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
       method bind values. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and
@@ -97,8 +98,8 @@ class PicklableFunction(Rule):
       place of the lambda.
     - `kept-signature`: a parameter whose default must be computed at the old place of the lambda is keyword-only. Such
       a parameter may also be positional if the following three conditions hold. The code passes the function only to
-      loader calls as `collate_fn` or `worker_init_fn`. No file reads these attributes of loaders. The function has a
-      second parameter.
+      loader calls as `collate_fn` or `worker_init_fn`. No file reads the attributes `collate_fn` and `worker_init_fn`
+      of loaders. The function has another parameter, which gets the argument of the loader.
     - `not-a-method`: a lambda whose replacement binds values is no method. The lambda is not in the body of a class,
       and no code turns the lambda into a method of an object. No code assigns the lambda to an attribute of a class, or
       of an object that may be a class. The lambda would then be a method, which gets an object as its first argument.

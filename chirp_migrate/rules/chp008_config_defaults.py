@@ -25,8 +25,8 @@ class ConfigDefaults(Rule):
     """Adds missing keys to a dictionary with default settings only if all these conditions hold:
 
     - `config-read`: a file of the project contains `config.get(` and builds a loader.
-    - `default-config`: the dictionary is written as `{…}` and assigned to one name, `default_config` (also in
-      capitals).
+    - `default-config`: the dictionary is written as `{…}` and assigned to one name, `default_config` or
+      `DEFAULT_CONFIG`.
     - `training-keys`: at least three keys of the dictionary are settings of a training, such as `batch_size`.
     - `plain-keys`: the dictionary contains no `**`.
     - `read-with-default`: the project uses the added key only as the key of a dictionary, or in `.get(key, value)` with

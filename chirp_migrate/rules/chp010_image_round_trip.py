@@ -64,7 +64,7 @@ class ImageRoundTrip(Rule):
 
 
 def _is_plain_dataset(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether ``Dataset`` is the only base of a class, and ``augments_images`` its only decorator, if any."""
+    """Return whether a class has ``Dataset`` as its only base, and no decorator except ``augments_images``."""
     plain = not node.keywords and only_base_is_torch_dataset(module, project, [base.value for base in node.bases])
     return plain and all(module.source(one.decorator).startswith("augments_images(") for one in node.decorators)
 

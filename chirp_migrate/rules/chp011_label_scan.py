@@ -47,8 +47,8 @@ class LabelScan(Rule):
 
     - `known-dataset`: the loop reads an object that was created, annotated, named or passed to a loader as a dataset.
       If the object is an attribute, no property computes this attribute.
-    - `only-labels`: the loop uses only the second item of each sample, as in `_, label = dataset[i]`. The loop uses its
-      variable for nothing else.
+    - `only-labels`: the loop uses only the second item of each sample, as in `_, label = dataset[i]`. The variable of
+      the loop has no other use.
     - `read-once`: each iteration reads one sample, once.
     - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. The
       comprehension or loop is not directly in the body of a class.
@@ -56,10 +56,10 @@ class LabelScan(Rule):
     - `read-first`: in a loop that reads samples by index, the code above the read of a sample is harmless. Such code
       only counts, or uses only names that no code assigns again.
     - `only-computes`: all other code of an iteration, and the code that computes the indices, has no side effects. Such
-      code uses operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of
+      code uses only operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of
       PyTorch and NumPy.
-    - `consumed-at-once`: a generator expression is the argument of a call that consumes all of it, such as ``list`` or
-      ``sum``.
+    - `consumed-at-once`: a generator expression is the argument of a call that consumes the whole generator, such as
+      ``list`` or ``sum``.
     - `only-collects`: a loop only assigns, counts and appends.
     - `local-collection`: a loop appends to a variable, as in `labels.append(label)`. The same function creates every
       value of this variable.

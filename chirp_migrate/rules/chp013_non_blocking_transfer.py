@@ -56,11 +56,11 @@ class NonBlockingTransfer(Rule):
     """Rewrites a statement only if each of its calls ``.to(…)`` and ``.cuda(…)`` meets all these conditions:
 
     - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader. The
-      loader builds its batches itself.
+      loop is not an ``async for``.
     - `pinning-loader`: at least one call that builds the loader does not set ``pin_memory=False``. If no call that
       builds the loader is known, other code of the project must build loaders.
-    - `not-on-device`: the samples are not on a device already. For at least one dataset of the loop, no code moves its
-      tensors to a device first.
+    - `not-on-device`: the samples are not on a device already. For at least one dataset of the loop, no code moves the
+      tensors of this dataset to a device before the loop.
     - `unchanged-batch`: the code copies the batch from the loader, or a part of this batch such as ``batch[0]``,
       ``batch["x"]`` or ``batch.x``. The code does not copy a computed value.
     - `to-accelerator`: the device is CUDA or XPU. Or the device is a variable with the name of a device (such as
@@ -69,7 +69,8 @@ class NonBlockingTransfer(Rule):
       ``*`` or ``**``.
     - `not-changed`: no code may write to the memory of the batch after the copy. Below the copy, in inner functions, in
       the next iteration and after the loop, the code only reads the batch or binds it to names.
-    - `no-mps`: the call names CUDA itself, or no file of the backend contains ``"mps"`` or ``backends.mps``.
+    - `no-mps`: the call names CUDA, as in ``x.to("cuda")``, or no file of the backend contains ``"mps"`` or
+      ``backends.mps``.
     - `plain-to`: PyTorch's own collation builds the batch. Or each ``to`` and ``cuda`` that the project defines or
       assigns has a parameter ``non_blocking``, and no class of the project has a ``__getattr__``. (The rule does not
       read the definitions of other libraries.)
@@ -79,13 +80,13 @@ class NonBlockingTransfer(Rule):
 
     By default the rule adds the argument only where the argument has an effect. A loader of the loop must provably pin
     its batches, and the rewrite of this loader must have a gain. The loop must not wait for the copy immediately after
-    its start. A loader provably pins its batches if ``pin_memory`` is ``True``, ``torch.cuda.is_available()`` or a
-    comparison with ``"cuda"``. A loader also pins its batches if its samples are in memory and the factory allocates
+    the copy starts. A loader provably pins its batches if ``pin_memory`` is ``True``, ``torch.cuda.is_available()`` or
+    a comparison with ``"cuda"``. A loader also pins its batches if its samples are in memory and the factory allocates
     the batches. With ``--all-loaders`` the rule adds the argument everywhere. A review accepts or refuses the copies
     and the call that builds their loader only together.
 
-    If a tuple assignment gets too long, the rule writes one assignment for each name. The rule does not split the
-    assignment if one new assignment would read a name that another new assignment changes.
+    If a tuple assignment gets too long for a line, the rule writes one assignment for each name. The rule does not
+    split the assignment if one new assignment would read a name that another new assignment changes.
     """
 
     code = "CHP013"

@@ -55,7 +55,7 @@ class UnpicklableState(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of dataset classes, and words without which a file stores no object such as an open file."""
+        """Return the names of dataset classes, and words that occur in files that create objects such as open files."""
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:

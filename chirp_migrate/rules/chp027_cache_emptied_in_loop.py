@@ -53,7 +53,7 @@ class CacheEmptiedInLoop(Rule):
         return set().union(*map(project.aliases, self.trigger))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop empties the cache or synchronises."""
+        """Return whether a loop empties the memory cache or synchronises the GPU."""
         return any(
             _EMPTIES.fullmatch(name) or _WAITS.fullmatch(name)
             for loop in outline.find(ast.For)
@@ -65,7 +65,8 @@ class CacheEmptiedInLoop(Rule):
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report calls that empty the cache or synchronise in each step of a loop over loaders.
 
-        Each loop has at most one finding of each kind. Calls in ``except`` blocks are omitted.
+        Each loop has at most one finding for emptying, and one finding for synchronising. Calls in ``except`` blocks
+        are omitted.
         """
         for loop, loaders in loader_loops(module, project):
             if all(_yields_single_samples(loader) for _, loader in loaders):
@@ -93,7 +94,7 @@ class CacheEmptiedInLoop(Rule):
 
 
 def _reads_clock(module: Module, project: Project, loop: cst.For) -> bool:
-    """Return whether the function around a loop reads a clock."""
+    """Return whether the function around a loop reads a clock, so that a synchronisation may serve a measurement."""
     calls = find_nodes_in_scope(module.enclosing_function(loop) or module.tree, cst.Call)
     return any(_CLOCKS.fullmatch(name) for call in calls for name in project.resolved_names(module, call.func))
 

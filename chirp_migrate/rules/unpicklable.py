@@ -19,7 +19,7 @@ _OPENING = re.compile(r"[\s(]*")
 
 
 def words_in_unpicklable_code(project: Project, kind: ReportedUnpicklableKind) -> frozenset[str]:
-    """Return words of which each file that creates an unpicklable object of ``kind`` contains at least one."""
+    """Return words, at least one of which occurs in each file that creates an unpicklable object of ``kind``."""
     return find_unpicklable_objects(project).words(kind)
 
 
