@@ -59,8 +59,8 @@ def unknown_rule_message(selector: str) -> str:
 def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[str]:
     """Return the codes of the rules to run, from the selectors of ``select`` and ``ignore``.
 
-    If selectors of both lists match a rule, the more specific selector decides, as in ruff: ``select CHP011, ignore
-    CHP01`` runs CHP011. If both selectors are equally specific, the rule does not run.
+    If selectors of both lists match a rule, the more specific selector decides, as in ruff. For example, ``select
+    CHP011, ignore CHP01`` runs CHP011. If both selectors are equally specific, the rule does not run.
     """
     wanted, unwanted = _specificity_by_code(select), _specificity_by_code(ignore)
     return frozenset(code for code, weight in wanted.items() if weight > unwanted.get(code, -1))

@@ -35,7 +35,7 @@ class RuleMatch:
         edits: replacements in the source text; an empty tuple if the rule reports the problem but does not rewrite the
             code.
         imports: the imports that ``apply`` must add to the module, because the edits use the imported names.
-        fine: True if nothing is wrong at the place. Reports only count such places, and do not list them (see
+        fine: whether nothing is wrong at the place. Reports only count such places, and do not list them (see
             ``Rule.counts_sites``).
         why: short machine-readable reason, such as ``used-as-value``; reports count the findings with each reason.
         by_default: whether ``apply`` makes the edits even without ``--unsafe``. Only rules that change what training
@@ -72,7 +72,7 @@ def _meets_condition(text: str, sign: TextCondition) -> bool:
 
 
 def join_texts(parts: Sequence[str]) -> str:
-    """Join texts to a list for a message: ``a``, ``a and b`` or ``a, b and c``."""
+    """Join texts to a list for a message, such as ``a and b`` or ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
@@ -96,18 +96,18 @@ class Rule(ABC):
             contains none of these words and no word of :meth:`names`.
         beside: conditions that a source text must meet in addition to ``trigger``. The rule skips a source text that
             fails one of these conditions.
-        in_place: True if the rule only replaces expressions, and leaves all class and function definitions unchanged.
+        in_place: whether the rule only replaces expressions, and leaves all class and function definitions unchanged.
         follows: codes of other rules whose rewrites can create code that this rule finds; ``None`` stands for all
             rules. The rule checks a module again after rewrites by these rules.
-        counts_sites: True if each finding of the rule stands for one loader. Reports then count these findings in the
-            ledger, which lists how many loaders of the project are migrated, unchanged and so on.
-        finds_bugs: True if the code that the rule finds makes results wrong or runs fail. Reports list the findings of
+        counts_sites: whether each finding of the rule stands for one loader. Reports count the findings of such a rule
+            in the ledger, which lists how many loaders of the project are migrated, unchanged and so on.
+        finds_bugs: whether the code that the rule finds makes results wrong or runs fail. Reports list the findings of
             such rules first. In report formats with levels, these findings are warnings, and all other findings are
             notes.
-        stops_workers: True if the code that the rule finds makes workers fail with every start method except ``fork``.
+        stops_workers: whether the code that the rule finds makes workers fail with every start method except ``fork``.
             Findings of such a rule are printed even without ``--verbose``, and `check` does not report their code as
             clean.
-        verbose_only: True if the terminal output contains advice and suggestions of the rule only with ``--verbose``.
+        verbose_only: whether the terminal output contains advice and suggestions of the rule only with ``--verbose``.
             Reports contain these findings in any case.
     """
 
