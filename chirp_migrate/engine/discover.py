@@ -80,8 +80,8 @@ class DiscoveredFiles:
         context: posix paths of files and notebooks that the user excludes, and of vendored files (copies from other
             projects), sorted. Rules read the definitions in these files, because the project uses them. Rules do not
             rewrite these files.
-        settings: posix paths of configuration files (YAML, TOML, JSON, INI, gin) and Cython sources, sorted. Such files
-            may name classes of which a program creates objects.
+        settings: posix paths of configuration files (YAML, TOML, JSON, INI, gin) and Cython sources, sorted. Rules
+            search these files, because such a file may name a class that the project uses.
     """
 
     root: Path
@@ -96,7 +96,7 @@ def project_root(path: Path) -> Path:
     """Return the absolute path of the folder ``path``, or of the folder that contains the file ``path``.
 
     Raises:
-        UsageProblem: ``path`` does not exist, or is neither a file nor a folder.
+        UsageProblem: there is no file or folder at ``path``.
     """
     try:
         mode = path.stat().st_mode
@@ -158,8 +158,8 @@ def discover_files(
             ``reason_to_exclude`` is not called.
 
     Raises:
-        UsageProblem: ``path`` does not exist, contains neither a Python file nor a notebook, or is a file above the
-            size limit.
+        UsageProblem: the file or folder ``path`` does not exist, contains neither a Python file nor a notebook, or is a
+            file above the size limit.
     """
     root = project_root(path)
     if not path.is_dir():
@@ -321,7 +321,7 @@ def _has_licence_or_packaging(folder: str, levels: int) -> bool:
 
 
 def _was_added_by_apply(path: Path, relative: str) -> bool:
-    """Return whether an earlier ``apply`` on this folder, or on a folder inside it, added the file."""
+    """Return whether an earlier ``apply`` on this folder, or on one of its subfolders, added the file."""
     place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
     try:
         return place is not None and is_scaffold_file(place, path.read_bytes())

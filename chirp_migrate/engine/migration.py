@@ -49,7 +49,7 @@ def plan_migration(
         progress: function that shows to the user which file is planned.
 
     Raises:
-        chirp_migrate.errors.ChirpMigrateError: ``path`` does not exist or has no Python file.
+        chirp_migrate.errors.ChirpMigrateError: the file or folder ``path`` does not exist, or contains no Python.
     """
     settings = settings or Settings()
     scaffold, vendor = settings.scaffold, settings.vendor

@@ -60,11 +60,12 @@ def plan_tree(
             ``root``, imports of the runtime are sorted like imports of the project.
         jobs: number of processes; ``None`` chooses the number by the amount of code.
         progress: function that shows to the user which file is planned.
-        overlay: new contents of files, by posix path relative to the root. The plan then covers only these files.
-            ``None`` plans all files, with the bytes on disk.
+        overlay: new contents of files, by posix path relative to the root. A plan with ``overlay`` covers only these
+            files. ``None`` plans all files, with the bytes on disk.
 
     Raises:
-        chirp_migrate.errors.ChirpMigrateError: ``root`` does not exist or contains no Python.
+        chirp_migrate.errors.ChirpMigrateError: the path ``root`` does not exist, or contains no Python file and no
+            notebook.
     """
     settings = settings or Settings()
     rules = settings.rules
@@ -159,7 +160,7 @@ def plan_tree(
 
 
 def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """Return the files, with only those calls in ``together`` of each hunk that hunks of other files list, too.
+    """Return the files. Each hunk keeps in ``together`` only the calls that hunks of other files also list.
 
     Within one file, rewrites that belong together are already in the same hunk.
     """

@@ -160,7 +160,7 @@ def rewrite_in_hunks(
         The new text, its hunks and the findings. Lines and columns of findings refer to the original text.
 
     Raises:
-        UnparsableModule: ``text`` cannot be parsed.
+        UnparsableModule: the source ``text`` cannot be parsed.
         UnreadableComments: the comments that suppress findings cannot be read.
     """
     asked = selected = all_rules() if rules is None else rules

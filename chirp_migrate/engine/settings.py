@@ -142,8 +142,8 @@ def read_settings(path: Path) -> Settings:
     folder above, up to the top of the work tree.
 
     Raises:
-        UsageProblem: ``path`` does not exist, a ``pyproject.toml`` cannot be read, or the table of this program has an
-            unknown key or an invalid value.
+        UsageProblem: the project ``path`` does not exist, a ``pyproject.toml`` cannot be read, or the table of this
+            program has an unknown key or an invalid value.
     """
     root = project_root(path)
     file, table = _nearest_table(root)

@@ -1,4 +1,4 @@
-"""Read and write comments in the code that suppress findings: ``# chirp: ignore[CODE]``.
+"""Read and write comments in the code that suppress findings, such as ``# chirp: ignore[CODE]``.
 
 The brackets contain codes, prefixes of codes or names of rules. A comment without brackets suppresses every rule. Such
 a comment can be at three places:
@@ -128,7 +128,7 @@ def _statement_lines(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int
 
 
 def _locate_comments(text: str) -> list[tuple[str, int, range, bool]]:
-    """Return, for each comment: text, line, lines to which the comment applies, and whether no statement is above."""
+    """Return each comment with its line, the lines to which the comment applies, and whether no statement is above."""
     tokens = _tokenize(text)
     code = [token for token in tokens if token.type not in _LAYOUT]
     last_lines = dict(_statement_lines(tokens))
