@@ -54,7 +54,7 @@ class PieceTable:
 
     Attributes:
         joined: pairs of rewrites that can only be applied together. The first rewrite of a pair deleted or inserted
-            text. The second rewrite changed this text, or inserted other text into it.
+            text. The second rewrite changed this text, or inserted other text into this text.
     """
 
     def __init__(self, original: str) -> None:
