@@ -56,10 +56,11 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         path: posix path relative to the root, with links resolved.
         mode: permission bits before the run; None if the run created the file. During a rollback with ``--merge``, the
             value is the permission bits that the merged file gets.
-        sha256_before: SHA-256 of the bytes before the run; None if the run created the file. During a rollback with
+        sha256_before: the SHA-256 of the bytes before the run; None if the run created the file. During a rollback with
             ``--merge``, the value is the SHA-256 of the merged bytes.
-        sha256_after: SHA-256 of the bytes that the run wrote.
-        sha256_found: SHA-256 of the file when a rollback began; None without a rollback, or if the file did not exist.
+        sha256_after: the SHA-256 of the bytes that the run wrote.
+        sha256_found: the SHA-256 of the file when a rollback began; None without a rollback, or if the file did not
+            exist.
         mode_found: permission bits of the file when a rollback began; None without a rollback, or if the file did not
             exist.
     """
@@ -78,7 +79,7 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Args:
             path: posix path relative to the root.
             before: the version before the run; None if the run creates the file.
-            after: SHA-256 of the bytes that the run writes.
+            after: the SHA-256 of the bytes that the run writes.
             found: the version at the start of a rollback; None without a rollback, or if the file did not exist.
         """
         return cls(

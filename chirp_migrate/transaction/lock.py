@@ -37,7 +37,7 @@ _ATTEMPTS = 50
 def hold_lock(folder: Path) -> Iterator[None]:
     """Hold the lock in ``folder`` during a ``with`` block.
 
-    A missing folder is created. At the end, an empty folder is removed.
+    A missing folder is created. At the end of the block, the folder is removed if nothing is in the folder.
 
     Raises:
         WriteRefused: another process holds the lock, or ``folder`` is a link or not a folder.

@@ -30,7 +30,7 @@ def recover(
     Args:
         root: the folder of the project.
         force: whether to also restore files that were edited after the interruption. If True, these edits are lost.
-        on_step: called for every restored file.
+        on_step: function that shows each restored file to the user.
 
     Returns:
         A sentence that describes the interruption and the recovery; None if no run was interrupted.

@@ -102,7 +102,7 @@ def nothing_applied_error(root: Path) -> UsageProblem:
 
 
 def later_runs_on_same_files(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
-    """Return the files of ``run`` that later runs also wrote, as lists of paths by name of the later run."""
+    """Return, for the name of each later run, the paths of the files that this later run and ``run`` both wrote."""
     own = {file.path for file in run.files}
     later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}
     return {name: paths for name, paths in later.items() if paths}
@@ -149,7 +149,7 @@ class _UndoPlan:
 
 
 def _plan_undoing(run: JournalRun, *, force: bool, merge: bool) -> _UndoPlan:
-    """Return the plan for undoing ``run``. No file changes yet.
+    """Return the plan for undoing ``run``, without changing files.
 
     Raises:
         WriteRefused: files were edited, and ``force`` and ``merge`` are both False; or edits cannot be merged; or git
@@ -211,7 +211,7 @@ def _current_version(root: Path, path: str) -> tuple[FileVersion | None, bytes]:
     """Return the current version and the bytes of the file at ``path``; ``(None, b"")`` if there is no file.
 
     Raises:
-        WriteRefused: ``path`` is not a regular file.
+        WriteRefused: the path is not a regular file.
     """
     now = file_hash(root, path)
     if now == NOT_A_FILE:
