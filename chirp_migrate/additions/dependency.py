@@ -44,7 +44,7 @@ _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
 
 
 def runtime_requirement(version: str) -> str:
-    """Return the requirement for the runtime of code that ``version`` of chirp-migrate migrated.
+    """Return the requirement for the runtime that code needs after a migration by ``version`` of chirp-migrate.
 
     The requirement for ``0.1.0`` is ``chirpid-patch>=0.1,<0.2``. The requirement for ``1.2.3`` is
     ``chirpid-patch>=1.2,<2``.
@@ -61,7 +61,7 @@ def imports_runtime(content: bytes) -> bool:
 def any_file_needs_runtime(files: Iterable[FilePlan]) -> bool:
     """Return whether one of the ``files`` imports the runtime after the changes.
 
-    The files of a copy of the runtime itself do not count.
+    The files of a vendored copy of the runtime do not count.
     """
     return any(imports_runtime(file.after) for file in files if file.note not in ("dependency", "vendor"))
 

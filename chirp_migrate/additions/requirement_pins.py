@@ -41,7 +41,7 @@ class PinnedRequirement:
     """A requirement in a file of a project, such as ``torch<2``, with the versions that may be installed.
 
     Attributes:
-        name: name of the package that is required: ``torch``, ``numpy`` or ``python``.
+        name: name of the required package, which is ``torch``, ``numpy`` or ``python``.
         written: the requirement as written in the file, on one line.
         path: the file, relative to the folder that was searched.
         bounds: the bounds for the version of the package, such as ``<2``.

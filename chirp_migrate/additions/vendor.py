@@ -24,7 +24,7 @@ def vendor_files(root: Path) -> list[FilePlan]:
     function imports no module of the runtime, and writes no files.
 
     Raises:
-        WriteRefused: ``root/chirpid_patch`` exists, and is not a copy of the runtime.
+        WriteRefused: the folder ``root/chirpid_patch`` exists, and is not a copy of the runtime.
     """
     source = _runtime_folder()
     target = root / PACKAGE

@@ -124,7 +124,7 @@ class Hunk:
     """The smallest change of a file that a user can accept or refuse alone, as a group of edits that belong together.
 
     The edits of a hunk do not add imports, and do not remove code that becomes unused. Such changes depend on all
-    accepted hunks of the file, so :func:`chirp_migrate.edits.apply_hunks.text_with_hunks` makes them later.
+    accepted hunks of the file, so :func:`chirp_migrate.edits.apply_hunks.text_with_hunks` makes these changes later.
 
     Attributes:
         number: number of the hunk in its file. The hunks are numbered from 1, from top to bottom.
