@@ -2,8 +2,8 @@
 
 Whether a rewrite of a file is safe depends on other files. For example, another file may import a name, or a test may
 replace a name. But LibCST passes single files to a codemod, in several processes. So LibCST writes some files before
-the codemod sees other files. Only the metadata of the whole repository is collected before the first file, and in one
-process. So this module makes the plan while LibCST collects metadata.
+the codemod sees other files. LibCST collects only the metadata of the whole repository earlier, before the first change
+and in one process. So this module makes the plan while LibCST collects metadata.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ())
 
 
 def _absolute(path: str | Path) -> Path:
-    """Return an absolute path. Symbolic links are not resolved, because a plan excludes links to files."""
+    """Return ``path`` as an absolute path. Symbolic links are not resolved, because a plan excludes links to files."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
