@@ -48,8 +48,8 @@ class WorkerSafeAugmenter(Rule):
       such as `metaclass=`. The rule also accepts a class without a base that augments grey images. For a class of grey
       images, the conditions below apply to `__call__` instead of `forward`, and to `np.array(image)` instead of
       `x.clone()`. The method returns `Image.fromarray(x)` instead of `x`.
-    - `plain-methods`: the class defines each method once, and contains nothing else. Its constructor has the parameters
-      of `SpecAugment` or `GaussianNoise`.
+    - `plain-methods`: the class defines each method once, and contains nothing else. Its constructor has exactly the
+      parameters of `SpecAugment` or `GaussianNoise`.
     - `gate`: the method `forward` takes one sample and contains one gate, an `if` that compares `random.random()` with
       `self.p`. If this comparison decides against an augmentation, `forward` returns the sample unchanged. Before the
       gate, the code only reads sizes and tests whether the sample has two axes.

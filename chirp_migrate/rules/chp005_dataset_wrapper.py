@@ -129,8 +129,8 @@ def _examine_type_call(
     captured = None if meaning is None else _captured_names(module, node, meaning)
     if meaning is None or captured is None or any(construction.args for construction in constructions):
         message = (
-            "this dataset class is made by type() from functions that the rule does not recognise; write "
-            "it as a class statement"
+            "this dataset class is made by type() from functions that the rule does not recognise; "
+            "use a class statement"
         )
         return RuleMatch(offset, message)
     problem = next(
@@ -147,7 +147,7 @@ def _examine_type_call(
             "a deep copy of an object that contains the dataset would also copy the wrapped dataset and the transforms"
         )
     if problem is not None:
-        found = "this dataset class is made by type() from lambdas; write it as a class statement"
+        found = "this dataset class is made by type() from lambdas; use a class statement"
         return RuleMatch(offset, f"{found}. Not rewritten: {problem}")
     training = "" if meaning.training is None else f"training={meaning.training}, "
     arguments = f"{meaning.dataset}, {training}transforms=[{', '.join(str(one.function) for one in meaning.stages)}]"

@@ -30,7 +30,7 @@ from chirp_migrate.rules.api import (
 )
 
 _READ, _ITERATE = "read_labels", "iterate_labels"
-_FOUND = "loads every sample just for its label"
+_FOUND = "the code loads every sample just for its label"
 #: Parts of names of datasets. The rule skips a source text that contains none of these words.
 _WORDS = (
     *("ataset", "DATASET", "ubset", "SUBSET", "ata_set", "torch.utils", "ds[", "_ds", "in ds"),

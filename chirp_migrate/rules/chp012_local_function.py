@@ -201,7 +201,7 @@ def _move_function(
     moved.check_indistinguishable(uses)
     removes_local = _is_only_definition(module, node, uses) and not moved.is_changed
     if moved.is_recursive and not removes_local:
-        raise NotMovable("the function calls itself by a local name")
+        raise NotMovable("the function calls itself by a local name, which module-level code cannot use")
     defaults = [module.source(one) for one in moved.bound]
     # Equal functions share a moved function only if both keep, or both lose, their local name.
     key = "\n".join(

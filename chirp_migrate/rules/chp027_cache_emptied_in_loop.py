@@ -82,14 +82,14 @@ class CacheEmptiedInLoop(Rule):
                 yield RuleMatch(
                     module.span(emptying[0])[0],
                     f"calling {quote_sources(module, *emptying, *collecting)} after each batch forces a GPU sync, "
-                    "and the next step allocates the memory again: call it once after the loop, or remove it; if "
-                    "memory is short, use smaller batches",
+                    "and the next step allocates the memory again: move the call below the loop, or remove the "
+                    "call; if memory is short, use smaller batches",
                 )
             if waiting and not _reads_clock(module, project, loop):
                 yield RuleMatch(
                     module.span(waiting[0])[0],
                     f"calling {quote_sources(module, *waiting)} after each batch forces a GPU sync that this loop "
-                    "does not need: remove it",
+                    "does not need: remove the call",
                 )
 
 
