@@ -1,4 +1,4 @@
-"""CHP009: connect augmentation flags that no code reads. Needs `--unsafe`, because training changes."""
+"""CHP009: connect augmentation flags that no code reads. The rewrite needs `--unsafe`, because training changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CHP010: mask the tensor, not a rescaled 8-bit image of the tensor. Needs `--unsafe`, because training changes."""
+"""CHP010: mask tensors, not rescaled 8-bit images. The rewrite needs `--unsafe`, because training changes."""
 
 from __future__ import annotations
 
