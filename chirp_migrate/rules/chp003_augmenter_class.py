@@ -82,8 +82,8 @@ class WorkerSafeAugmenter(Rule):
     name = "worker-safe-augmenter"
     reason = (
         "Masks and noise that are drawn sample by sample from the global generators are slow, and depend on which "
-        "worker loads which sample. A decorator declares the augmentation, so that loaders apply it to whole "
-        "batches, with the same distribution and with random numbers keyed by sample. A run then has the "
+        "worker loads which sample. A decorator declares the augmentation, so that loaders augment whole batches with "
+        "the same distribution. The random numbers of a sample then do not depend on the worker, so a run has the "
         "same results with any number of workers. Code that calls an object of the class directly, not through a "
         "loader, runs the original method."
     )

@@ -83,9 +83,9 @@ class DatasetWrapper(Rule):
     code = "CHP005"
     name = "dataset-wrapper"
     reason = (
-        "A dataset class that type() creates from lambdas cannot be sent to worker processes, and all its objects "
-        "share one captured augmentation object. The rewrite uses a class of "
-        "chirpid_patch, which augments whole batches."
+        "A dataset class that type() creates from lambdas cannot be sent to worker processes, and all objects of the "
+        "class share one captured augmentation object. The rewrite uses a class of chirpid_patch, which augments "
+        "whole batches."
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)

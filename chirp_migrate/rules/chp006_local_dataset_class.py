@@ -120,9 +120,9 @@ class LocalDatasetClass(Rule):
     code = "CHP006"
     name = "local-dataset-class"
     reason = (
-        "Worker processes look a class up by its name in a module. A class inside a function has no such name, so its "
-        "datasets cannot be pickled. A class at module level has such a name. The values that the class captured "
-        "become arguments of its constructor."
+        "Worker processes look a class up by its name in a module. A class inside a function has no such name, so the "
+        "objects of this class cannot be pickled. A class at module level has such a name. The values that the class "
+        "captured become arguments of its constructor."
     )
     safety = Safety.SAFE
     stops_workers = True

@@ -79,8 +79,8 @@ class LabelScan(Rule):
     name = "label-scan"
     reason = (
         "`dataset[i][1]` loads, standardises or augments a sample just for its label. The runtime reads the same "
-        "labels, in the same order and with the same errors. The runtime skips the work on x if nothing can depend on "
-        "this work. For all other datasets, the runtime reads whole samples one by one."
+        "labels, in the same order and with the same errors. The runtime skips the work on the input x of a sample if "
+        "this work has no other effect. For all other datasets, the runtime reads whole samples one by one."
     )
     safety = Safety.SAFE
     trigger = (*_WORDS, *DATASET_WORDS)

@@ -93,8 +93,8 @@ class NonBlockingTransfer(Rule):
     name = "non-blocking-transfer"
     reason = (
         "Copying a batch to the device makes Python wait until the copy is done. From pinned memory, "
-        "`non_blocking=True` lets Python continue with the next operations. The device runs these operations after the "
-        "copy, so all values stay the same. A copy from other memory blocks as before."
+        "`non_blocking=True` lets Python continue with the next operations. The device runs these operations after "
+        "the copy, so all values stay the same. A copy from memory that is not pinned makes Python wait, as before."
     )
     safety = Safety.SAFE
     verbose_only = True

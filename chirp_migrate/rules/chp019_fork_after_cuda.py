@@ -37,9 +37,9 @@ class ForkAfterCuda(Rule):
     code = "CHP019"
     name = "fork-after-cuda"
     reason = (
-        "If a process has used CUDA, the processes that it forks cannot use CUDA: PyTorch raises `Cannot re-initialize "
-        "CUDA in forked subprocess`. So workers return samples on the CPU, and the training loop moves batches to the "
-        "GPU."
+        "If a process has used CUDA, the processes that it forks cannot use CUDA: PyTorch raises `Cannot "
+        "re-initialize CUDA in forked subprocess`. So workers must return samples on the CPU, and the training loop "
+        "must move the batches to the GPU."
     )
     safety = Safety.ADVICE
     finds_bugs = True

@@ -36,12 +36,12 @@ class CacheEmptiedInLoop(Rule):
     code = "CHP027"
     name = "cache-emptied-in-loop"
     reason = (
-        "`torch.cuda.empty_cache()` waits for the device and returns memory to the driver. The next step requests the "
-        "same memory, which waits again. The call frees no memory that is in use, and PyTorch reuses free memory "
-        "automatically. `gc.collect()` visits all objects of the program. `torch.cuda.synchronize()` waits for the "
-        "device, which helps only where steps are timed. The rule does not remove these calls for two reasons. Other "
-        "programs may wait for the memory. A model that nearly fills the memory of the device may fail without "
-        "the calls."
+        "`torch.cuda.empty_cache()` waits for the device and returns memory to the driver. The next step must request "
+        "the same memory from the driver, and waits again. The call frees no memory that is in use, and PyTorch "
+        "reuses free memory automatically. `gc.collect()` visits all objects of the program. "
+        "`torch.cuda.synchronize()` waits for the device, which helps only where steps are timed. The rule does not "
+        "remove these calls for two reasons. Other programs may wait for the memory. A model that nearly fills the "
+        "memory of the device may fail without the calls."
     )
     safety = Safety.ADVICE
     trigger = ("empty_cache", "synchronize")
