@@ -44,7 +44,7 @@ _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
 
 
 def runtime_requirement(version: str) -> str:
-    """Return the requirement for the runtime of code that ``version`` of chirp-migrate migrated.
+    """Return the requirement for the runtime that code needs after a migration by ``version`` of chirp-migrate.
 
     The requirement for ``0.1.0`` is ``chirpid-patch>=0.1,<0.2``. The requirement for ``1.2.3`` is
     ``chirpid-patch>=1.2,<2``.
@@ -61,7 +61,7 @@ def imports_runtime(content: bytes) -> bool:
 def any_file_needs_runtime(files: Iterable[FilePlan]) -> bool:
     """Return whether one of the ``files`` imports the runtime after the changes.
 
-    The files of a copy of the runtime itself do not count.
+    The files of a vendored copy of the runtime do not count.
     """
     return any(imports_runtime(file.after) for file in files if file.note not in ("dependency", "vendor"))
 
@@ -147,7 +147,7 @@ _Edit = Callable[[str, str], str]
 class _TorchList:
     """A list of dependencies that contains torch.
 
-    The fields are the file, the function that adds an entry, and the names of the entries.
+    The fields are the path of the file, the function that adds an entry to the list, and the names of the entries.
     """
 
     path: str
@@ -180,10 +180,10 @@ def _edit_list(root: Path, one: _TorchList, wanted: str) -> list[FilePlan]:
 
 
 def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[_TorchList], list[str]]:
-    """Return the lists of dependencies that contain torch.
+    """Return the lists of dependencies that contain torch: lists to edit, and files that only the user can edit.
 
-    The first result contains the lists that this module can edit, the best list first. The second result contains the
-    files of all other lists, except files that already require the runtime.
+    The first result contains the lists that this module can edit, in the order of :func:`dependency_plan`. The second
+    result contains the paths of all other files with such a list, except files that already require the runtime.
     """
     found: list[_TorchList] = []
     others: list[str] = []
@@ -228,7 +228,7 @@ def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[_TorchL
 
 
 def _names(entries: Iterable[Any]) -> frozenset[str]:
-    """Return the names of the distributions in a list of dependencies."""
+    """Return the names of the distributions in a list of dependencies, without versions and extras."""
     return frozenset(distribution_name(one) for one in entries if isinstance(one, str)) - {""}
 
 
@@ -263,7 +263,7 @@ def _poetry_dependencies(root: Path) -> list[Any]:
 
 
 def _script_lists(text: str) -> list[list[Any]]:
-    """Return the entries of each list of dependencies in ``setup.py``: first ``install_requires``, then the extras."""
+    """Return the entries of each dependency list in ``setup.py``: first ``install_requires``, then each extra."""
     given = setup_call_arguments(text)
     extras = given.get("extras_require")
     lists = [given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ())]
@@ -305,7 +305,7 @@ def remove_from_requirements(text: str) -> str:
 def remove_from_pyproject(text: str) -> str:
     """Return a ``pyproject.toml`` without the dependencies that ``apply`` added.
 
-    If the removal would change anything else, the text is unchanged.
+    If the removal would change other settings, the text is unchanged.
     """
     expected: Any = _parse_toml(text)
     lists = [
@@ -491,7 +491,7 @@ def add_to_setup_script(text: str, wanted: str, line_length: int | None = None) 
     """
 
     def lacking(text: str) -> bool:
-        """Return whether a list needs the new entry."""
+        """Return whether one of the lists to extend contains torch but not the runtime."""
         return any(map(_needs_runtime, _script_lists(text)[: 1 if is_main else None]))
 
     is_main = _concerns(_script_lists(text)[0])

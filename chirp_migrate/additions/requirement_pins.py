@@ -41,7 +41,7 @@ class PinnedRequirement:
     """A requirement in a file of a project, such as ``torch<2``, with the versions that may be installed.
 
     Attributes:
-        name: ``torch``, ``numpy`` or ``python``.
+        name: name of the required package, which is ``torch``, ``numpy`` or ``python``.
         written: the requirement as written in the file, on one line.
         path: the file, relative to the folder that was searched.
         bounds: the bounds for the version of the package, such as ``<2``.
@@ -62,12 +62,13 @@ class PinnedRequirement:
 
 
 def version_conflicts(runtime_folder: Path, project: Path) -> list[str]:
-    """Return a message for each pin that excludes all versions that the runtime supports.
+    """Return a message for each requirement, such as ``torch<2``, that excludes all versions that the runtime supports.
 
     Args:
         runtime_folder: the migrated folder.
-        project: the folder of the project: ``runtime_folder`` or a folder above. The function reads the files in both
-            folders, and in all folders between the two. The paths in messages are relative to ``project``.
+        project: the folder of the project, which is ``runtime_folder`` or a folder above. The function reads the files
+            in both folders, and in all folders between these two folders. The paths in messages are relative to
+            ``project``.
     """
     return [
         f"{path} requires {pin.written}, but chirpid-patch needs {_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
@@ -79,7 +80,7 @@ def version_conflicts(runtime_folder: Path, project: Path) -> list[str]:
 def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, PinnedRequirement]]:
     """Return (file, pin) for each pin in a folder and in its parents up to the project, the topmost folder first.
 
-    If a file contains equal pins, the result contains only one of them.
+    If a file contains several equal pins, the result contains the pin once.
     """
     folders = [one for one in (folder, *folder.parents) if one.is_relative_to(project)]
     found: dict[tuple[str, str], PinnedRequirement] = {}
@@ -123,7 +124,7 @@ def read_requirements_text(path: Path) -> str:
 
 
 def _excludes(bound: Specifier, least: Version) -> bool:
-    """Return whether a version bound excludes ``least`` and every later version."""
+    """Return whether a version bound, such as ``<2``, excludes the version ``least`` and every later version."""
     written = bound.version.removesuffix(".*")
     try:
         version = Version(written)
@@ -143,7 +144,10 @@ def _excludes(bound: Specifier, least: Version) -> bool:
 
 
 def _pin_of_requirement(text: str, path: str) -> Iterator[PinnedRequirement]:
-    """Yield the pin in a requirement for pip. A requirement for unsupported versions of Python is skipped."""
+    """Yield the pin in a requirement for pip.
+
+    A requirement whose marker excludes all supported versions of Python is skipped.
+    """
     line = _without_comment_and_options(text)
     try:
         found = Requirement(line)

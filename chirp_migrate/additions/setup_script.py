@@ -46,7 +46,10 @@ def setup_call_arguments(text: str) -> dict[str, Any]:
 
 
 def _literals(node: ast.expr, tree: ast.AST) -> Iterator[Any]:
-    """Yield the value of a literal. For a dictionary, yield a dictionary of the entries whose values are literals."""
+    """Yield the value of an expression if the value is a literal.
+
+    The result has at most one item. For a dictionary, the item contains only the entries whose values are literals.
+    """
     value = _value_of(node, tree)
     if isinstance(value, ast.Dict):
         yield {
@@ -61,7 +64,10 @@ def _literals(node: ast.expr, tree: ast.AST) -> Iterator[Any]:
 
 
 def _value_of(node: ast.expr, tree: ast.AST) -> ast.expr:
-    """Return the only value that a script assigns to a variable. Any other expression is returned unchanged."""
+    """Return the only value that a script assigns to the variable ``node``.
+
+    If ``node`` is no variable, or a variable with several values, the result is ``node`` itself.
+    """
     if not isinstance(node, ast.Name):
         return node
     assigned = (one for one in ast.walk(tree) if isinstance(one, ast.Assign))
@@ -83,7 +89,7 @@ def append_dependency_entry(
         text: the script.
         entry: the requirement to add, without quotes.
         is_wanted: function that receives the entries of a list, and returns whether the list gets the new entry.
-        is_main: True to extend ``install_requires``; False to extend lists in ``extras_require``.
+        is_main: whether to extend ``install_requires``; False extends lists in ``extras_require``.
         longest: the longest permitted line, in columns.
 
     Raises:
@@ -127,7 +133,7 @@ class _Literal:
     """A list or tuple of strings in a script, with positions in its text.
 
     Attributes:
-        is_main: True for ``install_requires``, False for an extra.
+        is_main: whether the list is ``install_requires``; False for an extra in ``extras_require``.
         entries: the strings in the list.
         spans: start and end position of each entry.
         start: position of the opening bracket.
@@ -179,10 +185,10 @@ def _is_setup(function: ast.expr, tree: ast.Module) -> bool:
 
 
 def _only_value(node: ast.expr, tree: ast.Module) -> ast.expr:
-    """Return the value of the variable ``node`` if the variable has one assignment and no other use.
+    """Return the value of ``node`` if this variable is assigned once, passed to ``setup``, and used nowhere else.
 
-    If the value is a dictionary, the script may also add keys and read all values. If the variable has several
-    assignments or another use, the result is ``node`` itself.
+    If the value is a dictionary, the script may also add keys and read all values. For a variable with several
+    assignments or other uses, the result is ``node`` itself.
     """
     if not isinstance(node, ast.Name):
         return node
@@ -201,7 +207,10 @@ def _only_value(node: ast.expr, tree: ast.Module) -> ast.expr:
 
 
 def _harmless_uses(name: str, value: ast.expr, tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield the uses of a dictionary of lists in statements such as ``extras["all"] = sum(extras.values(), [])``."""
+    """Yield the uses of the dictionary ``name`` in statements such as ``extras["all"] = sum(extras.values(), [])``.
+
+    Such a statement only adds a key that combines the existing lists, so the lists can still be extended.
+    """
     if not isinstance(value, ast.Dict) or not all(isinstance(one, ast.Constant) for one in value.keys):
         return
     keys = [one.value for one in value.keys if isinstance(one, ast.Constant)]

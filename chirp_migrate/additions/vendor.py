@@ -20,11 +20,11 @@ PACKAGE = "chirpid_patch"
 def vendor_files(root: Path) -> list[FilePlan]:
     """Return the files of the runtime that ``root/chirpid_patch`` lacks or has with other bytes.
 
-    The bytes are those of the installed runtime. So the result updates an older copy, too. The function imports no
-    module of the runtime, and writes no files.
+    The new bytes of the files are the bytes of the installed runtime. So the result also updates an older copy. The
+    function imports no module of the runtime, and writes no files.
 
     Raises:
-        WriteRefused: ``root/chirpid_patch`` exists, and is not a copy of the runtime.
+        WriteRefused: the folder ``root/chirpid_patch`` exists, and is not a copy of the runtime.
     """
     source = _runtime_folder()
     target = root / PACKAGE
@@ -49,7 +49,7 @@ def _modules(package: Path) -> Iterator[Path]:
 
 
 def _runtime_folder() -> Path:
-    """Return the folder of the installed runtime. A copy in the working directory does not count.
+    """Return the folder of the installed runtime, never the folder of a copy in the working directory.
 
     In a checkout and in most environments, the folder ``chirpid_patch`` is next to the folder ``chirp_migrate``. In all
     other environments, the function reads the folder from the metadata of the installed distribution.

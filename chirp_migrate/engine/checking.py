@@ -30,7 +30,7 @@ class CheckReport:
 
     @property
     def work(self) -> tuple[Finding, ...]:
-        """Return the findings that count as remaining work, because of which ``check`` exits with 1."""
+        """Return the findings that count as remaining work. If there is such a finding, ``check`` exits with 1."""
         return self._with_status({FindingStatus.REWRITE, *_OPEN} if self.strict else {FindingStatus.REWRITE})
 
     @property
@@ -40,7 +40,7 @@ class CheckReport:
 
     @property
     def fork_only(self) -> tuple[Finding, ...]:
-        """Return the findings that do not count as work, but because of which workers can only start with ``fork``."""
+        """Return the findings that do not count as work, but whose code makes workers fail without ``fork``."""
         codes = {rule.code for rule in all_rules() if rule.stops_workers}
         return tuple(
             finding for finding in self.remarks if finding.rule in codes and finding.status is FindingStatus.REPORT

@@ -78,10 +78,10 @@ class DiscoveredFiles:
         notebooks: posix paths of the notebooks to check, sorted.
         left_out: excluded folders and files, sorted, each with the reason.
         context: posix paths of files and notebooks that the user excludes, and of vendored files (copies from other
-            projects), sorted. Rules read these files, because the project uses their definitions, but do not rewrite
-            them.
-        settings: posix paths of configuration files (YAML, TOML, JSON, INI, gin) and Cython sources, sorted. Such files
-            may name classes of which a program creates objects.
+            projects), sorted. Rules read the definitions in these files, because the project uses them. Rules do not
+            rewrite these files.
+        settings: posix paths of configuration files (YAML, TOML, JSON, INI, gin) and Cython sources, sorted. Rules
+            search these files, because such a file may name a class that the project uses.
     """
 
     root: Path
@@ -93,10 +93,10 @@ class DiscoveredFiles:
 
 
 def project_root(path: Path) -> Path:
-    """Return the absolute folder for a command on ``path``: ``path`` itself, or the folder of a single file.
+    """Return the absolute path of the folder ``path``, or of the folder that contains the file ``path``.
 
     Raises:
-        UsageProblem: ``path`` does not exist, or is neither a file nor a folder.
+        UsageProblem: there is no file or folder at ``path``.
     """
     try:
         mode = path.stat().st_mode
@@ -142,13 +142,13 @@ def discover_files(
 
     - files that an earlier ``apply`` added, and ``chirpid_patch`` itself,
     - version control, virtual environments, installed packages, caches and build output,
-    - vendored code: folders called ``vendor``, ``third_party`` or similar, and ``extern`` and ``external`` if they
-      contain a licence or packaging files,
+    - vendored code: folders called ``vendor``, ``third_party`` or similar, and ``extern`` and ``external`` if these two
+      folders contain a licence or packaging files,
     - links to places outside of the searched folder,
     - Python files above 4 MiB and notebooks above 64 MiB,
     - files that git ignores.
 
-    ``path`` itself is never excluded, because the user named it.
+    ``path`` itself is never excluded, because the user named this path.
 
     Args:
         path: folder of the project, or one Python file or notebook.
@@ -158,8 +158,8 @@ def discover_files(
             ``reason_to_exclude`` is not called.
 
     Raises:
-        UsageProblem: ``path`` does not exist, contains neither a Python file nor a notebook, or is a file above the
-            size limit.
+        UsageProblem: the file or folder ``path`` does not exist, contains neither a Python file nor a notebook, or is a
+            file above the size limit.
     """
     root = project_root(path)
     if not path.is_dir():
@@ -308,7 +308,7 @@ def _is_vendored(folder: os.DirEntry[str]) -> bool:
 
 
 def _has_licence_or_packaging(folder: str, levels: int) -> bool:
-    """Return whether a folder, or one of its subfolders up to ``levels``, contains a licence or packaging file."""
+    """Return whether a folder contains a licence or packaging file, in one of its upper ``levels`` levels."""
     try:
         with os.scandir(folder) as listed:
             entries = list(listed)
@@ -321,7 +321,7 @@ def _has_licence_or_packaging(folder: str, levels: int) -> bool:
 
 
 def _was_added_by_apply(path: Path, relative: str) -> bool:
-    """Return whether an earlier ``apply`` on this folder, or on a folder inside it, added the file."""
+    """Return whether an earlier ``apply`` on this folder, or on one of its subfolders, added the file."""
     place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
     try:
         return place is not None and is_scaffold_file(place, path.read_bytes())

@@ -25,20 +25,20 @@ def check_nothing_to_rewrite(
     jobs: int | None = None,
     progress: Progress = ignore_progress,
 ) -> None:
-    """Compile the new files of ``plan``, run the rules on them, and check that no rule rewrites them again.
+    """Check that the new files of ``plan`` can be compiled, and that no rule would rewrite these files again.
 
     Args:
         path: the folder or file that the plan was made for.
         plan: the plan that will be written.
         settings: the settings of the plan.
-        edited_files: paths of files with hunks that the user edited. These files must compile, but rules may rewrite
-            them again.
+        edited_files: paths of files with hunks that the user edited. Such a file must be valid Python, but rules may
+            rewrite the file again.
         jobs: number of processes that run the rules; ``None`` chooses the number by the amount of code.
-        progress: called for every file.
+        progress: function that shows to the user which file is checked.
 
     Raises:
-        WriteRefused: a rewritten file cannot be compiled, or a rule would rewrite the file again. If the user refused a
-            rewrite of a rule, this rule may still rewrite the file.
+        WriteRefused: a rewritten file cannot be compiled, or a rule would rewrite the file again. A rule does not count
+            if the user refused one of its rewrites in this file.
     """
     rewritten = {file.path: file.after for file in plan.files if file.hunks}
     if not rewritten:

@@ -46,10 +46,10 @@ def plan_migration(
             :func:`~chirp_migrate.engine.settings.read_settings`); None for all files and rules. The plan copies the
             runtime or adds a dependency only if a file imports the runtime.
         jobs: number of processes that run the rules; ``None`` chooses the number by the amount of code.
-        progress: called for every file.
+        progress: function that shows to the user which file is planned.
 
     Raises:
-        chirp_migrate.errors.ChirpMigrateError: ``path`` does not exist or has no Python file.
+        chirp_migrate.errors.ChirpMigrateError: the file or folder ``path`` does not exist, or contains no Python.
     """
     settings = settings or Settings()
     scaffold, vendor = settings.scaffold, settings.vendor

@@ -1,7 +1,7 @@
 """Plan the rewrites of a tree of files: read the files, run the rules on each file, and collect edits and findings.
 
-The module reads files and returns a :class:`~chirp_migrate.plans.plan.Plan`. It writes no files, and neither imports
-nor runs the user's code.
+The module reads files and returns a :class:`~chirp_migrate.plans.plan.Plan`. The module writes no files, and neither
+imports nor runs the user's code.
 """
 
 from __future__ import annotations
@@ -59,12 +59,13 @@ def plan_tree(
         settings: files to check and rules to run; None for all files and rules. If the settings copy the runtime into
             ``root``, imports of the runtime are sorted like imports of the project.
         jobs: number of processes; ``None`` chooses the number by the amount of code.
-        progress: called for every file.
-        overlay: new contents of files, by posix path relative to the root. The plan then covers only these files.
-            ``None`` plans all files, with the bytes on disk.
+        progress: function that shows to the user which file is planned.
+        overlay: new contents of files, by posix path relative to the root. A plan with ``overlay`` covers only these
+            files. ``None`` plans all files, with the bytes on disk.
 
     Raises:
-        chirp_migrate.errors.ChirpMigrateError: ``root`` does not exist or contains no Python.
+        chirp_migrate.errors.ChirpMigrateError: the path ``root`` does not exist, or contains no Python file and no
+            notebook.
     """
     settings = settings or Settings()
     rules = settings.rules
@@ -159,7 +160,10 @@ def plan_tree(
 
 
 def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """Return the files, and keep in ``together`` of each hunk only calls that a hunk of another file also contains."""
+    """Return the files. Each hunk keeps in ``together`` only the calls that hunks of other files also list.
+
+    Within one file, rewrites that belong together are already in the same hunk.
+    """
     named = Counter(one for file in files for one in frozenset[str]().union(*(hunk.together for hunk in file.hunks)))
     shared = frozenset(one for one, number in named.items() if number > 1)
     return [
@@ -192,7 +196,7 @@ def _omit_tests_without_loaders(
     settings: Settings,
     jobs: int | None,
 ) -> tuple[SkippedFile, ...]:
-    """Return ``left_out`` with the number of loaders in each test, and without the tests that have no loader."""
+    """Return ``left_out`` with the number of loaders of each test file, but without test files that have no loader."""
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]
     loaders = {
@@ -216,7 +220,7 @@ class _FileReader:
     def raw_text(self, path: str) -> str:
         """Return the text of a file for a search for words; "" if the file cannot be read.
 
-        Bytes that cannot be decoded cause no error.
+        The text has a replacement character for each part that is not UTF-8.
         """
         try:
             data = self._overlay.get(path)

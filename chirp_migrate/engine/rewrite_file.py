@@ -55,7 +55,7 @@ class FileResult:
         text: the new text; the old text if nothing changes.
         findings: the findings in the order of the text.
         hunks: the changes that can be accepted or refused alone (see :class:`~chirp_migrate.plans.plan.Hunk`).
-        public: names that other files import from this file, and that must therefore stay.
+        public: names that other files import from this file. These names must stay.
         notes: sentences about the file that belong to no finding.
         problem: why the file could not be rewritten; None without a problem. With a problem, the result has the old
             text and no findings.
@@ -160,7 +160,7 @@ def rewrite_in_hunks(
         The new text, its hunks and the findings. Lines and columns of findings refer to the original text.
 
     Raises:
-        UnparsableModule: ``text`` cannot be parsed.
+        UnparsableModule: the source ``text`` cannot be parsed.
         UnreadableComments: the comments that suppress findings cannot be read.
     """
     asked = selected = all_rules() if rules is None else rules
@@ -193,7 +193,9 @@ def rewrite_in_hunks(
 
 
 def _check_passes(path: str, text: str, number: int) -> None:
-    """Check that another pass over a text is permitted after ``number`` passes.
+    """Raise an error if ``number`` passes over a text are too many.
+
+    Nested functions need more passes, so the limit depends on the nesting of the functions in ``text``.
 
     Raises:
         UnparsableModule: functions are nested too deeply.
@@ -382,7 +384,7 @@ def _rules_to_repeat(
     matches: Sequence[tuple[Rule, RuleMatch]],
     chosen: Sequence[tuple[Rule, RuleMatch]],
 ) -> Sequence[Rule]:
-    """Return the rules that must check the module again, because they may find something after the chosen rewrites."""
+    """Return the rules that must check the module again, because the chosen rewrites may create new code to report."""
     if not all(rule.in_place for rule, _ in chosen):
         return rules
     speaking, rewriters = {rule.code for rule, _ in matches}, frozenset(rule.code for rule, _ in chosen)
@@ -426,10 +428,10 @@ def _choose_matches(
             remaining.append((rule, replace(match, message=message, why="no-gain"), FindingStatus.UNCHANGED))
         elif clash := _import_clash(module, project, match) if match.imports else "":
             # The rule's message describes the rewrite, which is not possible here, so the reason comes first.
-            message = f"not rewritten: {clash}; otherwise: {match.message}"
+            message = f"not rewritten: {clash}; without this name clash: {match.message}"
             remaining.append((rule, RuleMatch(match.offset, message, why="name-taken"), FindingStatus.REPORT))
         elif any(is_printed_code(module, edit.start, edit.end) for edit in match.edits):
-            message = f"not rewritten: an f-string with `=` prints the code; otherwise: {match.message}"
+            message = f"not rewritten: an f-string with `=` prints the code; without the `=`: {match.message}"
             remaining.append((rule, RuleMatch(match.offset, message, why="printed-code"), FindingStatus.REPORT))
         elif rule.safety is Safety.BEHAVIOUR and not unsafe and not match.by_default:
             remaining.append((rule, match, FindingStatus.OPT_IN))

@@ -50,9 +50,11 @@ class Settings:
             scaffold only if ``utils/`` has Python modules for training.
         vendor: whether the runtime is copied into the project.
         all_loaders: whether to also rewrite loaders that gain nothing from a rewrite.
-        excluded: globs of further files that are not rewritten, relative to the folder of the run.
+        excluded: globs of the option ``--exclude`` for further files that are not rewritten, relative to the folder of
+            the run.
         prefix: the folder of the run relative to the folder of ``pyproject.toml``, with ``/`` at its end; an empty
-            string if both folders are the same. The patterns are relative to the folder of ``pyproject.toml``.
+            string if both folders are the same. All patterns except ``excluded`` are relative to the folder of
+            ``pyproject.toml``.
     """
 
     include: tuple[str, ...] = ()
@@ -85,7 +87,7 @@ class Settings:
         return "a test file; --tests includes tests" if self.leaves_as_test(path) else None
 
     def leaves_as_test(self, path: str) -> bool:
-        """Return whether the file at ``path`` is excluded because its name or folder shows that it is a test."""
+        """Return whether the file at ``path`` is excluded because its name or folder is typical of tests."""
         return not self.tests and is_test_file(path)
 
     def ignored_in(self, path: str) -> frozenset[str]:
@@ -140,8 +142,8 @@ def read_settings(path: Path) -> Settings:
     folder above, up to the top of the work tree.
 
     Raises:
-        UsageProblem: ``path`` does not exist, a ``pyproject.toml`` cannot be read, or the table of this program has an
-            unknown key or an invalid value.
+        UsageProblem: the project ``path`` does not exist, a ``pyproject.toml`` cannot be read, or the table of this
+            program has an unknown key or an invalid value.
     """
     root = project_root(path)
     file, table = _nearest_table(root)

@@ -1,11 +1,12 @@
-"""Read and write comments in the code that suppress findings: ``# chirp: ignore[CODE]``.
+"""Read and write comments in the code that suppress findings, such as ``# chirp: ignore[CODE]``.
 
 The brackets contain codes, prefixes of codes or names of rules. A comment without brackets suppresses every rule. Such
 a comment can be at three places:
 
 * after the code on the line of a finding, such as ``# chirp: ignore[CHP001, CHP007]``. At the end of a statement with
   several lines, the comment applies to the whole statement;
-* on its own line above the line or statement of a finding. Other comments may be in between;
+* on its own line above the line or statement of a finding. Other comments may be between this comment and the
+  statement;
 * above the first statement of the file, such as ``# chirp: ignore-file[CHP001]``. The comment then applies to the whole
   file. A docstring does not count as a statement.
 """
@@ -127,7 +128,7 @@ def _statement_lines(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int
 
 
 def _locate_comments(text: str) -> list[tuple[str, int, range, bool]]:
-    """Return each comment, its line, the lines that it applies to, and whether it is above all statements."""
+    """Return each comment with its line, the lines to which the comment applies, and whether no statement is above."""
     tokens = _tokenize(text)
     code = [token for token in tokens if token.type not in _LAYOUT]
     last_lines = dict(_statement_lines(tokens))

@@ -35,7 +35,7 @@ _settings: Settings
 
 
 def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jobs: int | None) -> Iterator[FileResult]:
-    """Yield the result of :func:`~chirp_migrate.engine.rewrite_file.migrate_file` for each file as soon as it is ready.
+    """Yield the result of :func:`~chirp_migrate.engine.rewrite_file.migrate_file` for each file, in any order.
 
     Args:
         paths: the files of ``project`` in which at least one rule may find something.
@@ -58,7 +58,7 @@ def _number_of_jobs(size: int) -> int:
 
 
 def _migrate_in_processes(paths: list[str], project: Project, settings: Settings, count: int) -> Iterator[FileResult]:
-    """Yield the results of all paths, in any order. If a file crashes its process, its result has a ``problem``."""
+    """Yield the results of all paths, in any order. If a file crashes its process, the result has a ``problem``."""
     pool = _pool(project, settings, count)
     started = {pool.submit(_migrate_in_worker, path): path for path in paths}
     try:
@@ -120,7 +120,7 @@ def _start_worker(project: Project, settings: Settings) -> None:
 def _end_with_parent() -> None:
     """End this worker process when its parent process ends.
 
-    Otherwise, the workers of a killed parent would wait for ever.
+    Without this function, the workers of a killed parent would wait for ever.
     """
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -1,6 +1,6 @@
-"""Provide the rules as codemods of LibCST: ``python -m libcst.tool codemod migrate.MigrateCommand backend/``.
+"""Provide the rules as codemods of LibCST, as in ``python -m libcst.tool codemod migrate.MigrateCommand backend/``.
 
-These codemod commands are for teams that run all their codemods with LibCST's own tool. LibCST then chooses, formats
-and writes the files. The commands have no review and write no journal, so ``chirp-migrate rollback`` cannot undo them.
-The rewrites are the same as those of ``chirp-migrate apply``.
+These codemod commands are for teams that run all their codemods with LibCST's own tool. With these commands, LibCST
+chooses, formats and writes the files. The commands have no review and write no journal, so ``chirp-migrate rollback``
+cannot undo their changes. The commands make the same rewrites as ``chirp-migrate apply``.
 """

@@ -1,9 +1,9 @@
-"""Plan all changes of a project before LibCST changes the first file, and provide them as LibCST metadata.
+"""Plan all changes of a project before LibCST changes the first file, and provide the changes as LibCST metadata.
 
-Which rewrites of a file are safe depends on other files. For example, another file may import a name, or a test may
-replace a name. But LibCST gives a codemod one file at a time, in several processes, so it writes some files before it
-reads others. Only the metadata of the whole repository is collected earlier: before the first file, and in one process.
-So this module makes the plan while LibCST collects metadata.
+Whether a rewrite of a file is safe depends on other files. For example, another file may import a name, or a test may
+replace a name. But LibCST passes single files to a codemod, in several processes. So LibCST writes some files before
+the codemod sees other files. LibCST collects only the metadata of the whole repository earlier, before the first change
+and in one process. So this module makes the plan while LibCST collects metadata.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _UNFINISHED = (
 class ChangesOfFile:
     """The planned changes of a single file.
 
-    Objects of this class must be small, because LibCST sends the changes of all files to a process for every single
-    file.
+    Objects of this class must be small, because LibCST sends the objects of all files to a process again for every
+    single file.
 
     Attributes:
         digest: hexadecimal SHA-256 of the bytes that the file had when the plan was made.
@@ -86,7 +86,7 @@ class PlannedChangesProvider(BaseMetadataProvider[ChangesOfFile]):
 
 
 def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -> dict[str, ChangesOfFile]:
-    """Return a dictionary: path in ``paths`` → changes that ``chirp-migrate apply`` would make to this file.
+    """Return, for each path in ``paths``, the changes that ``chirp-migrate apply`` would make to this file.
 
     The function uses the settings in ``pyproject.toml``. If the settings exclude a file, the ``obstacle`` of its
     changes is the reason.
@@ -127,7 +127,7 @@ def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ())
 
 
 def _absolute(path: str | Path) -> Path:
-    """Return an absolute path. Symbolic links are not resolved, because a plan excludes links to files."""
+    """Return ``path`` as an absolute path. Symbolic links are not resolved, because a plan excludes links to files."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 

@@ -77,7 +77,8 @@ class Gain:
     Attributes:
         kind: the kind of improvement; ``NOTHING`` if the rewrite improves nothing.
         why: the reason for the kind, as a part of a message, such as "the dataset is empty".
-        path: file of the code that explains the reason, relative to the root of the plan; "" if no code explains it.
+        path: file of the code that explains the reason, relative to the root of the plan; "" if no code explains the
+            reason.
         line: line of this code, counted from 1; 0 if no code explains the reason.
     """
 
@@ -120,16 +121,16 @@ Import = tuple[str, str]
 
 @dataclass(frozen=True)
 class Hunk:
-    """The smallest change of a file that a user can accept or refuse alone. It consists of edits that belong together.
+    """The smallest change of a file that a user can accept or refuse alone, as a group of edits that belong together.
 
     The edits of a hunk do not add imports, and do not remove code that becomes unused. Such changes depend on all
-    accepted hunks of the file, so :func:`chirp_migrate.edits.apply_hunks.text_with_hunks` makes them later.
+    accepted hunks of the file, so :func:`chirp_migrate.edits.apply_hunks.text_with_hunks` makes these changes later.
 
     Attributes:
         number: number of the hunk in its file. The hunks are numbered from 1, from top to bottom.
         edits: edits of the original text. Edits of different hunks do not overlap, but two hunks may contain the same
             insertion.
-        imports: the imports that the edits need.
+        imports: the imports that ``apply`` must add to the file, because the edits use the imported names.
         together: calls that build loaders, as ``path:line``. Hunks that list the same call must be accepted or refused
             together, even if they are in different files.
     """
@@ -141,7 +142,7 @@ class Hunk:
 
     @property
     def import_lines(self) -> list[str]:
-        """Return the import statements that the edits need, sorted."""
+        """Return ``imports`` as the source of import statements, sorted."""
         return [f"from {module} import {clause}" for module, clause in sorted(self.imports)]
 
 
@@ -182,7 +183,7 @@ class Finding:
 
     @property
     def message_with_gain(self) -> str:
-        """Return the message. For a rewrite that brings a gain, the message ends with the gain and its reason."""
+        """Return the message, followed by the gain and the reason of the gain if the rewrite brings a gain."""
         if self.gain is None or self.status is FindingStatus.UNCHANGED:
             return self.message
         return f"{self.message}; gain: {self.gain.kind.words} ({self.gain.text})"
@@ -201,7 +202,7 @@ class FilePlan:
         path: posix path relative to the root of the plan.
         before: the bytes of the file when the plan was made; ``None`` if the plan creates the file.
         after: the bytes that the plan writes.
-        note: the reason for writing the file.
+        note: why the plan writes the file, as a key such as ``rewrite`` or ``vendor``.
         hunks: the changes of a rewritten file that can be accepted or refused; empty for all other files.
         public: the names that other files import from a rewritten file. The rewrite keeps these names.
     """
@@ -254,14 +255,14 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Plan:
-    """All changes that one run of ``apply`` makes. Every sequence has a deterministic order.
+    """All changes that one run of ``apply`` makes. Equal projects and options result in the same order of all items.
 
     Attributes:
         root: absolute path of the folder to which all other paths are relative.
         files: the files to write.
         findings: the findings of all rules.
         skipped: files that could not be processed, with the reason.
-        notes: sentences for users that concern the whole plan, not a single finding.
+        notes: sentences for users about the whole plan, not about a single finding.
         left_out: excluded folders and files, with the reason.
         options: the options with which the plan was made.
     """

@@ -1,4 +1,4 @@
-"""All rules. :func:`all_rules` finds each :class:`~chirp_migrate.rules.base.Rule` in a module ``chp….py``."""
+"""Find all rules: :func:`all_rules` creates each :class:`~chirp_migrate.rules.base.Rule` in a module ``chp….py``."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ def unknown_rule_message(selector: str) -> str:
 def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[str]:
     """Return the codes of the rules to run, from the selectors of ``select`` and ``ignore``.
 
-    If selectors of both lists match a rule, the more specific selector decides, as in ruff: ``select CHP011, ignore
-    CHP01`` runs CHP011. If both selectors are equally specific, the rule does not run.
+    If selectors of both lists match a rule, the more specific selector decides, as in ruff. For example, ``select
+    CHP011, ignore CHP01`` runs CHP011. If both selectors are equally specific, the rule does not run.
     """
     wanted, unwanted = _specificity_by_code(select), _specificity_by_code(ignore)
     return frozenset(code for code, weight in wanted.items() if weight > unwanted.get(code, -1))
 
 
 def _specificity_by_code(selectors: Iterable[str]) -> dict[str, int]:
-    """Return the specificity of each matched rule, by the code of the rule.
+    """Return, for the code of each matched rule, how specific the selectors are that match the rule.
 
-    The specificity of a rule is a number that comes from the most specific selector that matches the rule. A longer
-    prefix is more specific, and ``ALL`` is the least specific selector (0).
+    If several selectors match a rule, the most specific selector counts. The specificity of a selector is a number: the
+    length of a prefix, 0 for ``ALL``, and the length of a whole code for a name.
     """
     weights: dict[str, int] = {}
     for selector in selectors:

@@ -1,4 +1,4 @@
-"""The classes and functions that most rules import.
+"""Re-export the classes and functions that most rules need, so that each rule imports them from one module.
 
 These functions read syntax trees and names, search the project, and build edits and findings.
 """

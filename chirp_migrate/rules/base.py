@@ -1,4 +1,4 @@
-"""The base class of rules. A rule reads one module and returns edits; it writes no files and prints nothing."""
+"""The base class of rules. A rule reads one module and returns edits. A rule writes no files and prints nothing."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ class RuleMatch:
     """A problem that a rule found at one place in a module, and the edits that rewrite this place.
 
     Attributes:
-        offset: the place of the problem, as the number of characters before it in the source text.
+        offset: the place of the problem, as the number of characters of the source text in front of this place.
         message: what is wrong and what the rewrite does, or why the code is not rewritten and what the user can do.
         edits: replacements in the source text; an empty tuple if the rule reports the problem but does not rewrite the
             code.
-        imports: the imports that the edits need.
-        fine: True if nothing is wrong at the place. Reports only count such places, and do not list them (see
+        imports: the imports that ``apply`` must add to the module, because the edits use the imported names.
+        fine: whether nothing is wrong at the place. Reports only count such places, and do not list them (see
             ``Rule.counts_sites``).
         why: short machine-readable reason, such as ``used-as-value``; reports count the findings with each reason.
-        by_default: whether the edits are applied without ``--unsafe`` although the rule changes behaviour.
+        by_default: whether ``apply`` makes the edits even without ``--unsafe``. Only rules that change what training
+            learns use this attribute.
         gain: what the rewrite of a loader improves; None if the rule estimates no gain. A rewrite with a gain of kind
             ``GainKind.NOTHING`` is applied only with ``--all-loaders``.
-        together: calls that build loaders, each as a pair of path and line number of the original file. A review
-            accepts or refuses the rewrites of these calls only together with this rewrite.
+        together: calls that build loaders. A review accepts or refuses the rewrites of these calls only together with
+            this rewrite. Each call is a pair: path of the file, and line number in the original file.
     """
 
     offset: int
@@ -71,7 +72,7 @@ def _meets_condition(text: str, sign: TextCondition) -> bool:
 
 
 def join_texts(parts: Sequence[str]) -> str:
-    """Join texts to a list for a message: ``a``, ``a and b`` or ``a, b and c``."""
+    """Join texts to a list for a message, such as ``a and b`` or ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
@@ -91,21 +92,23 @@ class Rule(ABC):
         name: short kebab-case name.
         reason: one paragraph that explains why the rewritten code is better.
         safety: how a rewrite by this rule affects the training (see :class:`~chirp_migrate.plans.plan.Safety`).
-        trigger: words such as ``DataLoader``. The rule checks only source texts that contain one of these words, or a
-            word of :meth:`names`.
-        beside: further conditions on a source text. The rule skips a source text that fails one of these conditions.
-        in_place: True if the rule only replaces expressions, and leaves all class and function definitions unchanged.
+        trigger: words, such as ``DataLoader``, that select the source texts to check. The rule skips a source text that
+            contains none of these words and no word of :meth:`names`.
+        beside: conditions that a source text must meet in addition to ``trigger``. The rule skips a source text that
+            fails one of these conditions.
+        in_place: whether the rule only replaces expressions, and leaves all class and function definitions unchanged.
         follows: codes of other rules whose rewrites can create code that this rule finds; ``None`` stands for all
             rules. The rule checks a module again after rewrites by these rules.
-        counts_sites: True if each finding of the rule stands for one loader. Reports then count these findings in the
-            ledger, which lists how many loaders of the project are migrated, unchanged and so on.
-        finds_bugs: True if the code that the rule finds makes results wrong or runs fail. Reports list the findings of
+        counts_sites: whether each finding of the rule stands for one loader. Reports count the findings of such a rule
+            in the ledger, which lists how many loaders of the project are migrated, unchanged and so on.
+        finds_bugs: whether the code that the rule finds makes results wrong or runs fail. Reports list the findings of
             such rules first. In report formats with levels, these findings are warnings, and all other findings are
             notes.
-        stops_workers: True if the code that the rule finds makes every start method of workers except ``fork`` fail.
+        stops_workers: whether the code that the rule finds makes workers fail with every start method except ``fork``.
             Findings of such a rule are printed even without ``--verbose``, and `check` does not report their code as
             clean.
-        verbose_only: True if advice and suggestions of the rule are printed only with ``--verbose`` and in reports.
+        verbose_only: whether the terminal output contains advice and suggestions of the rule only with ``--verbose``.
+            Reports contain these findings in any case.
     """
 
     code: ClassVar[str]
@@ -170,7 +173,7 @@ class Rule(ABC):
 
         Args:
             module: the module before the rewrites.
-            project: the backend of the module.
+            project: the project that contains the module.
             rewriters: codes of the rules that rewrite the module; all of these rules have ``in_place`` set.
         """
         return self.follows is None or not self.follows.isdisjoint(rewriters)

@@ -49,8 +49,8 @@ _NOT_REWRITTEN = {
     "subclass": "not rewritten: {} subclasses `DataLoader`; inherit from `chirpid_patch.BatchedDataLoader`, which "
     "takes the same arguments",
     "own-iteration": "not rewritten: {} subclasses `DataLoader` and overrides `__iter__`",
-    "used-as-value": "`DataLoader` is {}, so the rule cannot find the call that builds the loader; call "
-    f"`{FACTORY}.create_loader` by hand in place of this call",
+    "used-as-value": "`DataLoader` is {}, so the rule cannot find the call that builds the loader; build "
+    f"the loader with `{FACTORY}.create_loader` by hand",
     "replaced": "not rewritten: `{}` is patched elsewhere (for example in a test), and the patch would no longer take "
     f"effect; patch `{FACTORY}` instead and migrate this call by hand",
     "no-dataset": "not rewritten: the `DataLoader` call has no dataset",
@@ -64,21 +64,22 @@ class DataLoaderFactory(Rule):
     - `pytorch-class`: the name refers to PyTorch's `DataLoader`. The file may import the class from PyTorch or from
       another file of the project. No branch and no `import *` can bind the name to another object.
     - `only-called`: the code calls the name directly, or passes the name to `functools.partial`. The code may also
-      store the class in a variable, parameter default or attribute of `self`, as in `make = DataLoader`. The code of
-      this file then only calls the stored class, as in `make(dataset)`.
+      store the class in a variable, parameter default or attribute of `self`, as in `make = DataLoader`. If the code
+      stores the class, all other code of this file only calls the stored class, as in `make(dataset)`.
     - `no-subclass`: the mention is not a base class, as in `class MyLoader(DataLoader)`.
     - `dataset-given`: the call passes a dataset, or passes arguments with `*` or `**`.
     - `known-parameters`: the call passes no parameter twice. The call has at most as many positional arguments as
       `DataLoader` takes.
     - `not-replaced`: no file of the project replaces the name `DataLoader` in this module, or a method of `DataLoader`.
-      A `patch` or `setattr` of the name counts as a replacement, also in the module's ``__dict__``. A string such as
-      `"train.DataLoader"` counts as a replacement if it ends in the names of the module and the class. An assignment
-      such as `train.DataLoader = Fake` counts as a replacement, but an assignment to `self.DataLoader` does not. An
-      assignment to an attribute of `DataLoader` counts as a replacement. In a file that mentions `DataLoader`, an
-      assignment to `__defaults__`, `__kwdefaults__` or `__code__` of any function counts as a replacement. A `reload`
-      of PyTorch's module counts as a replacement. If the project sets attributes with computed names, a call with the
-      keyword or string `DataLoader` counts as a replacement. A `patch` of PyTorch's own module does not count, because
-      modules that have imported the class do not see this patch.
+      A `patch` or `setattr` of the name counts as a replacement. A `patch.dict` of the module's ``__dict__`` with the
+      name also counts. A string such as `"train.DataLoader"` counts as a replacement if the string ends in the names of
+      the module and the class. An assignment such as `train.DataLoader = Fake` counts as a replacement, but an
+      assignment to `self.DataLoader` does not. An assignment to an attribute of `DataLoader` counts as a replacement.
+      In a file that mentions `DataLoader`, an assignment to `__defaults__`, `__kwdefaults__` or `__code__` of any
+      function counts as a replacement. A `reload` of PyTorch's module counts as a replacement. If the project sets
+      attributes with computed names, as in `setattr(module, name, value)`, a call with the keyword or string
+      `DataLoader` counts as a replacement. A `patch` of PyTorch's own module does not count, because modules that have
+      imported the class do not see this patch.
     - `name-not-hidden`: no function, class or comprehension around the call binds the name `OptimalDataLoaderFactory`
       to another object. Other rules have the same condition for the names that their rewrites add.
 
@@ -88,12 +89,14 @@ class DataLoaderFactory(Rule):
     a loader from the names of the loader, its dataset and the enclosing functions. If the call sets `pin_memory`, the
     loader pins every batch. Without `pin_memory`, the loader pins only the batches that the factory allocates itself.
 
-    By default the rule only rewrites calls that gain something. docs/apply.md lists the gains. If the code stores the
-    class and calls it later, at least one call in this file must pass a dataset that the loader can read in batches.
+    By default the rule rewrites only calls whose rewrite has a gain. docs/apply.md lists the gains. If the code stores
+    the class and calls the stored class later, the rewrite has a gain only if at least one of these calls in this file
+    passes a dataset that the loader can read in batches.
 
-    The new code calls `config.get` only if the same function, or `__init__`, has provably called `config.get` with a
-    key before. This earlier call may pass a default, which must be a number, None, True or False. No class of the
-    project may define `get` or `__getattr__`, or inherit from a mapping. No code may assign an attribute `get`.
+    The new code also reads the settings `optimize_dataloaders` and `benchmark_performance` with `config.get`, but only
+    if this call is provably safe. The call is safe if the same function, or `__init__`, has always called `config.get`
+    with a key before. This earlier call has no default, or the default is a number, None, True or False. No class of
+    the project defines `get` or `__getattr__`, or inherits from a mapping. No code assigns an attribute `get`.
     """
 
     code = "CHP001"
@@ -149,9 +152,10 @@ class DataLoaderFactory(Rule):
 
 
 def _has_known_role(module: Module, use: LoaderClassUse) -> bool:
-    """Return whether the code shows what a loader is for: training, validation or test.
+    """Return whether a mention of ``DataLoader`` lets the file use ``create_training_loader`` and similar functions.
 
-    The result is also True for a mention of ``DataLoader`` that the rule does not rewrite.
+    The names in the code must show what the loader is for: training, validation or test. The result is also True for a
+    mention that the rule does not rewrite, because such a mention needs no new function.
     """
     if use.call is None:
         return bool(use.why == "named" or use.what)
@@ -213,7 +217,7 @@ def _examine_mention(
 
 
 def _add_gain(module: Module, project: Project, call: cst.Call, match: RuleMatch) -> RuleMatch:
-    """Return the rewrite with its gain. One possible gain is that a loop copies the loader's batches faster."""
+    """Return the match with the gain of its rewrite, such as batched reading, or faster copies of batches in a loop."""
     gain = loader_gains(project).gain_of_call(module, call, partial(is_moved_by_rule, project))
     if gain.kind is GainKind.NOTHING:
         gain = gain_of_pinned_copies(module, project, call) or gain
@@ -221,10 +225,7 @@ def _add_gain(module: Module, project: Project, call: cst.Call, match: RuleMatch
 
 
 def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribute, root: cst.Name) -> bool:
-    """Return whether other code replaces ``DataLoader`` in this module or in PyTorch.
-
-    Code that replaces a method of the class also counts.
-    """
+    """Return whether other code replaces ``DataLoader`` or one of its methods, in this module or in PyTorch."""
     owner = module.scopes.lookup(root.value, node)
     asked_again = node is not root or owner is None or owner[0] is not module.scopes.module
     path = dotted_source(node) or root.value

@@ -54,8 +54,8 @@ class WorkerSafeDatasetClass(Rule):
       switch transforms on are attributes of ``self``, too.
     - `plain-switches`: each condition in the code tests a flag, as in `if self.training`, or tests whether a transform
       is not None.
-    - `nothing-else`: every value that these methods compute is used for the sample or in a condition. No call occurs
-      twice.
+    - `nothing-else`: every value that these methods compute is used for the sample or in a condition. No two calls in
+      these methods are equal.
     - `clear-names`: the methods use only the names None, True, False and ``torch`` from outside the class. The name
       ``torch`` provably refers to PyTorch.
 
@@ -65,10 +65,10 @@ class WorkerSafeDatasetClass(Rule):
     code = "CHP002"
     name = "worker-safe-dataset-class"
     reason = (
-        "Standardising and augmenting one sample at a time takes longer than reading the sample. A decorator names the "
-        "attributes of a class that contain dataset, indices, statistics and transforms. Loaders then read whole "
-        "batches if these batches are equal to the batches of the class's own code. In all other cases, loaders run "
-        "the class's own code for each sample. The class itself does not change."
+        "Standardising and augmenting one sample at a time takes longer than reading the sample. With a decorator, a "
+        "class declares in which attributes it stores dataset, indices, statistics and transforms. Loaders then read "
+        "whole batches if these batches are equal to the batches of the class's own code. In all other cases, loaders "
+        "run the class's own code for each sample. The class itself does not change."
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)

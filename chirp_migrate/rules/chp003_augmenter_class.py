@@ -42,16 +42,17 @@ _DECLARED: tuple[tuple[str, str, tuple[str, ...], Callable[[str], tuple[str, ...
 
 
 class WorkerSafeAugmenter(Rule):
-    """Decorates a top-level class with the constructor parameters of `SpecAugment` or `GaussianNoise` only if:
+    """Decorates a top-level class that draws masks or noise only if all these conditions hold:
 
-    - `nn-module`: the only base of the class is PyTorch's `nn.Module`, and the class has no decorator or keyword. The
-      rule also accepts a class without a base that augments grey images. For a class of grey images, the conditions
-      below apply to `__call__` instead of `forward`, and to `np.array(image)` instead of `x.clone()`. The method
-      returns `Image.fromarray(x)` instead of `x`.
-    - `plain-methods`: the class defines each method once, and contains nothing else.
+    - `nn-module`: the only base of the class is PyTorch's `nn.Module`, and the class has no decorator and no keyword,
+      such as `metaclass=`. The rule also accepts a class without a base that augments grey images. For a class of grey
+      images, the conditions below apply to `__call__` instead of `forward`, and to `np.array(image)` instead of
+      `x.clone()`. The method returns `Image.fromarray(x)` instead of `x`.
+    - `plain-methods`: the class defines each method once, and contains nothing else. Its constructor has exactly the
+      parameters of `SpecAugment` or `GaussianNoise`.
     - `gate`: the method `forward` takes one sample and contains one gate, an `if` that compares `random.random()` with
-      `self.p`. If the gate is closed, `forward` returns the sample unchanged. Before the gate, the code only reads
-      sizes and tests whether the sample has two axes.
+      `self.p`. If this comparison decides against an augmentation, `forward` returns the sample unchanged. Before the
+      gate, the code only reads sizes and tests whether the sample has two axes.
     - `clone`: the class writes all masks into one `x.clone()` and returns this tensor. No other code changes the
       tensor.
     - `two-axes`: the class masks samples with two axes and samples with three axes. The code may insert an axis in
@@ -65,8 +66,8 @@ class WorkerSafeAugmenter(Rule):
     - `start`: each mask draws its start after its width, with `start = random.randint(0, size - width)`. The code may
       write `max(0, size - width)`, or may draw the start only if `width > 0`.
     - `stretch`: each mask sets the range from `start` to `start + width` to `self.mask_value`, in all rows or in all
-      columns. The mask does nothing else. Code that writes `x[:, a:b, :]` unpacks the shape of `x` into three names
-      first, so that `x` has three axes.
+      columns. The mask does nothing else. If the code writes `x[:, a:b, :]`, the code first unpacks the shape of `x`
+      into three names, which proves that `x` has three axes.
     - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may assign parts of this expression to
       names if the code uses each name once.
     - `usual-names`: the names `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual
@@ -81,8 +82,8 @@ class WorkerSafeAugmenter(Rule):
     name = "worker-safe-augmenter"
     reason = (
         "Masks and noise that are drawn sample by sample from the global generators are slow, and depend on which "
-        "worker loads which sample. A decorator declares the augmentation, so that loaders apply it to whole "
-        "batches, with the same distribution and with random numbers keyed by sample. A run then has the "
+        "worker loads which sample. A decorator declares the augmentation, so that loaders augment whole batches with "
+        "the same distribution. The random numbers of a sample then do not depend on the worker, so a run has the "
         "same results with any number of workers. Code that calls an object of the class directly, not through a "
         "loader, runs the original method."
     )

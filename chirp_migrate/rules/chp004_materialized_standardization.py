@@ -44,7 +44,7 @@ class MaterializedStandardization(Rule):
       the sample twice, as ``dataset[i][0]`` for x and ``dataset[i][1]`` for y.
     - `plain-loop`: the code has one ``for`` over a name, such as ``for i in indices``. The ``for`` has no ``if``,
       ``else`` or ``async``, and is not inside an f-string.
-    - `assignments-only`: the body of a loop contains assignments to names. The last statement of the body is the
+    - `assignments-only`: the body of a loop contains only assignments to names and, as the last statement, the
       ``append`` of one element.
     - `starts-empty`: the statement ``samples = []`` is before the loop, in the same block. No statement between
       ``samples = []`` and the loop uses the list or leaves the block.
@@ -53,7 +53,8 @@ class MaterializedStandardization(Rule):
       is the name of the list.
     - `names-have-values`: the dataset, the sequence, mean and std provably have values before the loop. No class body
       and no other function binds these names.
-    - `nothing-else`: every expression is part of the element. The code calls no function except ``append``.
+    - `nothing-else`: the code computes nothing except the elements of the list. The code calls no function except
+      ``append``.
     - `loop-names-unused`: the variables of the loop belong to the enclosing function or module. Provably no code
       outside of the loop reads these variables.
     """
@@ -99,7 +100,7 @@ def _is_append_statement(statement: ast.stmt) -> bool:
 
 
 def _call_text(module: Module, project: Project, node: cst.CSTNode, found: StandardizedList, before: str) -> str:
-    """Return the text ``before``, followed by the call that builds the list."""
+    """Return the source of the call that builds the list, with the text ``before`` in front of the call."""
     arguments = [str(one) for one in (found.dataset, found.indices, found.mean, found.std)]
     arguments += [f"eps={shortest_number_source(found.eps)}"] if found.eps else []
     arguments += [f"reads={found.reads}"] if found.reads != 1 else []

@@ -54,37 +54,38 @@ class DatasetWrapper(Rule):
     - `known-samples`: each sample is the pair (x, y) in ``dataset[index]``. The code applies one or more transforms to
       x, and applies no transform twice. A flag called ``training``, ``train`` or ``is_training`` may switch all
       transforms on or off.
-    - `plain-switches`: the code applies a transform if the transform is not None, or always applies the transform. A
+    - `plain-switches`: the code applies each transform without a condition, or only if the transform is not None. A
       transform that the code always applies is not a parameter with the default None. The code does not compare the
       flag with None.
     - `straight-line`: each function that the lambdas call is a plain function, defined once next to the lambdas. Such a
       function consists of assignments to names, ``if`` and ``return``. No name in such a function hides a name from
       outside.
     - `nothing-else`: every value that the code computes is used for the sample or in a condition. The code reads every
-      sample once, and no call occurs twice.
+      sample once, and no two calls in the code are equal.
     - `own-names-only`: the dataset, the transforms and the flag are variables of the enclosing functions.
     - `bound-once`: the dataset, the transforms and the flag provably have their values before the call of ``type``.
       Their values are the same whenever code reads a sample.
     - `not-probed`: no file of the project reads an attribute `dataset`, `training` or `transforms` with `hasattr` or
       `getattr`. No file reads such an attribute in a `try` statement that handles AttributeError. No file sets such an
       attribute on an object other than `self`.
-    - `not-copied`: no file of the project copies objects deeply, or defines estimators of scikit-learn, which
-      scikit-learn clones. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`. Copies
-      of `state_dict()` and `parameters()` do not count. If a project copies objects deeply, the rewrite is still
-      possible if the project only passes the dataset and its loader to loader calls, loops, `len` and own functions.
-      These functions use the dataset and its loader only in the same ways, and return neither of them.
+    - `not-copied`: no file of the project copies objects deeply. No file defines estimators of scikit-learn, because
+      scikit-learn clones estimators. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and
+      `pickle.dumps`. Copies of `state_dict()` and `parameters()` do not count. In a project with deep copies, the rule
+      still rewrites the class if the project passes the dataset and its loader only to loader calls, loops, `len` and
+      functions of the project. Each of these functions must keep the same limits, and must not return the dataset or
+      the loader.
 
-    The class of the new object has another name. The new object has the attributes `dataset`, `training` and
-    `transforms`, and its samples are tuples. If a sample is not a pair, reading the sample raises a ValueError, because
-    the class unpacks each sample.
+    After the rewrite, the class of the dataset has another name. The dataset has the attributes `dataset`, `training`
+    and `transforms`, and its samples are tuples. If a sample is not a pair, reading the sample raises a ValueError,
+    because the class unpacks each sample.
     """
 
     code = "CHP005"
     name = "dataset-wrapper"
     reason = (
-        "A dataset class that type() creates from lambdas cannot be sent to worker processes, and all its objects "
-        "share one captured augmentation object. The rewrite uses a class of "
-        "chirpid_patch, which augments whole batches."
+        "A dataset class that type() creates from lambdas cannot be sent to worker processes, and all objects of the "
+        "class share one captured augmentation object. The rewrite uses a class of chirpid_patch, which augments "
+        "whole batches."
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
@@ -128,8 +129,8 @@ def _examine_type_call(
     captured = None if meaning is None else _captured_names(module, node, meaning)
     if meaning is None or captured is None or any(construction.args for construction in constructions):
         message = (
-            "this dataset class is made by type() from functions that the rule does not recognise; write "
-            "it as a class statement"
+            "this dataset class is made by type() from functions that the rule does not recognise; "
+            "use a class statement"
         )
         return RuleMatch(offset, message)
     problem = next(
@@ -146,7 +147,7 @@ def _examine_type_call(
             "a deep copy of an object that contains the dataset would also copy the wrapped dataset and the transforms"
         )
     if problem is not None:
-        found = "this dataset class is made by type() from lambdas; write it as a class statement"
+        found = "this dataset class is made by type() from lambdas; use a class statement"
         return RuleMatch(offset, f"{found}. Not rewritten: {problem}")
     training = "" if meaning.training is None else f"training={meaning.training}, "
     arguments = f"{meaning.dataset}, {training}transforms=[{', '.join(str(one.function) for one in meaning.stages)}]"
@@ -157,7 +158,11 @@ def _examine_type_call(
 
 
 def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[CapturedName] | None:
-    """Return the variables of enclosing functions in ``meaning``; None if ``meaning`` contains other expressions."""
+    """Return the variables of enclosing functions that hold the dataset, the transforms and the training flag.
+
+    The result is None if one of these three is another expression, or a parameter that may be None although the code
+    always calls the parameter.
+    """
     found: list[CapturedName] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]
     for one in (meaning.dataset, *(stage.function for stage in meaning.stages), meaning.training):

@@ -56,13 +56,14 @@ class LocalDatasetClass(Rule):
     - `plain-bases`: each base of the class is a name that is known at module level. Each base is a class of PyTorch or
       torchvision, or a class of the project that inherits from such a class. A base from the project has no metaclass,
       no ``__init_subclass__`` and no decorators that may store state. The methods of a base from the project do not
-      create, copy or inspect objects, as ``__dict__``, ``vars`` and ``dir`` do. The attributes of a base from the
-      project are not objects of project classes, because such an object may be a descriptor. The methods of a base from
-      the project use `type(self)` only to call this class or to read its attributes.
+      create or copy objects, and do not inspect objects, for example with ``__dict__``, ``vars`` or ``dir``. The
+      attributes of a base from the project are not objects of project classes, because such an object may be a
+      descriptor. The methods of a base from the project use `type(self)` only to call this class or to read its
+      attributes.
     - `plain-body`: the body of the class contains methods and constants. All decorators in the body are from Python or
       PyTorch, such as `@property`, and store no reference to the decorated function. Decorators, bases, defaults and
-      annotations have the same values at module level. No other code assigns a module-level name that these
-      expressions use, or an attribute of such a name.
+      annotations have the same values at module level as in the function. No other code assigns a module-level name
+      that these expressions use, or an attribute of such a name.
     - `place-independent`: the class contains no code whose result depends on its place, such as ``eval``, ``vars``,
       ``nonlocal``, ``__dict__`` or ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``,
       ``locals`` or ``vars``. The module has no ``__getattr__``.
@@ -77,9 +78,9 @@ class LocalDatasetClass(Rule):
     - `captured-in-methods`: captured names are variables of an enclosing function that the class reads. Only the bodies
       of methods read captured names. The first parameter of such a method is ``self``, or the method is ``__init__``.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the class.
-      No code deletes the name, and no inner function binds the name again. The name is not bound by
-      ``except … as name``. An assignment in a `with` block counts only if the context managers provably do not swallow
-      exceptions. An assignment with `:=` counts only if every path evaluates this assignment.
+      No code deletes the name, and no inner function binds the name again. No ``except … as`` binds the name. The
+      assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
+      assignment may be a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the class and its objects. The
       variable of a comprehension gets a new value in each iteration. If a captured name is bound again, the code may
       use an object of the class, and the loader of this object, only in a few ways. The code may pass object and loader
@@ -96,12 +97,12 @@ class LocalDatasetClass(Rule):
       have no constructor either. No method creates, copies or inspects objects and their attributes.
     - `not-copied`: the objects of the class store no captured values, or no file of the project copies objects deeply.
       Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and estimators of scikit-learn,
-      which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count. If a project copies objects
-      deeply, the rewrite is still possible if the class and its objects have only the uses that `used-before-rebound`
-      permits. No code may return the class or its objects.
+      which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count. In a project with deep
+      copies, the rule still moves the class if all uses of the class and its objects are uses that
+      `used-before-rebound` permits, and no code returns the class or its objects.
     - `attributes-not-listed`: the module of a class that captures names contains no ``vars``, ``dir``, ``globals``,
-      ``getmembers`` or ``__dict__``. No file lists the attributes of an object other than `self`, a class or parsed
-      arguments. Such a list would contain the new attributes with the captured values.
+      ``getmembers`` or ``__dict__``. No file lists the attributes of an object, because the list would contain the new
+      attributes with the captured values. Files may list the attributes of `self`, of a class and of parsed arguments.
     - `class-name-unused`: no file contains `__qualname__`. If the name of the class is taken in the module, no file
       reads an attribute `__name__`.
 
@@ -110,17 +111,18 @@ class LocalDatasetClass(Rule):
     The class gets another name if its name is taken at module level, or if pytest would collect a class with this name.
     Objects of a class that captures values get attributes for these values.
 
-    By default the rule moves a class only if a loader contains an object of the class. This loader may have workers, or
-    can read whole batches after the move. If no such loader is known, the file, or a file that it imports, must contain
-    a loader with workers or set a number of workers. Loaders in tests count only for code in tests.
+    By default the rule moves a class only if a loader contains an object of the class, and this loader may have
+    workers, or can read whole batches after the move. If the rule finds no loader with such an object, the rule moves
+    the class only if the file or an imported file contains a loader with workers, or sets a number of workers. Loaders
+    in tests count only for code in tests.
     """
 
     code = "CHP006"
     name = "local-dataset-class"
     reason = (
-        "Worker processes look a class up by its name in a module. A class inside a function has no such name, so its "
-        "datasets cannot be pickled. A class at module level has such a name. The values that the class captured "
-        "become arguments of its constructor."
+        "Worker processes look a class up by its name in a module. A class inside a function has no such name, so the "
+        "objects of this class cannot be pickled. A class at module level has such a name. The values that the class "
+        "captured become arguments of its constructor."
     )
     safety = Safety.SAFE
     stops_workers = True
@@ -128,7 +130,7 @@ class LocalDatasetClass(Rule):
     beside = (re.compile(r"class\b(?<=[ \t\f]class)"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of dataset classes, and words from the files that may pass local classes to workers."""
+        """Return the names of dataset classes, and words that occur in files with unpicklable local classes."""
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -171,7 +173,7 @@ class LocalDatasetClass(Rule):
 
 
 def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
-    """Return the edits that move a local class to module level. Adds the new name of the class to ``taken``."""
+    """Return the edits that move a local class to module level, and add the new name of the class to ``taken``."""
     module, node, title = local.module, local.node, local.title
     local.check()
     calls = constructor_calls(module, node, title)

@@ -57,24 +57,25 @@ _SharedFunctions = dict[tuple[str, ...], Defined]
 class PicklableFunction(Rule):
     """Rewrites a lambda that is passed to a loader, dataset or transform, only if all these conditions hold:
 
-    - `place-independent`: the lambda contains no code whose result depends on its place. Examples are a call of
-      `super`, `dir`, `eval`, `exec`, `locals` or `vars`, `__class__`, and a name that is private to the enclosing
-      class, such as `__scale`. The enclosing function does not call `dir`, `eval`, `exec`, `locals` or `vars`. The
-      module has no `__getattr__`, and no name that Python normalises to another spelling.
+    - `place-independent`: the lambda contains no code whose result depends on its place. Examples of such code are
+      calls of `super`, `dir`, `eval`, `exec`, `locals` and `vars`, the name `__class__`, and names that are private to
+      the enclosing class, such as `__scale`. The enclosing function does not call `dir`, `eval`, `exec`, `locals` or
+      `vars`. The module has no `__getattr__`, and no name with characters that Python replaces by other characters
+      (Unicode normalisation).
     - `no-local-helper`: the lambda uses no local function, local class or other lambda, because such a helper would
       have to move first.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the lambda.
-      No code deletes the name, and no inner function binds the name again. The name is not bound by `except … as name`.
-      An assignment in a `with` block counts only if the context managers provably do not swallow exceptions. An
-      assignment with `:=` counts only if every path evaluates this assignment.
+      No code deletes the name, and no inner function binds the name again. No `except … as` binds the name. The
+      assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
+      assignment may be a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the lambda. The variable of a
       comprehension gets a new value in each iteration. If a captured name is bound again, the code may use the lambda
       only in a few ways. The code may pass the lambda to the call that builds a loader. The code may iterate over the
       loader that holds the lambda, call `len` on this loader and return the loader. The code may store lambda and
       loader in a variable for the following statements of the same block. The code may pass lambda and loader to a
       function of the project that uses them only in the ways that this condition permits. If the lambda creates a
-      generator or function that reads the name, the surrounding call consumes the generator, or calls the created
-      function, before the next iteration.
+      generator that reads the name, the surrounding call consumes the generator before the next iteration. If the
+      lambda creates a function that reads the name, the surrounding call calls this function before the next iteration.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the lambda
       runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
@@ -86,35 +87,36 @@ class PicklableFunction(Rule):
       `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file checks for `MethodType`. If the replacement binds
       values, as a `partial` or a method does, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
       `.__globals__` or `.__module__`, except of a class. If the replacement binds values, no file reads the class of
-      the lambda (except for an error). If the replacement is a `partial`, no file checks whether an object is a
+      the lambda outside of `raise` statements. If the replacement is a `partial`, no file checks whether an object is a
       `partial`.
     - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
       method bind values. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and
       estimators of scikit-learn, which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count.
-      If a project copies objects deeply, the rewrite is still possible if the lambda has only the uses that
-      `used-before-rebound` permits. No code may return the lambda.
-    - `partial-available`: the name `partial` refers to `functools.partial` at the place of the lambda, if the
-      replacement needs `partial`.
-    - `kept-signature`: a parameter is keyword-only if its default must be computed at the old place of the lambda. Such
-      a parameter may also be positional if three conditions hold. The code passes the function only to loader calls as
-      `collate_fn` or `worker_init_fn`. No file reads these attributes of loaders. The function has a second parameter.
-    - `not-a-method`: a lambda whose replacement binds values is not in the body of a class, and not bound to an object.
-      No code assigns the lambda to an attribute of a class, or of an object that may be a class. The lambda would be a
-      method of this class, and a method gets an object as its first argument.
+      In a project with deep copies, the rule still moves the lambda if all uses of the lambda are uses that
+      `used-before-rebound` permits, and no code returns the lambda.
+    - `partial-available`: if the replacement is a `partial`, the name `partial` refers to `functools.partial` at the
+      place of the lambda.
+    - `kept-signature`: a parameter whose default must be computed at the old place of the lambda is keyword-only. Such
+      a parameter may also be positional if the following three conditions hold. The code passes the function only to
+      loader calls as `collate_fn` or `worker_init_fn`. No file reads the attributes `collate_fn` and `worker_init_fn`
+      of loaders. The function has another parameter, which gets the argument of the loader.
+    - `not-a-method`: a lambda whose replacement binds values is no method. The lambda is not in the body of a class,
+      and no code turns the lambda into a method of an object. No code assigns the lambda to an attribute of a class, or
+      of an object that may be a class. The lambda would then be a method, which gets an object as its first argument.
     - `class-not-inspected`: a lambda that uses `self` becomes a method of its class, so no code may inspect this class.
       Neither the class nor a base in the project has a metaclass, another keyword or a decorator. The modules of these
       classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis finds
       the class that the name of each base refers to. No class of the project has a `__getattribute__`.
-    - `method-not-shared`: no file reads the enclosing method from a class, as in `Class.method`, if the lambda becomes
-      a method. Otherwise the method could get any object as its `self`. A call such as `Base.method(self)` in a
-      subclass is allowed.
-    - `no-computed-names`: no code sets an attribute of the class under a computed name, as in
-      `setattr(self, name, value)`, if the lambda becomes a method. Such an attribute could hide the method.
+    - `method-not-shared`: if the lambda becomes a method, no file reads the enclosing method from a class, as in
+      `Class.method`. After such a read, the method could get any object as its `self`. A call such as
+      `Base.method(self)` in a subclass is allowed.
+    - `no-computed-names`: if the lambda becomes a method, no code sets an attribute of the class under a computed name,
+      as in `setattr(self, name, value)`. Such an attribute could hide the method.
 
-    A class or function of `chirpid_patch`, such as `Standardize`, replaces a lambda that does the same. For this, the
-    module must assign every name that the lambda uses once, above the lambda. No call may pass the argument of the
-    lambda by keyword. `Standardize` has the attributes `mean` and `std`, so no file may read attributes with these
-    names by `hasattr` or `getattr`.
+    A class or function of `chirpid_patch`, such as `Standardize`, replaces a lambda that does the same. This
+    replacement requires that the module assigns each name that the lambda reads from the module exactly once, above the
+    lambda. No call passes the argument of the lambda by keyword. `Standardize` has the attributes `mean` and `std`, so
+    no file may read attributes with these names by `hasattr` or `getattr`.
 
     A lambda that only calls a function of the project, with constants and captured values, becomes a `partial` of that
     function. The lambda becomes no `partial` if other code may replace the function, or if a call passes a parameter of
@@ -123,8 +125,9 @@ class PicklableFunction(Rule):
     lambda.
 
     By default the rule moves a lambda only if a loader that holds the lambda may have workers, or can read whole
-    batches after the rewrite. If no such loader is known, the file, or a file that it imports, must contain a loader
-    with workers or set a number of workers. Loaders in tests count only for code in tests.
+    batches after the rewrite. If the rule finds no loader that holds the lambda, the rule moves the lambda only if the
+    file or an imported file contains a loader with workers, or sets a number of workers. Loaders in tests count only
+    for code in tests.
     """
 
     code = "CHP007"
@@ -193,8 +196,8 @@ def _replace_lambda(
 ) -> RuleMatch:
     """Return the finding for a lambda, with the edits that replace the lambda by a function.
 
-    Adds the name of the function to ``taken``. Adds the function to ``shared_functions``, so that
-    equal lambdas share the function.
+    Also add the name of the new function to ``taken``. Add the new function to ``shared_functions``, so that equal
+    lambdas share one function.
     """
     span, scope = module.span(node), module.scopes.scope_of(node)
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
@@ -255,7 +258,10 @@ def _replace_lambda(
 
 
 def _columns_of_other_code(module: Module, project: Project, span: tuple[int, int]) -> int:
-    """Return how many columns other code takes on the lines of a span; 0 if one of these lines is already too long."""
+    """Return how many columns the code around a span takes, so that the caller can keep the new line short enough.
+
+    The result is 0 if a line of the span is already longer than the project permits.
+    """
     lines = module.text[module.line_start(span[0]) : module.line_end(span[1] - 1)].splitlines()
     if max(map(len, lines)) > project.code_style.longest_line(module.text):
         return 0
@@ -266,7 +272,7 @@ def _columns_of_other_code(module: Module, project: Project, span: tuple[int, in
 def _find_called_function(
     module: Module, project: Project, node: cst.Lambda, moved: MovedFunction
 ) -> tuple[str, list[str]] | None:
-    """Return the function of the project that a lambda only calls, and the arguments that a ``partial`` must bind.
+    """Return the name of the function that a lambda only calls, and the arguments that a ``partial`` must bind.
 
     The lambda must pass its parameters on in their order. All other arguments of the call must be constants or captured
     values. The result is None if other code may replace the function, or if a call may pass an argument of the lambda
@@ -409,11 +415,11 @@ def _find_equal_function(
     preferred_names: Collection[str],
     parameters_and_lines: tuple[str, ...],
 ) -> Defined | None:
-    """Return the function above a lambda that an earlier rewrite created for an equal lambda, else None.
+    """Return the function that an earlier rewrite created for an equal lambda, above this lambda; else None.
 
-    The result is the name of the function, and an edit. The edit changes nothing, but makes this rewrite depend on the
-    earlier rewrite. Functions whose name is not in ``preferred_names`` are skipped, because other code may replace such
-    functions.
+    The result is the name of the function, and an edit that changes nothing. This edit marks that the new rewrite
+    depends on the earlier rewrite. Functions whose name is not in ``preferred_names`` are skipped, because other code
+    may replace such functions.
     """
     parameters, *lines = parameters_and_lines
     top = module.span(module.top_level_statement(node))[0]
@@ -431,7 +437,7 @@ def _find_equal_function(
 
 
 def _assigned_names(module: Module, node: cst.Lambda) -> set[str]:
-    """Return the names of the variables and attributes that a lambda is assigned to."""
+    """Return the names of the variables and attributes to which a statement assigns a lambda."""
     parent = module.parents[node]
     targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
     last = [one.attr if isinstance(one, cst.Attribute) else one for one in targets]

@@ -25,8 +25,8 @@ class ConfigDefaults(Rule):
     """Adds missing keys to a dictionary with default settings only if all these conditions hold:
 
     - `config-read`: a file of the project contains `config.get(` and builds a loader.
-    - `default-config`: the dictionary is written as `{…}` and assigned to one name, `default_config` (also in
-      capitals).
+    - `default-config`: the dictionary is written as `{…}` and assigned to one name, `default_config` or
+      `DEFAULT_CONFIG`.
     - `training-keys`: at least three keys of the dictionary are settings of a training, such as `batch_size`.
     - `plain-keys`: the dictionary contains no `**`.
     - `read-with-default`: the project uses the added key only as the key of a dictionary, or in `.get(key, value)` with
@@ -35,10 +35,10 @@ class ConfigDefaults(Rule):
       configuration, test, copy or merge it, and pass it on under the name `…config`. A function that gets a
       configuration belongs to the project, has a parameter called `…config`, and has no decorator that may print
       arguments. No code prints, saves, compares or unpacks a configuration. No code reads variables with `locals`,
-      `globals`, `eval` or frames. If an attribute stores a configuration, no code reads all attributes of an object, or
-      saves an object other than a dictionary or list. If an attribute stores a configuration, the object with this
-      attribute does not contain command-line arguments. If a module stores a configuration, no code lists the names of
-      a module. No class declares a field that contains a configuration.
+      `globals`, `eval` or frames. If an attribute stores a configuration, no code reads all attributes of an object,
+      and no code saves objects except dictionaries and lists. If an attribute stores a configuration, the object with
+      this attribute does not contain command-line arguments. If a module stores a configuration, no code lists the
+      names of a module. No class declares a field that contains a configuration.
 
     The rule adds `optimize_dataloaders`, `benchmark_performance` and the augmentation flags, if the dictionary lacks
     them. The rule adds an augmentation flag only if the flag is a parameter of the enclosing function, or if the
@@ -101,7 +101,8 @@ def _add_missing_keys(module: Module, project: Project, node: cst.Dict) -> RuleM
         return RuleMatch(offset, f"{found}the configuration unpacks another dictionary, which may contain these keys")
     shown = first_use_of_whole_config(project)
     if shown is not None:
-        return RuleMatch(offset, f"{found}`{shown}` uses all keys of the configuration")
+        reason = f"`{shown}` uses all keys of the configuration, so new keys may change its result"
+        return RuleMatch(offset, f"{found}{reason}")
     start, end = module.span(last)
     quote = '"' if isinstance(last, cst.DictElement) and module.source(last.key).startswith('"') else "'"
     own_line = not module.text[module.line_start(start) : start].strip()

@@ -1,4 +1,4 @@
-"""CHP009: connect augmentation flags that no code reads. Changes training, so it is opt-in."""
+"""CHP009: connect augmentation flags that no code reads. The rewrite needs `--unsafe`, because training changes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class WireAugmentation(Rule):
     """Rewrites a call of `create_training_loader` only if all these conditions hold:
 
     - `runtime-factory`: the called function is `OptimalDataLoaderFactory.create_training_loader` of `chirpid_patch`.
-    - `wrapper-unused`: the module imports `create_augmented_dataset_wrapper` at its top level and does not mention it
-      again.
-    - `wrapper-visible`: the name `create_augmented_dataset_wrapper` refers to no other object, neither at the call nor
-      at the top level of the module.
+    - `wrapper-unused`: the module imports the function `create_augmented_dataset_wrapper` at its top level, and does
+      not mention the function again.
+    - `wrapper-visible`: at the call and at the top level of the module, the name `create_augmented_dataset_wrapper`
+      always refers to the imported function.
     - `known-flags`: the function `create_augmented_dataset_wrapper` belongs to the project. After its first parameter,
       the function has the parameters `use_spec_augment` and `use_gaussian_noise`, or else the parameter `training`. All
       further parameters have defaults.

@@ -1,4 +1,4 @@
-"""CHP010: mask the tensor instead of a rescaled 8-bit image of the tensor. Changes training, so it is opt-in."""
+"""CHP010: mask tensors, not rescaled 8-bit images. The rewrite needs `--unsafe`, because training changes."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class ImageRoundTrip(Rule):
       `SpecAugment` also has.
     - `one-at-a-time`: each statement that stores the dataset, the training flag or the augmentation stores only one
       attribute.
-    - `not-reassigned`: only `__init__` assigns the attributes of the dataset and of the training flag. Other code may
-      also assign an attribute called `dataset`, `base_dataset` or `training`.
+    - `not-reassigned`: no method except `__init__` assigns the attributes of the dataset and of the training flag.
+      Attributes called `dataset`, `base_dataset` or `training` do not count, because the new base class has them, too.
     - `own-values`: the method `__init__` does not compute the stored values from `self`.
     - `stored-first`: the method `__init__` stores the dataset, the training flag and the augmentation before any
       statement that reads an attribute of `self`.
@@ -64,7 +64,7 @@ class ImageRoundTrip(Rule):
 
 
 def _is_plain_dataset(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether ``Dataset`` is the only base of a class, and ``augments_images`` its only decorator, if any."""
+    """Return whether a class has ``Dataset`` as its only base, and no decorator except ``augments_images``."""
     plain = not node.keywords and only_base_is_torch_dataset(module, project, [base.value for base in node.bases])
     return plain and all(module.source(one.decorator).startswith("augments_images(") for one in node.decorators)
 
@@ -96,10 +96,10 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
 
 
 def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:
-    """Return the edit that removes the class decorator of CHP002, or keeps CHP002 from adding the decorator now.
+    """Return the edit that removes the decorator of CHP002 from a class, or stops CHP002 from adding the decorator.
 
-    The edit replaces the text up to and including ``class``. CHP002 would edit the same text, and edits must not
-    overlap.
+    The edit replaces the text from the first decorator to ``class``. CHP002 would edit the same text in the same pass.
+    Edits must not overlap, so the edit of CHP002 is skipped.
     """
     place = module.span(node)[0]
     keyword = module.text.index("class", module.span(node.decorators[-1])[1] if node.decorators else place)

@@ -30,7 +30,7 @@ from chirp_migrate.rules.api import (
 )
 
 _READ, _ITERATE = "read_labels", "iterate_labels"
-_FOUND = "loads every sample just for its label"
+_FOUND = "the code loads every sample just for its label"
 #: Parts of names of datasets. The rule skips a source text that contains none of these words.
 _WORDS = (
     *("ataset", "DATASET", "ubset", "SUBSET", "ata_set", "torch.utils", "ds[", "_ds", "in ds"),
@@ -47,30 +47,30 @@ class LabelScan(Rule):
 
     - `known-dataset`: the loop reads an object that was created, annotated, named or passed to a loader as a dataset.
       If the object is an attribute, no property computes this attribute.
-    - `only-labels`: the loop uses only the second item of each sample, as in `_, label = dataset[i]`. The loop uses its
-      variable for nothing else.
+    - `only-labels`: the loop uses only the second item of each sample, as in `_, label = dataset[i]`. The variable of
+      the loop has no other use.
     - `read-once`: each iteration reads one sample, once.
     - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. The
       comprehension or loop is not directly in the body of a class.
     - `read-in-each-iteration`: each iteration reads its sample without a condition.
-    - `read-first`: the code above the read of a sample only counts, or only uses names that no code assigns again. This
-      condition applies only to loops that read samples by index.
+    - `read-first`: in a loop that reads samples by index, the code above the read of a sample is harmless. Such code
+      only counts, or uses only names that no code assigns again.
     - `only-computes`: all other code of an iteration, and the code that computes the indices, has no side effects. Such
-      code uses operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of
+      code uses only operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of
       PyTorch and NumPy.
-    - `consumed-at-once`: a generator expression is the argument of a call that consumes all of it, such as ``list`` or
-      ``sum``.
+    - `consumed-at-once`: a generator expression is the argument of a call that consumes the whole generator, such as
+      ``list`` or ``sum``.
     - `only-collects`: a loop only assigns, counts and appends.
     - `local-collection`: a loop appends to a variable, as in `labels.append(label)`. The same function creates every
       value of this variable.
     - `dataset-unchanged`: the loop neither assigns nor changes the dataset or the indices.
     - `same-dataset`: reading a sample does not replace the dataset. The dataset is a local variable, a parameter, an
       attribute or a name of the module. If the dataset is a name of the module, no function declares the name
-      ``global`` and no other file assigns it. If the dataset is an attribute, only ``self.NAME = …`` in an ``__init__``
-      sets the attribute, in all files. No ``setattr`` and no ``__dict__`` changes this attribute. The code that
-      computes the indices only calls known functions, so it does not replace the dataset either.
-    - `no-handler`: no ``try`` contains the loop. The context managers of every ``with`` statement around the loop are
-      known not to swallow exceptions, such as those of ``open``, PyTorch and tqdm.
+      ``global`` and no other file assigns the name. If the dataset is an attribute, only ``self.NAME = …`` in an
+      ``__init__`` sets the attribute, in all files. No ``setattr`` and no ``__dict__`` changes this attribute. The code
+      that computes the indices only calls known functions, which do not replace the dataset.
+    - `no-handler`: no ``try`` contains the loop. All context managers of ``with`` statements around the loop, such as
+      ``open`` or ``torch.no_grad()``, are known not to swallow exceptions.
     - `names-unused-later`: no code of the project reads names that the rewritten loop no longer binds. The enclosing
       function does not call ``locals``, ``eval`` or similar functions.
     """
@@ -79,8 +79,8 @@ class LabelScan(Rule):
     name = "label-scan"
     reason = (
         "`dataset[i][1]` loads, standardises or augments a sample just for its label. The runtime reads the same "
-        "labels, in the same order and with the same errors. The runtime skips the work on x if nothing can depend on "
-        "this work. For all other datasets, the runtime reads whole samples one by one."
+        "labels, in the same order and with the same errors. The runtime skips the work on the input x of a sample if "
+        "this work has no other effect. For all other datasets, the runtime reads whole samples one by one."
     )
     safety = Safety.SAFE
     trigger = (*_WORDS, *DATASET_WORDS)
@@ -92,7 +92,7 @@ class LabelScan(Rule):
         return dataset_names(project)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text may contain a dataset, by a name or by other evidence."""
+        """Return whether the text may use a dataset, by a name such as ``dataset`` or by a dataset type."""
         return super().concerns(text, project) and (
             _GONE_THROUGH.search(text) is not None or may_show_dataset_type(text, project)
         )
@@ -127,7 +127,7 @@ def _make_match(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> Rule
 
 
 def _choose_runtime_function(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> str:
-    """Return the function that replaces the code: ``read_labels``, or ``iterate_labels`` (one label at a time)."""
+    """Return ``read_labels`` if this call can replace the whole code, else ``iterate_labels`` (one label at a time)."""
     return _READ if isinstance(node, cst.ListComp) and _yields_plain_labels(module, node, scan) else _ITERATE
 
 

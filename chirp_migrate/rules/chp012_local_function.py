@@ -51,28 +51,29 @@ _SharedFunctions = dict[str, Defined]
 class LocalFunction(Rule):
     """Rewrites a local function that is passed to a loader, dataset or transform, only if all these conditions hold:
 
-    - `place-independent`: the function contains no code whose result depends on its place. Examples are a `nonlocal`
-      name of an enclosing function, a call of `super`, `dir`, `eval`, `exec`, `locals` or `vars`, `__class__`, and a
-      name that is private to the enclosing class, such as `__scale`. The enclosing function does not call `dir`,
-      `eval`, `exec`, `locals` or `vars`. The module has no `__getattr__`, and no name that Python normalises to another
-      spelling. If the function captures values, so that a `partial` or a method replaces the function, the function is
-      not an attribute of a class.
+    - `place-independent`: the function contains no code whose result depends on its place. Examples of such code are
+      `nonlocal` names of an enclosing function, calls of `super`, `dir`, `eval`, `exec`, `locals` and `vars`, the name
+      `__class__`, and names that are private to the enclosing class, such as `__scale`. The enclosing function does not
+      call `dir`, `eval`, `exec`, `locals` or `vars`. The module has no `__getattr__`, and no name with characters that
+      Python replaces by other characters (Unicode normalisation). A function that captures values is not an attribute
+      of a class, because a `partial` or a method replaces the function.
     - `plain-definition`: the function has no decorator except `torch.no_grad`, `torch.enable_grad` and
       `torch.inference_mode`. The function has no type parameters, and no code deletes its name.
     - `no-local-helper`: the function uses no other local function, local class or lambda, because such a helper would
       have to move first.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the
-      function. No code deletes the name, and no inner function binds the name again. The name is not bound by
-      `except … as name`. An assignment in a `with` block counts only if the context managers provably do not swallow
-      exceptions. An assignment with `:=` counts only if every path evaluates this assignment.
+      function. No code deletes the name, and no inner function binds the name again. No `except … as` binds the name.
+      The assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
+      assignment may be a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the function. The variable of a
       comprehension gets a new value in each iteration. If a captured name is bound again, the code may use the function
       only in a few ways. The code may pass the function to the call that builds a loader. The code may iterate over the
       loader that holds the function, call `len` on this loader and return the loader. The code may store function and
       loader in a variable for the following statements of the same block. The code may pass function and loader to a
       function of the project that uses them only in the ways that this condition permits. If the function creates a
-      generator or another function that reads the name, the surrounding call consumes the generator, or calls the
-      created function, before the next iteration.
+      generator that reads the name, the surrounding call consumes the generator before the next iteration. If the
+      function creates another function that reads the name, the surrounding call calls this function before the next
+      iteration.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the function
       runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
@@ -84,34 +85,34 @@ class LocalFunction(Rule):
       `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file checks for `MethodType`. If the replacement binds
       values, as a `partial` or a method does, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
       `.__globals__` or `.__module__`, except of a class. If the replacement binds values, no file reads the class of
-      the function (except for an error), or turns the function into a method. If the replacement is a `partial`, no
-      file checks whether an object is a `partial`.
+      the function outside of `raise` statements, or turns the function into a method. If the replacement is a
+      `partial`, no file checks whether an object is a `partial`.
     - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
       method bind values. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and
       estimators of scikit-learn, which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count.
-      If a project copies objects deeply, the rewrite is still possible if the function has only the uses that
-      `used-before-rebound` permits. No code may return the function.
-    - `partial-available`: the name `partial` refers to `functools.partial` at the place of the function, if the
-      replacement needs `partial`. The function does not call itself if the replacement is a `partial`.
-    - `kept-signature`: a parameter is keyword-only if its default must be computed at the old place of the function.
-      Such a parameter may also be positional if three conditions hold. The code passes the function only to loader
-      calls as `collate_fn` or `worker_init_fn`. No file reads these attributes of loaders. The function has a second
-      parameter.
+      In a project with deep copies, the rule still moves the function if all uses of the function are uses that
+      `used-before-rebound` permits, and no code returns the function.
+    - `partial-available`: if the replacement is a `partial`, the name `partial` refers to `functools.partial` at the
+      place of the function, and the function does not call itself.
+    - `kept-signature`: a parameter whose default must be computed at the old place of the function is keyword-only.
+      Such a parameter may also be positional if the following three conditions hold. The code passes the function only
+      to loader calls as `collate_fn` or `worker_init_fn`. No file reads the attributes `collate_fn` and
+      `worker_init_fn` of loaders. The function has another parameter, which gets the argument of the loader.
     - `class-not-inspected`: a function that uses `self` becomes a method of its class, so no code may inspect this
       class. Neither the class nor a base in the project has a metaclass, another keyword or a decorator. The modules of
       these classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis
       finds the class that the name of each base refers to. No class of the project has a `__getattribute__`.
-    - `method-not-shared`: no file reads the enclosing method from a class, as in `Class.method`, if the function
-      becomes a method. Otherwise the method could get any object as its `self`. A call such as `Base.method(self)` in a
-      subclass is allowed.
-    - `no-computed-names`: no code sets an attribute of the class under a computed name, as in
-      `setattr(self, name, value)`, if the function becomes a method. Such an attribute could hide the method.
+    - `method-not-shared`: if the function becomes a method, no file reads the enclosing method from a class, as in
+      `Class.method`. After such a read, the method could get any object as its `self`. A call such as
+      `Base.method(self)` in a subclass is allowed.
+    - `no-computed-names`: if the function becomes a method, no code sets an attribute of the class under a computed
+      name, as in `setattr(self, name, value)`. Such an attribute could hide the method.
     - `known-annotations`: the module does not evaluate annotations, or defines every name in the function's annotations
       above the new place of the function.
 
-    By default the rule moves a function only if a loader that holds the function may have workers. If no such loader is
-    known, the file, or a file that it imports, must contain a loader with workers or set a number of workers. Loaders
-    in tests count only for code in tests.
+    By default the rule moves a function only if a loader that holds the function may have workers. If the rule finds no
+    loader that holds the function, the rule moves the function only if the file or an imported file contains a loader
+    with workers, or sets a number of workers. Loaders in tests count only for code in tests.
     """
 
     code = "CHP012"
@@ -127,7 +128,7 @@ class LocalFunction(Rule):
     beside = (re.compile(r"def\b(?<=[ \t\f]def)|async\s*\\"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of dataset classes, and words from the files that may pass local functions to workers."""
+        """Return the names of dataset classes, and words that occur in files with unpicklable local functions."""
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -184,7 +185,7 @@ def _move_function(
 ) -> RuleMatch:
     """Return the finding with the edits that move the function.
 
-    Adds the new name to ``taken``. Adds the name, and the edits that define the function, to
+    Also add the new name to ``taken``. Add the name, and the edits that define the moved function, to
     ``shared_functions``, so that equal functions share one definition.
 
     Raises:
@@ -200,7 +201,7 @@ def _move_function(
     moved.check_indistinguishable(uses)
     removes_local = _is_only_definition(module, node, uses) and not moved.is_changed
     if moved.is_recursive and not removes_local:
-        raise NotMovable("the function calls itself by a local name")
+        raise NotMovable("the function calls itself by a local name, which module-level code cannot use")
     defaults = [module.source(one) for one in moved.bound]
     # Equal functions share a moved function only if both keep, or both lose, their local name.
     key = "\n".join(
@@ -249,7 +250,7 @@ def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterabl
 
 
 def _is_only_definition(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> bool:
-    """Return whether the name has no other binding, and the definition is in the function's body, before every use."""
+    """Return whether the definition alone binds its name, directly in the enclosing function, and above every use."""
     scope, start = module.scopes.scope_of(node), module.span(node)[0]
     is_only = len(scope.bindings[node.name.value]) == 1 and module.parents[module.parents[node]] is scope.node
     return is_only and all(module.span(use)[0] > start for use in uses)

@@ -56,11 +56,11 @@ class NonBlockingTransfer(Rule):
     """Rewrites a statement only if each of its calls ``.to(…)`` and ``.cuda(…)`` meets all these conditions:
 
     - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader. The
-      loader builds its batches itself.
+      loop is not an ``async for``.
     - `pinning-loader`: at least one call that builds the loader does not set ``pin_memory=False``. If no call that
       builds the loader is known, other code of the project must build loaders.
-    - `not-on-device`: the samples are not on a device already. For at least one dataset of the loop, no code moves its
-      tensors to a device first.
+    - `not-on-device`: the samples are not on a device already. For at least one dataset of the loop, no code moves the
+      tensors of this dataset to a device before the loop.
     - `unchanged-batch`: the code copies the batch from the loader, or a part of this batch such as ``batch[0]``,
       ``batch["x"]`` or ``batch.x``. The code does not copy a computed value.
     - `to-accelerator`: the device is CUDA or XPU. Or the device is a variable with the name of a device (such as
@@ -69,7 +69,8 @@ class NonBlockingTransfer(Rule):
       ``*`` or ``**``.
     - `not-changed`: no code may write to the memory of the batch after the copy. Below the copy, in inner functions, in
       the next iteration and after the loop, the code only reads the batch or binds it to names.
-    - `no-mps`: the call names CUDA itself, or no file of the backend contains ``"mps"`` or ``backends.mps``.
+    - `no-mps`: the call names CUDA, as in ``x.to("cuda")``, or no file of the backend contains ``"mps"`` or
+      ``backends.mps``.
     - `plain-to`: PyTorch's own collation builds the batch. Or each ``to`` and ``cuda`` that the project defines or
       assigns has a parameter ``non_blocking``, and no class of the project has a ``__getattr__``. (The rule does not
       read the definitions of other libraries.)
@@ -78,22 +79,22 @@ class NonBlockingTransfer(Rule):
     - `no-batch-encoding`: the code copies only a part of a batch, or no file of the project imports transformers.
 
     By default the rule adds the argument only where the argument has an effect. A loader of the loop must provably pin
-    its batches, and the rewrite of this loader must gain something. The loop must not wait for the copy at once. A
-    loader provably pins its batches if ``pin_memory`` is ``True``, ``torch.cuda.is_available()`` or a comparison with
-    ``"cuda"``. A loader also pins its batches if its samples are in memory and the factory allocates the batches. With
-    ``--all-loaders`` the rule adds the argument everywhere. A review accepts or refuses the copies and the call that
-    builds their loader only together.
+    its batches, and the rewrite of this loader must have a gain. The loop must not wait for the copy immediately after
+    the copy starts. A loader provably pins its batches if ``pin_memory`` is ``True``, ``torch.cuda.is_available()`` or
+    a comparison with ``"cuda"``. A loader also pins its batches if its samples are in memory and the factory allocates
+    the batches. With ``--all-loaders`` the rule adds the argument everywhere. A review accepts or refuses the copies
+    and the call that builds their loader only together.
 
-    If a tuple assignment gets too long, the rule writes one assignment for each name. The rule does not split the
-    assignment if one new assignment would read a name that another new assignment changes.
+    If a tuple assignment gets too long for a line, the rule writes one assignment for each name. The rule does not
+    split the assignment if one new assignment would read a name that another new assignment changes.
     """
 
     code = "CHP013"
     name = "non-blocking-transfer"
     reason = (
         "Copying a batch to the device makes Python wait until the copy is done. From pinned memory, "
-        "`non_blocking=True` lets Python continue with the next operations. The device runs these operations after the "
-        "copy, so all values stay the same. A copy from other memory blocks as before."
+        "`non_blocking=True` lets Python continue with the next operations. The device runs these operations after "
+        "the copy, so all values stay the same. A copy from memory that is not pinned makes Python wait, as before."
     )
     safety = Safety.SAFE
     verbose_only = True
@@ -142,9 +143,9 @@ def _check_loop(
 
 
 def gain_of_pinned_copies(module: Module, project: Project, call: cst.Call) -> Gain | None:
-    """Return the gain of rewriting ``call`` if the new loader pins batches that a loop copies without blocking.
+    """Return the gain of rewriting ``call`` to a loader that pins its batches, so that a loop copies without blocking.
 
-    The result is None if no loop provably copies the batches of this loader.
+    The result is None if no loop provably copies the batches of the loader.
     """
     for path, line in loader_gains(project).loops_over_pinned(module, call):
         owner = module if path == module.path else project.module(path)
@@ -170,13 +171,13 @@ def _gain_of_copies(
     loaders: list[tuple[cst.BaseExpression, LoaderValue]],
     transfers: list[cst.Call],
 ) -> tuple[Gain, frozenset[tuple[str, int]]]:
-    """Return the gain of the copies in one statement, and file and line of the calls that build the loaders."""
+    """Return the gain of the copies in one statement, and (path, line) of each call that builds a pinning loader."""
     pinned = loader_gains(project).pinning_calls(module, loop, partial(is_moved_by_rule, project))
     if not pinned:
-        return Gain(GainKind.NOTHING, "the loader may not pin its batches, or is not rewritten"), frozenset()
+        return Gain(GainKind.NOTHING, "no loader of the loop provably pins its batches and is rewritten"), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
     if has_wait_after_transfers(DeviceLoop(module, loop, loaders), transfers):
-        return Gain(GainKind.NOTHING, "the loop waits for the copy at once"), frozenset()
+        return Gain(GainKind.NOTHING, "the loop waits for the copy immediately"), frozenset()
     places = [(one.path, getattr(one.node, "lineno", 1)) for one in pinned]
     return Gain(GainKind.PINNED, "the loader pins its batches", path, line), frozenset(places)
 

@@ -41,21 +41,23 @@ class SetEpoch(Rule):
 
     - `shuffling-sampler`: a call that builds the loader has a `DistributedSampler` that shuffles.
     - `known-sampler`: the sampler has a name in the loop, or the loader provably has this sampler and no other sampler.
-      If the loader may have another sampler, the module imports the class of the sampler at its top level. The new code
-      then checks the class with `isinstance`.
+      If the loader may have another sampler, the module imports the class of the sampler at its top level. In this
+      case, the new code checks the class with `isinstance`.
     - `iterates-each-time`: each iteration iterates over the loader, or passes the loader to a call other than `len`,
       `print` or similar.
     - `set-epoch-not-called`: no code of the same function calls `set_epoch`, and no other code of the module calls
       `set_epoch` on this sampler or loader. The loop calls no function of the project that calls `set_epoch`.
-    - `kept-sampler`: at least one enclosing loop that counts does not build the sampler again in each iteration.
-    - `one-counter`: exactly one enclosing loop that counts has `epoch` in its variable's name. Or only one enclosing
+    - `kept-sampler`: at least one enclosing loop that counts keeps the sampler, and does not build a new sampler in
+      each iteration.
+    - `one-counter`: exactly one enclosing loop that counts has `epoch` in its variable's name, or exactly one enclosing
       loop counts.
     - `named-epoch`: the variable of the loop over epochs is a plain name that contains a letter.
-    - `body-on-own-lines`: the body of the loop is not on the line of the `for`, if the new code must check the class of
-      the sampler.
+    - `body-on-own-lines`: if the new code must check the class of the sampler, the body of the loop is not on the line
+      of the `for`.
 
     The rule applies without `--unsafe` if a condition such as `if args.distributed` or `if dist.is_initialized()`
-    decides whether the sampler is built or the loop runs. Training in a single process then does not change.
+    decides whether the sampler is built or the loop runs. With such a condition, the rewrite does not change training
+    in a single process.
     """
 
     code = "CHP014"

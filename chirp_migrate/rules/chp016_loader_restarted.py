@@ -57,7 +57,7 @@ class LoaderRestarted(Rule):
 
 
 def _first_argument(module: Module, call: cst.CSTNode | None, function: str) -> cst.BaseExpression | None:
-    """Return the first argument of a call of a built-in function; ``None`` for other calls."""
+    """Return the first argument of a call of ``function``, such as ``builtins.next``; ``None`` for other calls."""
     match call:
         case cst.Call(args=[cst.Arg(value=first, star=""), *_]) if module.qualified_names(call.func) == {function}:
             return first
@@ -82,10 +82,7 @@ def _innermost_loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _is_bound_in(loop: cst.CSTNode, loader: cst.CSTNode) -> bool:
-    """Return whether the loop binds a name of the expression ``loader``.
-
-    If so, each iteration may use a new loader.
-    """
+    """Return whether the loop binds a name in ``loader``, so that each iteration may use a new loader."""
     targets = (target for node in (loop, *nodes_in_scope(loop)) if (target := bound_target(node)) is not None)
     bound = {name for target in targets for name in names_in_code(target)}
     return not names_in_code(loader).isdisjoint(bound - {"self"})

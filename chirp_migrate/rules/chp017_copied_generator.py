@@ -36,11 +36,11 @@ _HELD = re.compile(
 _HELD_WORDS = ("default_rng", "check_random_state", "Random", "Generator")
 #: Names of functions that probably seed workers, although their module passes them to no loader.
 _SEEDS_WORKERS = re.compile(r"worker_init|init_worker|worker_seed|seed_worker", re.IGNORECASE)
-_REMEDY = "Use global generators, or seed one with `torch.utils.data.get_worker_info().seed`"
+_REMEDY = "Use global generators, or seed this generator with `torch.utils.data.get_worker_info().seed`"
 
 
 def _may_create_generators(text: str) -> bool:
-    """Return whether a text may create generator objects, or seed workers."""
+    """Return whether the code in a text may create generator objects, or seed workers."""
     if "seed" in text and ("worker_init_fn" in text or "get_state" in text):
         return True
     return any(word in text for word in _HELD_WORDS) and _HELD.search(text) is not None
@@ -67,7 +67,7 @@ class CopiedGenerator(Rule):
         return dataset_names(project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a class may be a dataset in a module that creates generators, or code may seed workers."""
+        """Return whether the module creates generators and may define a dataset class, or may seed workers."""
         if any(one.arg == "worker_init_fn" for one in outline.find(ast.keyword)):
             return True
         if "get_state" in outline.text and any(_SEEDS_WORKERS.search(one.name) for one in outline.functions):
@@ -75,7 +75,7 @@ class CopiedGenerator(Rule):
         return _HELD.search(outline.text) is not None and bool(outline.once(possible_dataset_classes, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether another rewrite may turn a positional ``worker_init_fn`` into a keyword argument."""
+        """Return whether a rewrite may make ``worker_init_fn`` a keyword argument. This rule reads no other form."""
         return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "worker_init_fn")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:

@@ -55,15 +55,15 @@ class UnpicklableState(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of dataset classes, and words from the files that may store objects such as open files."""
+        """Return the names of dataset classes, and words that occur in files that create objects such as open files."""
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text may contain a dataset, or create an object such as an open file for any dataset."""
+        """Return whether the code may define a dataset, or create an object such as an open file for a dataset."""
         return super().concerns(text, project) or may_create_unpicklable(text, project, ReportedUnpicklableKind.STATE)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a class may be a dataset, or code creates an object such as an open file for any dataset."""
+        """Return whether a class may be a dataset, or code creates an object such as an open file for a dataset."""
         return bool(outline.once(possible_dataset_classes, project)) or creates_unpicklable(
             outline, project, ReportedUnpicklableKind.STATE
         )

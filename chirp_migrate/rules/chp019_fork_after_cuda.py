@@ -37,9 +37,9 @@ class ForkAfterCuda(Rule):
     code = "CHP019"
     name = "fork-after-cuda"
     reason = (
-        "If a process has used CUDA, the processes that it forks cannot use CUDA: PyTorch raises `Cannot re-initialize "
-        "CUDA in forked subprocess`. So workers return samples on the CPU, and the training loop moves batches to the "
-        "GPU."
+        "If a process has used CUDA, the processes that it forks cannot use CUDA: PyTorch raises `Cannot "
+        "re-initialize CUDA in forked subprocess`. So workers must return samples on the CPU, and the training loop "
+        "must move the batches to the GPU."
     )
     safety = Safety.ADVICE
     finds_bugs = True
@@ -47,7 +47,7 @@ class ForkAfterCuda(Rule):
     follows = frozenset({"CHP001"})
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether code in the text may fork, or a dataset in it may move samples to the GPU."""
+        """Return whether code in the text may select ``fork``, or move samples of a dataset to the GPU."""
         if not super().concerns(text, project):
             return False
         samples = _MOVES.search(text) is not None and (
@@ -63,9 +63,9 @@ class ForkAfterCuda(Rule):
         return asked or bool(outline.once(possible_dataset_classes, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rewrite may turn a positional argument into ``multiprocessing_context=…``.
+        """Return whether a rewrite may make ``multiprocessing_context`` a keyword argument.
 
-        This rule only reads the keyword argument.
+        This rule reads only the keyword argument.
         """
         return super().may_follow(module, project, rewriters) and may_pass_by_position(
             module, "multiprocessing_context"

@@ -19,9 +19,9 @@ class ValidationDropsSamples(Rule):
     code = "CHP021"
     name = "validation-drops-samples"
     reason = (
-        "With drop_last=True the loader omits the last, smaller batch. Shuffled training omits other samples in each "
-        "epoch. Evaluation in order always omits the same samples, so no metric ever includes them, and the metric "
-        "depends on the batch size."
+        "With drop_last=True the loader omits the last, smaller batch. Shuffled training omits different samples in "
+        "each epoch. Evaluation in order always omits the same samples, so no metric ever includes these samples, and "
+        "each metric depends on the batch size."
     )
     safety = Safety.ADVICE
     finds_bugs = True

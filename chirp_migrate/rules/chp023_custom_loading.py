@@ -20,10 +20,10 @@ class CustomLoadingCode(Rule):
     code = "CHP023"
     name = "custom-loading"
     reason = (
-        "PyTorch's DataLoader already has what such code builds by hand: workers that seed themselves, use shared "
-        "memory and end with the loader; batches that are loaded ahead in order; pinned memory and copies that do "
-        "not block. Hand-written code must solve the same problems again. docs/migration-notes.md lists the "
-        "replacement of each attribute and each hand-written pattern."
+        "Hand-written loading code must solve problems that PyTorch's DataLoader has already solved. The workers of a "
+        "DataLoader seed themselves, use shared memory and end with the loader. A DataLoader loads batches ahead, in "
+        "the right order. PyTorch also has pinned memory, and copies to the device that do not block. "
+        "docs/migration-notes.md lists the replacement of each attribute and each hand-written pattern."
     )
     safety = Safety.ADVICE
     trigger = (
@@ -48,7 +48,7 @@ class CustomLoadingCode(Rule):
 
 
 def _describe_machinery(module: Module, kind: str, first: cst.Call) -> str:
-    """Return words for a kind of hand-written loading code, with the line of its first use."""
+    """Return a description of hand-written loading code for a message, with the line of its first use."""
     what = "a prefetch process" if module.source(first.func).endswith("Process") else _WHAT[kind]
     return f"{what} (line {module.position(module.span(first)[0])[0]})"
 

@@ -102,7 +102,7 @@ def _is_collected(module: Module, node: cst.CSTNode) -> bool:
 
 
 def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
-    """Return whether a call extends the variable that gets its result, as in ``all = torch.cat([all, new])``."""
+    """Return whether a call assigns its result to one of its arguments, as in ``all = torch.cat([all, new])``."""
     match next_use_of_value(module, call):
         case ValueAssignment(targets, cst.Assign()):
             given = [argument.value for argument in call.args]

@@ -36,12 +36,12 @@ class CacheEmptiedInLoop(Rule):
     code = "CHP027"
     name = "cache-emptied-in-loop"
     reason = (
-        "`torch.cuda.empty_cache()` waits for the device and returns memory to the driver. The next step requests the "
-        "same memory, which waits again. The call frees no memory that is in use, and PyTorch reuses free memory "
-        "automatically. `gc.collect()` visits all objects of the program. `torch.cuda.synchronize()` waits for the "
-        "device, which helps only where steps are timed. The rule does not remove these calls for two reasons. Other "
-        "programs may wait for the memory. A model that nearly fills the memory of the device may fail without "
-        "the calls."
+        "`torch.cuda.empty_cache()` waits for the device and returns memory to the driver. The next step must request "
+        "the same memory from the driver, and waits again. The call frees no memory that is in use, and PyTorch "
+        "reuses free memory automatically. `gc.collect()` visits all objects of the program. "
+        "`torch.cuda.synchronize()` waits for the device, which helps only where steps are timed. The rule does not "
+        "remove these calls for two reasons. Other programs may wait for the memory. A model that nearly fills the "
+        "memory of the device may fail without the calls."
     )
     safety = Safety.ADVICE
     trigger = ("empty_cache", "synchronize")
@@ -53,7 +53,7 @@ class CacheEmptiedInLoop(Rule):
         return set().union(*map(project.aliases, self.trigger))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop empties the cache or synchronises."""
+        """Return whether a loop empties the memory cache or synchronises the GPU."""
         return any(
             _EMPTIES.fullmatch(name) or _WAITS.fullmatch(name)
             for loop in outline.find(ast.For)
@@ -65,7 +65,8 @@ class CacheEmptiedInLoop(Rule):
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report calls that empty the cache or synchronise in each step of a loop over loaders.
 
-        Each loop has at most one finding of each kind. Calls in ``except`` blocks are omitted.
+        Each loop has at most one finding for emptying, and one finding for synchronising. Calls in ``except`` blocks
+        are omitted.
         """
         for loop, loaders in loader_loops(module, project):
             if all(_yields_single_samples(loader) for _, loader in loaders):
@@ -81,19 +82,19 @@ class CacheEmptiedInLoop(Rule):
                 yield RuleMatch(
                     module.span(emptying[0])[0],
                     f"calling {quote_sources(module, *emptying, *collecting)} after each batch forces a GPU sync, "
-                    "and the next step allocates the memory again: call it once after the loop, or remove it; if "
-                    "memory is short, use smaller batches",
+                    "and the next step allocates the memory again: move the call below the loop, or remove the "
+                    "call; if memory is short, use smaller batches",
                 )
             if waiting and not _reads_clock(module, project, loop):
                 yield RuleMatch(
                     module.span(waiting[0])[0],
                     f"calling {quote_sources(module, *waiting)} after each batch forces a GPU sync that this loop "
-                    "does not need: remove it",
+                    "does not need: remove the call",
                 )
 
 
 def _reads_clock(module: Module, project: Project, loop: cst.For) -> bool:
-    """Return whether the function around a loop reads a clock."""
+    """Return whether the function around a loop reads a clock, so that a synchronisation may serve a measurement."""
     calls = find_nodes_in_scope(module.enclosing_function(loop) or module.tree, cst.Call)
     return any(_CLOCKS.fullmatch(name) for call in calls for name in project.resolved_names(module, call.func))
 

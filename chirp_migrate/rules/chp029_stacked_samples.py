@@ -39,22 +39,23 @@ _STACKS = re.compile(rf"\bstack{GAP}(\[|as\b)")
 
 
 class StackedSamples(Rule):
-    """Rewrites `torch.stack([dataset[index][0] for i in indices])` and `torch.stack([x for x, _ in dataset])`, only if:
+    """Rewrites `torch.stack([dataset[index][0] for i in indices])` only if all these conditions hold:
 
     - `torch-stack`: the function `stack` is PyTorch's function, stacks along axis 0, and has no argument `out`.
-    - `every-sample`: the comprehension has one `for`, no `if` and no `async`. The comprehension yields the first item
-      of each sample unchanged.
+    - `every-sample`: the comprehension has one `for`, no `if` and no `async`. Instead of reading samples by index, the
+      `for` may iterate over the dataset, as in `[x for x, _ in dataset]`. The comprehension yields the first item of
+      each sample unchanged.
     - `known-dataset`: the expression `dataset` is a name or `name.attribute`. The class, annotation or name of
       `dataset`, or a call that gets `dataset`, shows that the object is a dataset, and not a list, array or table.
     - `not-in-class-body`: the call is not directly in the body of a class.
     - `no-bindings`: the indices contain no `:=`, `await` or `yield`.
-    - `pure-index`: an `index` other than `i` consists of names, items, attributes, arithmetic and functions that are
-      known to have no side effects.
+    - `pure-index`: an `index` other than `i` has no side effects. Such an `index` consists of names, subscripts,
+      attributes, arithmetic and calls of functions that are known to have no side effects.
     - `indices-available`: all indices exist before the code reads the first sample, unless `index` is just `i`. The
       indices are a list, tuple or `range`, the result of a known function, or a local name for such a value.
     - `same-dataset`: neither the computation of the indices nor the reading of a sample replaces the dataset. The
       dataset is a local variable, or only known functions compute the indices. If the dataset is a name of the module,
-      no function declares the name ``global``, and no other file assigns it. If the dataset is an attribute, only
+      no function declares the name ``global``, and no other file assigns the name. If the dataset is an attribute, only
       ``self.NAME = …`` in an ``__init__`` sets the attribute, in all files. No ``setattr`` and no ``__dict__`` changes
       this attribute.
     - `no-comment`: the code contains no `#`, because the rewrite would lose a comment.

@@ -19,10 +19,7 @@ _OPENING = re.compile(r"[\s(]*")
 
 
 def words_in_unpicklable_code(project: Project, kind: ReportedUnpicklableKind) -> frozenset[str]:
-    """Return words that show that a file may create an unpicklable object of ``kind``.
-
-    A file without any of these words creates no such object.
-    """
+    """Return words, at least one of which occurs in each file that creates an unpicklable object of ``kind``."""
     return find_unpicklable_objects(project).words(kind)
 
 
@@ -54,7 +51,7 @@ def unpicklable_matches(
 def _skip_opening_brackets(module: Module, offset: int) -> int:
     """Return the first offset after any spaces and opening brackets.
 
-    So the offset of an expression is the same with and without the brackets around it.
+    The result is the same for an expression with brackets and without brackets around the expression.
     """
     match = _OPENING.match(module.text, offset)
     return match.end() if match else offset

@@ -19,13 +19,13 @@ def write_new_file(path: Path, content: bytes, *, like: Path | None = None, mode
     Args:
         path: path of the new file, which must not exist.
         content: all bytes of the file.
-        like: an existing file. The new file gets the owner, group, mode and extended attributes of ``like``, as far as
-            this user may set them.
+        like: path of an existing file. The new file gets the owner, group, mode and extended attributes of this file,
+            as far as this user may set these attributes. None for the attributes of a new file.
         mode: permission bits of the new file; None for the bits of ``like``. If ``like`` is also None, the bits are
             ``0o666`` minus the umask.
 
     Raises:
-        FileExistsError: ``path`` exists, or is a dangling link.
+        FileExistsError: the path exists, or is a dangling link.
         OSError: the file cannot be written; the incomplete file is removed.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -51,7 +51,7 @@ def replace_file(path: Path, content: bytes, temporary: Path) -> None:
     """Replace the bytes of ``path`` atomically, and wait until the new bytes are on disk.
 
     The function first writes the bytes to ``temporary``, a path in the same folder, and then renames ``temporary`` to
-    ``path``. So owner and mode are those of a new file.
+    ``path``. So the file gets the owner and mode of a new file, and loses its earlier owner and mode.
 
     Raises:
         OSError: the file cannot be written; ``path`` keeps its earlier bytes.

@@ -92,7 +92,7 @@ def work_tree_top(folder: Path) -> Path | None:
 
 
 def _nearest_repository(root: Path, path: str) -> Path:
-    """Return the folder in which to run git for ``path``: the innermost repository below ``root``, else ``root``."""
+    """Return the innermost repository below ``root`` that contains ``path``, else ``root``. Git runs in this folder."""
     folder = (root / path).parent
     while folder != root and folder.is_relative_to(root):
         if (folder / ".git").exists():

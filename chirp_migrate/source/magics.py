@@ -54,9 +54,9 @@ class MaskedCell:
 
     Attributes:
         text: the code with its masks.
-        originals: for each mask, the original text that it replaces, in the order of the text.
+        originals: for each mask, the original text that the mask replaces, in the order of the text.
         lines: for every line of ``text``, the number of the corresponding line of the original cell, from 1.
-        head: the cell magics (such as ``%%time``) at the top of the cell; they must stay at the top.
+        head: the cell magics (such as ``%%time``) at the top of the cell. A rewrite must leave these lines at the top.
         tag: the prefix of the name in every mask. No other text of the notebook contains this prefix.
     """
 
@@ -68,7 +68,7 @@ class MaskedCell:
 
     @property
     def is_timed(self) -> bool:
-        """Return whether the cell runs in its own function, so that other cells do not see its names."""
+        """Return whether the cell runs in its own function, so that no other cell sees the names that it defines."""
         return re.search(r"(?m)^\s*%%timeit\b", self.head) is not None
 
     def places(self) -> list[tuple[int, str]]:

@@ -16,7 +16,7 @@ _MOST_PAIRS = 3_000_000
 
 
 class _Matcher(difflib.SequenceMatcher[str]):
-    """A ``SequenceMatcher`` that finds a longest common subsequence (Hunt & Szymanski 1977)."""
+    """A ``SequenceMatcher`` that finds a longest common subsequence of lines (Hunt & Szymanski 1977)."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
         super().__init__(None, old, new, autojunk=False)

@@ -37,7 +37,7 @@ class CodeCell:
 
     Attributes:
         number: number of the cell, counted over all cells from 1.
-        value: the source: a string or a list of strings, as nbformat allows.
+        value: the source as a string or as a list of strings (nbformat allows both).
         start: offset of the value in the raw text of the notebook.
         end: offset after the value.
     """
@@ -59,7 +59,8 @@ class CodeCell:
 
         Args:
             text: the new code.
-            raw: raw text of the whole notebook. Unchanged lines of code keep their JSON escapes in this text.
+            raw: raw text of the whole notebook. The result has the same JSON escapes as this text in unchanged lines of
+                code.
         """
         whole = isinstance(self.value, str)
         spans = [(self.start, self.end)]
@@ -162,7 +163,8 @@ def _nested_value(value: Any, *keys: str | int) -> object:
 def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
     """Parse the JSON value at offset ``at``, and return the value and the offset of its end.
 
-    For a container that ``shape`` describes, the value is a dictionary of the members with their spans.
+    ``shape`` selects the containers whose members are returned with their spans, in a dictionary. All other values are
+    returned as ``json.loads`` would return them.
 
     Raises:
         json.JSONDecodeError: the text is not valid JSON, or a key occurs twice.

@@ -25,8 +25,8 @@ FOLLOWS: Owners = frozenset()
 class _Piece:
     """A piece of a rewritten text.
 
-    A piece is a kept or deleted part of the original text, ``original[start:end]``. Otherwise, the piece is an inserted
-    ``text`` before ``original[start]``.
+    There are two forms. If ``text`` is None, the piece is a kept or deleted part of the original text,
+    ``original[start:end]``. In all other cases, the piece is an inserted ``text`` before ``original[start]``.
     """
 
     start: int
@@ -54,7 +54,7 @@ class PieceTable:
 
     Attributes:
         joined: pairs of rewrites that can only be applied together. The first rewrite of a pair deleted or inserted
-            text. The second rewrite changed this text, or inserted other text into it.
+            text. The second rewrite changed this text, or inserted other text into this text.
     """
 
     def __init__(self, original: str) -> None:
@@ -124,9 +124,10 @@ class PieceTable:
         return len(self._original)
 
     def edits(self) -> Iterator[tuple[Edit, Owners]]:
-        """Yield the edits that belong to rewrites. The edits refer to the original text, and have its order.
+        """Yield the edits of rewrites, each with the numbers of its rewrites.
 
-        Edits without an owner (:data:`FOLLOWS`) are not included.
+        The edits refer to the original text, and have the order of this text. Edits that follow from all rewrites
+        together (:data:`FOLLOWS`) are not included.
         """
         run: Edit | None = None
         owners = FOLLOWS
@@ -185,7 +186,7 @@ def rewrites_sharing_lines(
 
 
 def line_range_of_edit(edit: Edit, line_starts: Sequence[int]) -> tuple[int, int]:
-    """Return the number of the first line that an edit changes, and of the line after the last changed line, from 0.
+    """Return the first line that an edit changes, and the line after the last changed line, both counted from 0.
 
     The two numbers are equal if the edit only inserts whole lines between two lines.
     """

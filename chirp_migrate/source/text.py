@@ -110,7 +110,7 @@ def edit_sort_key(edit: Edit) -> tuple[int, int, int]:
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """Return ``text`` with ``edits`` applied; the text outside the spans of the edits does not change.
+    """Return ``text`` with ``edits`` applied. The text outside the spans of the edits does not change.
 
     ``edits`` may have any order: :func:`edit_sort_key` sorts them.
 

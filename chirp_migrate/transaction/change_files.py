@@ -1,8 +1,8 @@
 """Change the files of a recorded run from one version to another.
 
 :func:`write_file_changes` changes all files, or raises an error midway. After an error, :func:`finish_file_changes`
-brings all files to their new version, from any state. Both functions need only data in the journal. So if this process
-is killed, another process can continue.
+brings all files to their new version, from any state. Both functions need only data in the journal. So if a process is
+killed, another process can finish the changes.
 
 New bytes are first written to a temporary file next to the old file. Then the temporary file replaces the old file. The
 bytes of a file show whether the file has been replaced. An ``apply`` writes added files before the code that imports
@@ -124,8 +124,8 @@ def finish_file_changes(
 ) -> None:
     """Bring all files to the version ``new``, from a state in which each file has the version ``old`` or ``new``.
 
-    If a file has any other content, the user has edited the file. Only with ``force=True``, the function also changes
-    such files. A second call of the function changes nothing.
+    If a file has any other content, the user has edited the file. The function skips such files, and changes them only
+    with ``force=True``. A second call of the function changes nothing.
 
     Raises:
         OSError: a file cannot be written.

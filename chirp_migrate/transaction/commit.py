@@ -56,13 +56,14 @@ def commit_plan(
 
     The journal is on disk before the first file changes. Each file is replaced atomically. The replaced file keeps its
     mode, and keeps its owner if this user may set the owner. If a file is a symbolic link, the target of the link is
-    replaced. The target must be below the root. Other hard links to a file keep the old bytes. Added files are written
-    first, so that the project can be imported at every moment. If the process is killed, :func:`.recovery.recover`
-    restores all files.
+    replaced. This target must be below the root. If a file has further hard links, these links keep the old bytes.
+    Added files are written first, so that the project can be imported at every moment. If the process is killed,
+    :func:`.recovery.recover` restores all files.
 
     Args:
         plan: the plan to write; files that would not change are omitted.
-        on_step: called after every step. If the call raises an error, the commit stops and is undone.
+        on_step: function that shows each finished step to the user. If the function raises an error, the commit stops
+            and is undone.
         documents: further documents for the journal, by name (see :meth:`.JournalRun.document`).
 
     Raises:
@@ -94,8 +95,8 @@ def _find_targets(
 ) -> tuple[list[tuple[FilePlan, JournalFile]], tuple[SkippedFile, ...], tuple[str, ...]]:
     """Return the files to write, the files that this user may not write, and the paths with further hard links.
 
-    Each file to write is a pair: the file in the plan, and its record for the journal. The path in the record has no
-    links.
+    Each file to write is a pair: the file in the plan, and its record for the journal. All symbolic links in the path
+    of the record are resolved.
     """
     targets: list[tuple[FilePlan, JournalFile]] = []
     skipped: list[SkippedFile] = []

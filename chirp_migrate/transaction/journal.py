@@ -2,10 +2,10 @@
 
 Each applied run has a folder, such as ``.chirp-migrate/0001`` for run 1. The file ``journal.json`` in the folder has
 the format that ``journal_schema`` defines. The folder also contains the bytes of each file before and after the run.
-The SHA-256 of the bytes is the name of such a file. The name of the folder is ``new-0001`` until the folder is
-complete, and ``old-0001`` while the folder is being removed. So a folder whose name is only a number always contains a
-complete record. The folder also contains documents that only reports read: ``plan.json`` (the applied plan),
-``verify.json`` (the last result of ``verify``) and ``doctor.json`` (the last result of ``doctor``).
+These bytes are in files whose name is the SHA-256 of the bytes. The name of the folder is ``new-0001`` until the folder
+is complete, and ``old-0001`` while the folder is being removed. So a folder whose name is only a number always contains
+a complete record. The folder also contains documents that only reports read, which are ``plan.json`` (the applied
+plan), ``verify.json`` (the last result of ``verify``) and ``doctor.json`` (the last result of ``doctor``).
 """
 
 from __future__ import annotations
@@ -207,18 +207,18 @@ def record_new_run(
 ) -> JournalRun:
     """Record a new run, and wait until the whole record is on disk.
 
-    The caller must call this function before it changes any file.
+    Callers must call this function before they change any file of the project.
 
     Args:
         root: the folder of the project, with links resolved.
         files: the files that the run writes.
         folders: the folders to create for these files; parents come before their subfolders.
-        contents: the bytes of all files before and after the run, by SHA-256.
-        on_step: called after every step.
+        contents: the bytes of all files before and after the run. Each key is the SHA-256 of its bytes.
+        on_step: function that shows each finished step to the user.
         documents: further documents of the run, by name (see :meth:`JournalRun.document`).
 
     Raises:
-        OSError: the record cannot be written. Nothing is recorded then.
+        OSError: the record cannot be written. In this case, nothing is recorded.
     """
     home = journal_folder(root)
     number = max((int(name) for name in _folder_names(root, _RUN)), default=0) + 1
@@ -266,7 +266,8 @@ def record_run_state(
         state: the new state.
         files: the new records of the files of the run; None keeps the present records.
         folders: the new list of folders that the run created; None keeps the recorded list.
-        contents: further bytes to store with the run before the state changes, by SHA-256; None for no further bytes.
+        contents: further bytes to store with the run before the state changes; None for no further bytes. Each key is
+            the SHA-256 of its bytes.
 
     Raises:
         OSError: the record cannot be written. The recorded state stays unchanged.

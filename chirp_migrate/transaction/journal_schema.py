@@ -24,10 +24,11 @@ _Mode = Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
 
 
 class RunState(str, Enum):
-    """The state of a run. ``PENDING`` and ``ROLLING_BACK`` occur only during a run or after an interruption.
+    """The state of a run of ``apply``, as the journal records the state.
 
     ``PENDING``: the run is being applied. ``APPLIED``: all files of the run are written. ``ROLLING_BACK``: the run is
-    being undone.
+    being undone. ``PENDING`` and ``ROLLING_BACK`` occur only while a command changes files, or after a command was
+    interrupted.
     """
 
     PENDING = "pending"
@@ -54,12 +55,14 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     Attributes:
         path: posix path relative to the root, with links resolved.
         mode: permission bits before the run; None if the run created the file. During a rollback with ``--merge``, the
-            value is the permission bits to set.
-        sha256_before: SHA-256 of the bytes before the run; None if the run created the file. During a rollback with
+            value is the permission bits that the merged file gets.
+        sha256_before: the SHA-256 of the bytes before the run; None if the run created the file. During a rollback with
             ``--merge``, the value is the SHA-256 of the merged bytes.
-        sha256_after: SHA-256 of the bytes that the run wrote.
-        sha256_found, mode_found: SHA-256 and permission bits of the file when a rollback began; None without a
-            rollback, or if the file did not exist.
+        sha256_after: the SHA-256 of the bytes that the run wrote.
+        sha256_found: the SHA-256 of the file when a rollback began; None without a rollback, or if the file did not
+            exist.
+        mode_found: permission bits of the file when a rollback began; None without a rollback, or if the file did not
+            exist.
     """
 
     path: str
@@ -76,7 +79,7 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Args:
             path: posix path relative to the root.
             before: the version before the run; None if the run creates the file.
-            after: SHA-256 of the bytes that the run writes.
+            after: the SHA-256 of the bytes that the run writes.
             found: the version at the start of a rollback; None without a rollback, or if the file did not exist.
         """
         return cls(

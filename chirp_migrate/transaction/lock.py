@@ -1,8 +1,8 @@
 """A lock that permits only one process of this program at a time in a project.
 
 The lock is a file lock of the operating system, so the system releases the lock when the process ends. The text in the
-lock file names the process that holds the lock, by process id and machine. Messages show this process. On a network
-file system without locks, the lock counts as held while this process is alive.
+lock file names the process that holds the lock, by process id and machine. Error messages name this process. On a
+network file system without locks, the lock counts as held while the process in the lock file is alive.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ATTEMPTS = 50
 def hold_lock(folder: Path) -> Iterator[None]:
     """Hold the lock in ``folder`` during a ``with`` block.
 
-    A missing folder is created. At the end, an empty folder is removed.
+    A missing folder is created. At the end of the block, the folder is removed if nothing is in the folder.
 
     Raises:
         WriteRefused: another process holds the lock, or ``folder`` is a link or not a folder.

@@ -30,7 +30,7 @@ def recover(
     Args:
         root: the folder of the project.
         force: whether to also restore files that were edited after the interruption. If True, these edits are lost.
-        on_step: called for every restored file.
+        on_step: function that shows each restored file to the user.
 
     Returns:
         A sentence that describes the interruption and the recovery; None if no run was interrupted.
@@ -62,7 +62,7 @@ def recover_and_lock(
 
     Raises:
         WriteRefused: see :func:`recover`.
-        CommitFailed: see :func:`recover`. The same error occurs if the lock cannot be written.
+        CommitFailed: a file or the lock cannot be written (see :func:`recover`).
     """
     try:
         with hold_lock(journal_folder(root)):
@@ -124,7 +124,7 @@ def _finish_leftovers(root: Path) -> str | None:
 
 
 def _needs_recovery(root: Path) -> bool:
-    """Return whether recovery may be necessary.
+    """Return whether the journal may contain an interrupted run, so that recovery may be necessary.
 
     Another process may change the journal at the same time, so the caller must take the lock and then check again.
     """

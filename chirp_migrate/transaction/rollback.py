@@ -66,7 +66,8 @@ def rollback(
             to the same files. After the rollback, later runs are still applied, and can be undone, too.
         force: whether to also restore files that were edited after the run. If True, these edits are lost.
         merge: whether to keep edits that were made after the run, with git's three-way merge.
-        on_step: called after every step. If the call raises an error, the rollback stops and is undone.
+        on_step: function that shows each finished step to the user. If the function raises an error, the rollback stops
+            and is undone.
 
     Raises:
         UsageProblem: no run is applied in ``root``, or no applied run has this number.
@@ -101,7 +102,7 @@ def nothing_applied_error(root: Path) -> UsageProblem:
 
 
 def later_runs_on_same_files(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
-    """Return the files of ``run`` that later runs also wrote, as lists of paths by name of the later run."""
+    """Return, for the name of each later run, the paths of the files that this later run and ``run`` both wrote."""
     own = {file.path for file in run.files}
     later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}
     return {name: paths for name, paths in later.items() if paths}
@@ -120,7 +121,7 @@ def _index_of_run(runs: Sequence[JournalRun], number: int) -> int:
 def _transfer_folder_ownership(run: JournalRun, later: Iterable[JournalRun]) -> None:
     """Record the folders that ``run`` created as folders of each later run that has files in these folders.
 
-    The rollback of such a later run then removes the folders as soon as they are empty.
+    The rollback of the last such run then removes the empty folders.
     """
     for heir in later:
         above = {str(parent) for file in heir.files for parent in PurePosixPath(file.path).parents}
@@ -135,7 +136,7 @@ class _UndoPlan:
     """The plan for undoing a run.
 
     Attributes:
-        run: the run.
+        run: the run to undo.
         files: the files of the run, each with its current version and the version to restore.
         contents: the bytes of edited and merged files, by SHA-256. The journal does not contain these bytes yet.
         merged: paths of the files in which later edits are kept.
@@ -148,7 +149,7 @@ class _UndoPlan:
 
 
 def _plan_undoing(run: JournalRun, *, force: bool, merge: bool) -> _UndoPlan:
-    """Return the plan for undoing ``run``. No file changes yet.
+    """Return the plan for undoing ``run``, without changing files.
 
     Raises:
         WriteRefused: files were edited, and ``force`` and ``merge`` are both False; or edits cannot be merged; or git
@@ -210,7 +211,7 @@ def _current_version(root: Path, path: str) -> tuple[FileVersion | None, bytes]:
     """Return the current version and the bytes of the file at ``path``; ``(None, b"")`` if there is no file.
 
     Raises:
-        WriteRefused: ``path`` is not a regular file.
+        WriteRefused: the path is not a regular file.
     """
     now = file_hash(root, path)
     if now == NOT_A_FILE:
@@ -247,7 +248,7 @@ def _roll_back_run(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) 
         journal.remove_record(rolling)
     except OSError as error:
         raise CommitFailed(
-            f"all files are as before the migration, but its journal cannot be removed ({os_error_text(error)}): "
+            f"all files are as before the migration, but the journal cannot be removed ({os_error_text(error)}): "
             f"make {journal_folder(run.root)} writable and run the command again."
         ) from error
     restored = tuple(file.path for file in files if file.before is not None and file.path not in undoing.merged)

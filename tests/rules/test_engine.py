@@ -216,7 +216,7 @@ def test_a_name_that_a_star_import_brings_is_not_taken_over(tmp_path: Path, othe
     plan = plan_of(tmp_path, {"a.py": SCAN.format("from helpers import *"), **others})
     assert [file.path for file in plan.files] == []
     (found,) = plan.findings
-    taken = "not rewritten: `read_labels` already means something else in this file; otherwise: "
+    taken = "not rewritten: `read_labels` already means something else in this file; without this name clash: "
     assert found.message.startswith(taken) and found.status is FindingStatus.REPORT
 
 

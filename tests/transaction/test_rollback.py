@@ -283,7 +283,7 @@ def test_a_journal_that_cannot_be_removed_is_said_and_removed_later(
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.raises(CommitFailed, match="all files are as before the migration, but its journal cannot be removed"):
+    with pytest.raises(CommitFailed, match="all files are as before the migration, but the journal cannot be removed"):
         rollback(tree)
     assert snapshot(tree, journal=False) == before
     monkeypatch.undo()
