@@ -37,13 +37,13 @@ class ScannedSamples:
         iterable: the iterable of the loop, without ``enumerate``.
         index: the expression of a sample's index, which contains the loop's variable; None if the loop iterates over
             the dataset itself.
-        unpack: whether the code unpacks samples. If so, samples must be pairs.
+        unpack: whether the code unpacks samples, as in ``_, y = sample``. If so, samples must be pairs.
         label: the variable with the label; None if the expressions in ``reads`` are the label.
         reads: the expressions whose value is the label.
         opening: the first statement, if it only unpacks the label from the sample; else None. The rewrite removes this
             statement.
         dropped: variables that the rewritten loop no longer binds.
-        problem: why labels cannot be read before the first iteration of the loop; None without a problem.
+        problem: the reason why a rewrite must not read the labels before the loop; None if a rewrite may do so.
     """
 
     dataset: cst.BaseExpression
@@ -58,7 +58,10 @@ class ScannedSamples:
     problem: str | None = None
 
     def arguments(self, module: Module) -> str:
-        """Return the source of the dataset, and of the indices if the loop reads samples by index."""
+        """Return the source of the arguments for the rewritten code.
+
+        The arguments are the dataset and, if the loop reads samples by index, the indices.
+        """
         dataset, iterable = module.source(self.dataset).strip(), module.source(self.iterable).strip()
         if self.index is None:
             return dataset
@@ -261,7 +264,7 @@ def match_stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call)
 
 
 def why_not_readable_before_loop(module: Module, project: Project, scan: ScannedSamples) -> str | None:
-    """Return why a rewrite must not read all samples before the loop; None without a reason.
+    """Return the reason why a rewrite must not read all samples before the loop; None if a rewrite may do so.
 
     For example, the code that computes the indices may replace the dataset.
     """

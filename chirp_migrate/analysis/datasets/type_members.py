@@ -25,7 +25,7 @@ from chirp_migrate.syntax.module import Module
 
 
 def match_dataset_type_call(module: Module, type_call: cst.Call, member_dict: cst.Dict) -> AugmentedSamples | None:
-    """Return the semantics of a dataset class from its members; ``None`` if ``chirpid_patch`` has no such class.
+    """Return the semantics of a dataset class from its members; ``None`` if ``chirpid_patch`` has no equal class.
 
     Args:
         module: the module that contains the call.
@@ -71,7 +71,7 @@ def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: 
 
 
 def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
-    """Return an evaluator that also evaluates calls of the functions in the scope of ``node``."""
+    """Return an evaluator that also evaluates the bodies of called functions from the scope of ``node``."""
     around = module.scopes.scope_of(node)
 
     def inline(function: Value) -> cst.FunctionDef | None:
