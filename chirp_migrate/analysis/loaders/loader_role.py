@@ -32,8 +32,9 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
     names of the enclosing functions.
 
     Returns:
-        ``training``, ``validation`` or ``test``, as in ``create_training_loader``, a method of the factory. "" if the
-        role is not clear, or if the factory's method would behave differently from the call.
+        The role ``training``, ``validation`` or ``test``, for which the factory has a method such as
+        ``create_training_loader``. The result is "" if the role is not clear, or if the factory's method would behave
+        differently from the call.
     """
     named = {_role_in_name(_assigned_name(module, call)), *_roles_of_dataset(module, arguments["dataset"])} - {""}
     by_names = _only_role(named - {_OTHER})

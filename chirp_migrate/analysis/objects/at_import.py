@@ -23,8 +23,8 @@ class WorkerStartAtImport:
     """A place in a module at which the import of the module starts workers.
 
     Attributes:
-        place: the call that builds the loader. If this call is in another module, the code that iterates over the
-            loader.
+        place: the call that builds the loader, if the call is in the module; else the code in the module that iterates
+            over the loader.
         builds: whether ``place`` is the call that builds the loader.
     """
 
@@ -76,7 +76,7 @@ def _original_texts(project: Project) -> tuple[frozenset[str], frozenset[str]]:
 def may_start_workers_at_import(project: Project, text: str) -> bool:
     """Return whether the import of a module with this text may start workers.
 
-    The result is also True for a text that a rule has rewritten since the analysis.
+    The result is also True for a text that the analysis has not seen, such as a text that a rule has rewritten.
     """
     known, found = _original_texts(project)
     return text in found or text not in known

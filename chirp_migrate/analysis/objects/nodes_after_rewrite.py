@@ -21,8 +21,8 @@ class NodesAfterRewrite:
     """Finds nodes of an original text in the rewritten text.
 
     Two definitions are the same if they have the same name. Two loops are the same if they have the same header, and
-    other nodes if they have the same structure. A rewrite removes nodes and keeps the order of the remaining nodes. The
-    time is linear in the size of the text.
+    other nodes if they have the same structure. The class assumes that a rewrite removes nodes, but keeps the order of
+    the remaining nodes. The search takes time that is linear in the size of the text.
 
     Args:
         before: the text that contains the nodes.
@@ -40,7 +40,7 @@ class NodesAfterRewrite:
         self._after = lru_cache(maxsize=1)(self._read)
 
     def find(self, node: ast.AST, now: str) -> ast.AST | None:
-        """Return the node of ``now`` for ``node`` of the original text; None if the rewrite removed the node."""
+        """Return the node in the text ``now`` that corresponds to ``node``; None if the rewrite removed the node."""
         numbers = self._numbers if node in self._numbers else self._number_nodes(node)
         number = self._identity(node, numbers)
         left = self._after(now).get(number)

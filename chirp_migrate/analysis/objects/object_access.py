@@ -35,7 +35,7 @@ _PLACES = {"dataset": 0, "datasets": 0, "transforms": 0, "indices": 1, "func": 0
 
 
 class ObjectAccess(LibraryCalls):
-    """Attributes, items and elements of objects."""
+    """Read and set the attributes, items and elements of abstract objects."""
 
     @abstractmethod
     def module(self, path: str) -> AbstractScope:

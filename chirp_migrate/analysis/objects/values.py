@@ -131,12 +131,12 @@ def possible_texts(value: Value) -> list[str]:
 
 
 def texts_ending_with(value: Value) -> Value:
-    """Return the value of a text that ends with one of the texts in ``value``, and whose beginning is unknown."""
+    """Return the value of a text with an unknown beginning that ends with one of the texts in ``value``."""
     return tuple(Constant(text, is_whole=False) for text in possible_texts(value)) or UNKNOWN
 
 
 def replace_module_places(value: Value, path: str, node: ast.expr) -> Value:
-    """Return ``value``, with ``node`` as place of its modules and standard streams (such as ``sys.stdout``)."""
+    """Return ``value``, with ``node`` as place of all modules and standard streams, such as ``sys.stdout``."""
     if not any(isinstance(thing, _NAMED) for thing in value):
         return value
     place = CreationPlace(path, node)
