@@ -146,8 +146,8 @@ class Module:
         """Return the result of ``analysis`` for this module, from a cache after the first call.
 
         Args:
-            analysis: called with this module and ``asked``.
-            asked: further arguments of the analysis, hashable.
+            analysis: function of this module and the arguments ``asked``.
+            asked: further positional arguments of the function; they must be hashable.
         """
         key = (analysis, asked)
         if key in self._analyses:
@@ -435,7 +435,10 @@ class Module:
 
 
 def _small_statement(statement: cst.CSTNode, place: int) -> cst.CSTNode:
-    """Return the statement at index ``place`` of a line of statements. Return any other node unchanged."""
+    """Return the statement at index ``place`` of a line of statements, such as ``a = 1; b = 2``.
+
+    The result for any other node is the node itself.
+    """
     return statement.body[place] if isinstance(statement, cst.SimpleStatementLine) else statement
 
 
@@ -484,7 +487,7 @@ def _dotted_path(node: cst.CSTNode) -> str | None:
 
 
 def _lacks_loading_names(source: str) -> bool:
-    """Return whether ``import *`` from a module binds no class or function for data loading."""
+    """Return whether ``import *`` from the module ``source`` provably binds no class or function for data loading."""
     first = source.partition(".")[0]
     return first in sys.stdlib_module_names or source in ("torch", "torch.nn", "torch.nn.functional", "numpy")
 
