@@ -175,7 +175,7 @@ def _reads_parameter(node: cst.BaseExpression, function: cst.Lambda) -> bool:
 
 
 def _verb_with_object(verb: str, node: cst.BaseExpression) -> str:
-    """Return a verb with its operand, such as ``add_noise``; ``shift`` if the operand has no short name."""
+    """Return a verb with the name of its operand, such as ``add_noise``; ``shift`` if the operand has no short name."""
     match node:
         case cst.Integer(value=value) if value.isdigit():
             return f"{verb}_{value}"

@@ -1,4 +1,4 @@
-"""Check whether a dataset class in a function can move to module level, and get its captured values as arguments."""
+"""Check whether a dataset class in a function can move to module level and get its captured values as arguments."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class LocalClass:
                 )
 
     def _check_class_state(self) -> None:
-        """Check that the project works the same with a single class.
+        """Check that the project behaves the same with a single class.
 
         Before the move, each call of the enclosing function creates a new class. After the move, only one class exists.
         """
@@ -191,17 +191,16 @@ class LocalClass:
 
 
 def find_use_of_class_object(module: Module, node: cst.ClassDef, *, may_construct: bool) -> str | None:
-    """Return code in a class that may have another effect if an equal class at module level replaces the class.
+    """Return code in a local class that may behave differently if a class at module level replaces the local class.
 
     Such code may compare the class with another class, or store state on the class. The result is None if the class has
-    no such code. Code may read attributes of ``type(self)``, and of the first parameter of a class method.
+    no such code. Reads of attributes of ``type(self)``, or of the first parameter of a class method, do not count.
 
     Args:
         module: the module of the class.
         node: the class.
         may_construct: whether the code may also call ``type(self)`` or ``cls``, the first parameter of a class method.
-            A class that captures values must not be called in this way, because the call would have to pass these
-            values.
+            False is for a class that captures values, because such a call would have to pass these values.
     """
     for one in find_nodes(node, cst.Attribute, cst.Call, cst.Name):
         if isinstance(one, cst.Attribute) and one.attr.value in _TELLING:
@@ -307,7 +306,7 @@ def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> 
 def _gives_own_object(module: Module, project: Project, node: cst.BaseExpression, *, is_called: bool) -> bool:
     """Return whether an expression may be an object of a class of the project.
 
-    If ``is_called`` is True, the function checks the result of calling the expression instead.
+    If ``is_called`` is True, the function checks the object that a call of the expression returns.
     """
     names = project.resolved_names(module, node)
     if is_called:

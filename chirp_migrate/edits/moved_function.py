@@ -92,7 +92,8 @@ class MovedFunction:
         method: the method whose ``self`` the function uses, so that the function also becomes a method. None if the
             function uses no ``self``.
         captives: names of captured variables whose values a ``partial`` binds to the new function.
-        bound: parameters whose default values the ``partial`` also binds. The method ``check`` sets this attribute.
+        bound: parameters whose default values the ``partial`` also binds, because the defaults must be evaluated at the
+            old place. The method ``check`` sets this attribute.
         indent: indentation of the new definition.
     """
 
@@ -213,7 +214,8 @@ class MovedFunction:
         Args:
             uses: the definition of the function, and the code that reads its name.
             replaced: whether an existing function or object replaces the function, so that no code moves.
-            by_partial: whether the replacement is a ``partial`` even if the function captures nothing.
+            by_partial: whether the replacement is a ``partial`` although the function captures no variable. The default
+                False means that only a function with captured variables or bound defaults becomes a ``partial``.
 
         Raises:
             NotMovable: some code may notice the difference.
@@ -287,9 +289,9 @@ class MovedFunction:
         return False
 
     def _may_be_class(self, owner: cst.BaseExpression) -> bool:
-        """Return whether the owner of an assigned attribute may be a class.
+        """Return whether ``owner`` may be a class, when code assigns the function to an attribute of ``owner``.
 
-        If the owner is unknown, the result is True if the function can take a further argument for ``self``.
+        If ``owner`` is unknown, the result is True if the function accepts one more argument, which could be ``self``.
         """
         module = self.module
         match owner:
@@ -340,7 +342,7 @@ class MovedFunction:
         return name
 
     def expression_for(self, name: str) -> str:
-        """Return the expression that refers to the new function at the old place: ``name`` or ``self.name``."""
+        """Return the expression, ``name`` or ``self.name``, by which the old place refers to the new function."""
         return name if self.method is None else f"self.{name}"
 
     def value(self, name: str, around: int) -> tuple[str, frozenset[Import]]:
