@@ -99,7 +99,7 @@ class LocalClass:
         if not can_delete_lines_of(module, node):
             raise NotMovable("the class is the only statement of its block")
         if node.decorators or node.keywords:
-            raise NotMovable("the class has a decorator or class keywords")
+            raise NotMovable("the class has a decorator, or keyword arguments such as `metaclass`")
         check_body_is_movable(module, node)
         self._check_class_state()
         for name in captured_names(module, *(base.value for base in node.bases)):
@@ -111,7 +111,7 @@ class LocalClass:
         check_captured_values(module, self.project, node, (*self.values, *self.imports))
         check_class_is_movable(module, self.project, node, insertion_offset(module, node))
         if KEPT in module.source(node):
-            raise NotMovable(f"names with `{KEPT}` are already in use")
+            raise NotMovable(f"the class already uses names with `{KEPT}`")
         if not all(
             _is_plain(self.project, base, may_construct=not self.values)
             for base in qualified_base_names(module, self.project, node)
@@ -158,11 +158,11 @@ class LocalClass:
         if not self.values and (place := find_class_mutation(self.project)) is not None:
             raise NotMovable(f"the project may read or set attributes of the class of an object ({place})")
         if (code := find_use_of_class_object(self.module, self.node, may_construct=not self.values)) is not None:
-            raise NotMovable(f"`{code}` in the class depends on the class object, which all calls would share")
+            raise NotMovable(f"`{code}` in the class depends on the class object, which all calls of the function would share after the move")
         for one in find_nodes(self.node, cst.Attribute):
             if is_name(one.value, self.title) and name_role(self.module, one) in _STORED:
                 source = self.module.source(one)
-                raise NotMovable(f"`{source}` in the class depends on the class object, which all calls would share")
+                raise NotMovable(f"`{source}` in the class depends on the class object, which all calls of the function would share after the move")
 
     def _check_constructor(self) -> None:
         """Check that the constructor can take the captured values, and that each object keeps these values."""

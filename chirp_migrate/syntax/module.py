@@ -103,10 +103,10 @@ def syntax_tree(text: str) -> ast.Module:
             if _is_deeper(tree, _DEEPEST):
                 raise RecursionError
     except (RecursionError, MemoryError) as error:
-        raise UnparsableModule("expressions nested too deeply to be read") from error
+        raise UnparsableModule("an expression is nested too deeply to be parsed") from error
     except SyntaxError as error:
         if error.msg.startswith("too many nested"):
-            raise UnparsableModule("expressions nested too deeply to be read") from error
+            raise UnparsableModule("an expression is nested too deeply to be parsed") from error
         raise UnparsableModule(f"syntax error in line {error.lineno}") from error
     except ValueError as error:
         raise UnparsableModule(f"not Python: {error}") from error
@@ -140,7 +140,7 @@ class Module:
         except (cst.CSTValidationError, TypeError) as error:  # LibCST needs a blank in `return(x if y else z), y`
             raise UnparsableModule("syntax that LibCST does not support") from error
         except RecursionError as error:
-            raise UnparsableModule("expressions nested too deeply to be read") from error
+            raise UnparsableModule("an expression is nested too deeply to be parsed") from error
 
     def once(self, analysis: Callable[Concatenate[Module, _Asked], _T], *asked: _Asked.args, **_: _Asked.kwargs) -> _T:
         """Return the result of ``analysis`` for this module, from a cache after the first call.
@@ -311,9 +311,9 @@ class Module:
                 read = self._span_from_ast(node)
                 self._known_spans.update(self._spans_by_codegen(node) if read is None else {node: read})
             except RecursionError as error:
-                raise UnparsableModule("expressions nested too deeply to be read") from error
+                raise UnparsableModule("an expression is nested too deeply to be parsed") from error
             except TextMismatch as error:
-                raise UnparsableModule("LibCST does not reproduce this file") from error
+                raise UnparsableModule("LibCST cannot reproduce the text of this file") from error
         return self._known_spans[node]
 
     def source(self, node: cst.CSTNode) -> str:

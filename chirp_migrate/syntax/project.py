@@ -256,7 +256,7 @@ class Project:
                 self._drop_module(one)
         module = self._modules[path] = self._modules.pop(path)
         if module is None:
-            raise UnparsableModule("could not be read before")
+            raise UnparsableModule("an earlier attempt to parse the module failed")
         return module
 
     def table(self, path: str) -> ImportTable | None:

@@ -86,7 +86,7 @@ def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> t
         except _RaisesError:
             continue
     if len(guarded) > 1:
-        raise UnknownAugmentation("the class leaves short axes unmasked in some samples, but not in all samples")
+        raise UnknownAugmentation("the number of axes of a sample decides whether the class masks short axes")
     return ("mask_short_axes=False",) if guarded.pop() else ()
 
 
@@ -148,7 +148,7 @@ class _MaskGrammar:
         if not self._trace(work):
             raise UnknownAugmentation("the method does not return the cloned sample")
         if sorted(self._masked) != sorted(_AXES):
-            raise UnknownAugmentation("the class does not mask time exactly once and frequency exactly once")
+            raise UnknownAugmentation("the class does not have exactly one loop for time masks and one loop for frequency masks")
         if self._guarded not in (set(), set(_AXES)):
             raise UnknownAugmentation("the class leaves short axes unmasked for time or frequency, but not for both")
         return bool(self._guarded)
