@@ -158,11 +158,17 @@ class LocalClass:
         if not self.values and (place := find_class_mutation(self.project)) is not None:
             raise NotMovable(f"the project may read or set attributes of the class of an object ({place})")
         if (code := find_use_of_class_object(self.module, self.node, may_construct=not self.values)) is not None:
-            raise NotMovable(f"`{code}` in the class depends on the class object, which all calls of the function would share after the move")
+            raise NotMovable(
+                f"`{code}` in the class depends on the class object, which all calls of the function would share after "
+                "the move"
+            )
         for one in find_nodes(self.node, cst.Attribute):
             if is_name(one.value, self.title) and name_role(self.module, one) in _STORED:
                 source = self.module.source(one)
-                raise NotMovable(f"`{source}` in the class depends on the class object, which all calls of the function would share after the move")
+                raise NotMovable(
+                    f"`{source}` in the class depends on the class object, which all calls of the function would share "
+                    "after the move"
+                )
 
     def _check_constructor(self) -> None:
         """Check that the constructor can take the captured values, and that each object keeps these values."""

@@ -148,7 +148,9 @@ class _MaskGrammar:
         if not self._trace(work):
             raise UnknownAugmentation("the method does not return the cloned sample")
         if sorted(self._masked) != sorted(_AXES):
-            raise UnknownAugmentation("the class does not have exactly one loop for time masks and one loop for frequency masks")
+            raise UnknownAugmentation(
+                "the class does not have exactly one loop for time masks and one loop for frequency masks"
+            )
         if self._guarded not in (set(), set(_AXES)):
             raise UnknownAugmentation("the class leaves short axes unmasked for time or frequency, but not for both")
         return bool(self._guarded)

@@ -249,7 +249,8 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
     names = [parameter.name.value for parameter in function.params.params]
     unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
     if unusual or len(names) != count:
-        raise UnmodelledCode(f"`{function.name.value}` has decorators, defaults, stars or an unexpected number of parameters")
+        name = function.name.value
+        raise UnmodelledCode(f"`{name}` has decorators, defaults, stars or an unexpected number of parameters")
     return names
 
 
