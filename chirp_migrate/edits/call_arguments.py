@@ -42,7 +42,7 @@ def call_text(
 
 
 class CallEdit:
-    """Collects the changes of one call, and converts the changes to edits (see :meth:`edits`).
+    """Collect the changes of one call, and convert the changes to edits (see :meth:`edits`).
 
     Args:
         module: the module of the call.

@@ -257,7 +257,7 @@ def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, de
 
 
 def _is_without(project: Project, qualified: str, depth: int) -> bool:
-    """Return whether a class of the project provably neither defines nor inherits a constructor."""
+    """Return whether a class of the project provably has no constructor, also not from a base class."""
     found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
     if found is None or may_be_assigned_outside(project, "__init__"):
         return False

@@ -208,7 +208,7 @@ class Module:
 
     @property
     def parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:
-        """Return the parent of every node that is code."""
+        """Return the parent of each node of code, by node."""
         return self._index[0]
 
     def find(self, *types: type[Node]) -> list[Node]:
@@ -317,7 +317,7 @@ class Module:
         return self._known_spans[node]
 
     def source(self, node: cst.CSTNode) -> str:
-        """Return the source text of ``node`` with its own parentheses."""
+        """Return the source text of ``node``, including the parentheses that belong to the node."""
         return self.tree.code_for_node(node)
 
     def position(self, offset: int) -> tuple[int, int]:

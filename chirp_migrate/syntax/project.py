@@ -343,7 +343,7 @@ class Project:
         Args:
             source: dotted name of the module.
             name: a name.
-            own: whether only objects of modules of the backend count. Submodules and computed names then count, too.
+            own: whether only objects of modules of the backend count. If so, submodules and computed names count, too.
         """
         return any(self._may_give(one, name, own) for one in self._star_sources(source, name))
 
@@ -410,7 +410,7 @@ class Project:
         return True
 
     def _from_root(self, path: str, name: str) -> set[str]:
-        """Convert a qualified name, as the file at ``path`` uses it, to its possible dotted names from the root."""
+        """Convert a qualified name that the file at ``path`` uses to its possible dotted names from the root folder."""
         owner = name
         while owner := owner.rpartition(".")[0]:
             if modules := self._possible_modules(owner, path):

@@ -178,7 +178,7 @@ class _DefiniteBindings:
         self._module, self._nodes = module, nodes
 
     def is_bound_before(self, child: cst.CSTNode, around: cst.CSTNode) -> bool:
-        """Return whether the code of ``around`` that runs before the part ``child`` always binds the variable."""
+        """Return whether the code in ``around`` that runs before ``child`` always binds the variable."""
         match around:
             case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.Module():
                 return any(map(self._statement_binds, takewhile(lambda one: one is not child, around.body)))

@@ -183,7 +183,7 @@ class _FileNames:
                     self.reads[name].append(node)
 
     def holder(self, name: str, node: ast.AST) -> _Holder:
-        """Return the key of the variable whose name ``node`` reads or binds."""
+        """Return the key that identifies the variable to which ``name`` refers at ``node``."""
         scope, first = self.scopes[node], True
         while not isinstance(scope, ast.Module):
             if name in self.binds[scope] - self.outer[scope] and (first or not isinstance(scope, ast.ClassDef)):

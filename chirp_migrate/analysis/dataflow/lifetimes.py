@@ -152,7 +152,7 @@ class _UseAnalysis:
             any order, as for the parameters of a called function.
         of_function: whether the object is a function. Code then reads attributes such as ``sampler`` from a loader that
             contains the function, and not from the function.
-        depth: number of nested calls of functions of the project that led to this analysis.
+        depth: number of function calls that the analysis has followed into called functions so far.
     """
 
     def __init__(

@@ -8,8 +8,8 @@ Rules recognise code by meaning, not by spelling. The following two bodies of ``
 
 No code is executed.
 
-A function with ``if`` has several paths of execution. Each path is a separate :class:`CodePath`, and its value contains
-no conditions. Loops, ``try``, in-place updates and other code with side effects end the evaluation with
+A function with ``if`` has several paths of execution. Each path is a separate :class:`CodePath`, and the value of a
+path contains no conditions. Loops, ``try``, in-place updates and other code with side effects end the evaluation with
 :class:`UnmodelledCode`. A rule then reports the code, but does not rewrite the code.
 """
 
@@ -271,8 +271,8 @@ class Evaluator:
         Args:
             statements: the statements to evaluate.
             env: the values of names before the statements, by name.
-            result: an expression to evaluate after the statements. Its value is the value of the path. The default None
-                means the value of the ``return`` statement.
+            result: an expression to evaluate after the statements, whose value is the value of the path. The default
+                None means that the value of the path is the value of the ``return`` statement.
 
         Raises:
             UnmodelledCode: the statements cannot be evaluated, or contain a ``return`` although ``result`` is given.

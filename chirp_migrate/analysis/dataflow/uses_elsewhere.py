@@ -442,8 +442,8 @@ _SETS_GLOBALS = r"""\bglobals\s*\(\s*\)\s*(?:\.\s*(?:update|setdefault|__setitem
 def may_be_set_by_called_function(project: Project, name: str) -> bool:
     """Return whether a call may pass ``name`` to code of the project that sets names of a module.
 
-    The result is True if a call contains the name, as a keyword or as a string, and any code of the project sets
-    attributes or global variables with computed names.
+    The result is True if two conditions hold: a call contains the name as a keyword or string, and any code of the
+    project sets attributes or global variables with computed names.
     """
     last = re.escape(name)
     given = re.compile(rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]""")
@@ -494,7 +494,7 @@ def import_always_binds_same_object(module: Module, project: Project, qualified:
 
 
 def _is_bound_once(project: Project, path: str, name: str) -> bool:
-    """Return whether the module at ``path`` binds a top-level name by exactly one statement, during its import."""
+    """Return whether exactly one statement of the module at ``path`` binds a top-level name, during the import."""
     try:
         home = project.module(path)
     except UnparsableModule:

@@ -1,6 +1,7 @@
 """Find lambdas and local functions that escape to workers.
 
-A function escapes if a loader, dataset or transform stores it, so that the loader pickles it for worker processes.
+A function escapes if a loader, dataset or transform stores the function. The loader then pickles the function for
+worker processes.
 
 The analysis traces a function through lists, conditional expressions, ``functools.partial``, variables, attributes of
 ``self``, parameters, and results of other functions.

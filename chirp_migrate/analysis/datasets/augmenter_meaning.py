@@ -1,4 +1,4 @@
-"""Check from a class's source whether it augments with the same distribution as a transform of ``chirpid_patch``.
+"""Check from its source whether a class augments with the same distribution as a transform of ``chirpid_patch``.
 
 The checks accept a few forms of code and refuse all other code. Names of variables are arbitrary, sizes may be stored
 in variables, and a separate method may apply a mask. The gate, an ``if`` that decides at random whether to augment the
@@ -73,7 +73,7 @@ def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
 def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
     """Return the arguments of the decorator: ``mask_short_axes=False`` if short axes stay unmasked, else no argument.
 
-    An axis is short if its size is at most its mask parameter.
+    An axis is short if its size is at most the largest width of a mask on this axis.
 
     ``entry`` is the method that receives a sample. ``ndims`` are the possible numbers of axes of a sample; 4 means four
     or more.
@@ -108,10 +108,10 @@ def _equal_expressions(ndim: int) -> _Names:
 
 
 class _MaskGrammar:
-    """Checks the code of a class that masks parts of samples with ``ndim`` axes.
+    """Check the code of a class that masks parts of samples with ``ndim`` axes.
 
-    The check reads the code outside the loops in order. It traces variables with sizes, conditions on the number of
-    axes, and a first axis that the code adds to samples with two axes and later removes.
+    The check reads the code outside the loops in order. The check traces variables with sizes, conditions on the number
+    of axes, and a first axis that the code adds to samples with two axes and later removes.
     """
 
     def __init__(self, methods: Mapping[str, ast.FunctionDef], images: bool, ndim: int) -> None:
@@ -137,7 +137,7 @@ class _MaskGrammar:
         return ast.unparse(self._replace_terms(node, names))
 
     def check(self, function: ast.FunctionDef) -> bool:
-        """Return whether a method never masks an axis whose length is at most the mask parameter of the axis."""
+        """Return whether a method leaves short axes unmasked (see :func:`_masking_arguments`)."""
         x, body = sample_parameter_and_body(function)
         before, work, left = split_at_random_condition(body)
         self._names[x] = self._sample

@@ -81,7 +81,7 @@ class GetitemResult:
     Attributes:
         conditions: the values that decide which result is returned. An ``if`` checks whether one of these values is
             true, or whether the value is None.
-        outcomes: the result for each combination of conditions.
+        outcomes: the result for each combination of True and False, with one truth value for each of ``conditions``.
         complete: whether the method does nothing besides computing its result. Every assigned value must be part of the
             result, every call must occur once, and every condition must change a result. The method also must not test
             the same value both for None and for its truth.

@@ -150,7 +150,7 @@ def find_declaring_decorator(
 
 
 def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
-    """Return whether a list contains file paths, judged by its name or its source.
+    """Return whether the list ``samples`` contains file paths, judged by its name or by the code that creates it.
 
     Samples in files cannot be read in whole batches.
     """
@@ -163,7 +163,7 @@ def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], sa
 
 
 class _DeclaredReader:
-    """Evaluates a ``__getitem__``, and the methods that it calls, symbolically."""
+    """Evaluate a ``__getitem__`` and the methods that it calls symbolically, and choose the decorator."""
 
     def __init__(self, module: Module, project: Project, methods: Mapping[str, cst.FunctionDef]) -> None:
         self._module, self._project = module, project

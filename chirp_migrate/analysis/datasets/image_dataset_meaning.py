@@ -110,7 +110,7 @@ def match_image_pattern(paths: Sequence[CodePath]) -> AugmentedImages | None:
 
 
 def _does_nothing_besides(path: CodePath, tests: Sequence[Value]) -> bool:
-    """Return whether all values and calls of a path are part of its result or of a test.
+    """Return whether all values and calls of a path are part of the path's result or of a test.
 
     A path must not call the same attribute of ``self`` twice.
     """

@@ -140,7 +140,7 @@ def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list
 def _indexed_sample(
     module: Module, is_dataset: IsDataset, node: cst.CSTNode, name: str
 ) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """Return dataset and index if ``node`` is ``dataset[… name …]``; else None."""
+    """Return dataset and index if ``node`` is ``dataset[index]`` and the index contains ``name``; else None."""
     parts = _subscript(node)
     if parts is None or not variable_uses(module, [parts[1]], name) or variable_uses(module, [parts[0]], name):
         return None
@@ -150,7 +150,7 @@ def _indexed_sample(
 def _indexed_samples(
     module: Module, is_dataset: IsDataset, code: Sequence[cst.CSTNode], name: str
 ) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression, cst.BaseExpression]]:
-    """Yield every ``dataset[… name …]`` in ``code``, in order of the text, with dataset and index."""
+    """Yield each ``dataset[index]`` in ``code`` whose index contains ``name``, with dataset and index."""
     above = {module.parents[part] for part in original_nodes(module, code)}
     holding: dict[cst.CSTNode, None] = {}
     for use in variable_uses(module, code, name):

@@ -230,7 +230,7 @@ def _only_indexes(reader: ast.AST) -> bool:
 
 
 class _MayBecomeDeclared:
-    """Marks a class that a rewrite, or the author of the class, may turn into a declared dataset.
+    """Mark a class that a rewrite, or the author of the class, may turn into a declared dataset.
 
     A declared dataset has a decorator of ``chirpid_patch``.
     """

@@ -71,10 +71,10 @@ class AbstractScope:
         cells: the values of the names.
         elsewhere: names that a statement declares ``global`` or ``nonlocal``, each with the scope that defines the
             name.
-        stars: libraries from which all names are imported.
-        returned: the possible results of a call.
-        yielded: the possible items that a call of a generator function yields.
-        caller: the class whose method runs, and the object of the method, with which ``super()`` is evaluated; None
+        stars: the libraries ``m`` in statements ``from m import *``.
+        returned: the possible results, if the scope belongs to a call.
+        yielded: the possible items that the call yields, if the scope belongs to a call of a generator function.
+        caller: the class whose method runs, and the object of the method. Both are needed to evaluate ``super()``. None
             outside of methods.
     """
 
@@ -114,7 +114,8 @@ class FunctionObject(AbstractObject):
         scope: the scope of the definition.
         defaults: the values of parameters that have a default.
         owner: the class whose body defines the function; None if no class body does.
-        is_named: whether a decorator may give the function a name under which workers can import the function.
+        is_named: whether a decorator may give the function a name under which workers can import the function. Such a
+            function counts as picklable.
         wraps: ``property``, ``staticmethod``, ``classmethod`` or ``contextmanager`` if the function has this decorator,
             else "".
         cells: the attributes of the function.

@@ -18,7 +18,7 @@ def line_and_column(node: ast.AST) -> tuple[int, int]:
 
 
 class NodesAfterRewrite:
-    """Finds nodes of an original text in the rewritten text.
+    """Find nodes of an original text in the rewritten text.
 
     Two definitions are the same if they have the same name. Two loops are the same if they have the same header, and
     other nodes if they have the same structure. The class assumes that a rewrite removes nodes, but keeps the order of

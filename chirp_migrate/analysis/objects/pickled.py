@@ -335,7 +335,7 @@ class UnpicklableObjects:
 
 
 class _PickleVisitor:
-    """Visits the objects that ``pickle`` would visit, and collects the objects that cannot be pickled.
+    """Visit the objects that ``pickle`` would visit, and collect the objects that cannot be pickled.
 
     Attributes:
         found: the objects that cannot be pickled.

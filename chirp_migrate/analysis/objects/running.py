@@ -281,7 +281,10 @@ class AbstractRun(TracedCalls):
         self._write(owner.cells, name, value)
 
     def _owner(self, name: str, scope: AbstractScope | None) -> AbstractScope | None:
-        """Return the innermost scope around ``scope`` that defines a name. Functions do not see a class body."""
+        """Return the innermost scope, among ``scope`` and the scopes around it, that defines a name.
+
+        As in Python, code in a function does not read the names of a class body around the function.
+        """
         inner = scope
         while scope is not None:
             if name in scope.elsewhere:
