@@ -69,7 +69,7 @@ class CodeStyle:
 
         Args:
             code: lines of a file, either whole statements or the header of a block.
-            text: the text of the file.
+            text: the text of the file, from which the line length may follow (see :meth:`longest_line`).
         """
         return self._lay_out_by_black(code, text) == code
 
@@ -79,7 +79,7 @@ class CodeStyle:
         Args:
             before: lines of ``text``, either whole statements of one block or the header of a block.
             after: the lines that replace ``before``.
-            text: the text of the file that contains ``before``.
+            text: the text of the file that contains ``before``, from which the line length may follow.
         """
         if not after.strip() or not self.has_black_layout(before, text):
             return after

@@ -1,6 +1,6 @@
 """Parse a Python module with LibCST, and find the exact spans and the qualified names of its nodes.
 
-No code changes the tree. Spans are code-point offsets into the decoded text, so rules can return
+Code must not change the tree. Spans are code-point offsets into the decoded text, so rules can return
 :class:`~chirp_migrate.plans.plan.Edit` objects for the original source.
 """
 
@@ -119,7 +119,7 @@ class Module:
 
     Args:
         path: posix path relative to the root of the backend, as in findings.
-        text: decoded source, newlines untranslated.
+        text: decoded source with the original newlines.
 
     Raises:
         UnparsableModule: the text cannot be parsed.
@@ -268,7 +268,10 @@ class Module:
         return None if start is None or end is None or self.text[end[2] - 1] == ";" else (start[1], end[2])
 
     def _spans_by_codegen(self, node: cst.CSTNode) -> Mapping[cst.CSTNode, tuple[int, int]]:
-        """Return the spans of all nodes in the statement around ``node``, or in the header of this statement.
+        """Return the spans of all nodes in the statement around ``node``.
+
+        If ``node`` is in the header of the statement, the result only has the spans in the header. If the generated
+        code differs from the text, the result has the spans of all nodes of the module.
 
         LibCST generates the code of the statement. The span of a node is the position of the node's code in this
         generated code, moved to the offset of the statement.
@@ -285,7 +288,7 @@ class Module:
         return node_spans(self.tree, self.text)
 
     def offset(self, line: int, units: int) -> int:
-        """Return the offset in the text of a position from ``ast``: a line, and a column in UTF-8 bytes (``units``)."""
+        """Return the offset of a position from ``ast`` in the text; ``units`` is the column in UTF-8 bytes."""
         start = self.line_starts[line - 1]
         before = self.text[start : start + units]
         return start + (units if before.isascii() else len(before.encode()[:units].decode()))

@@ -449,7 +449,7 @@ class LoaderGains:
         return (bool(lists) and all(lists)) or all(one.in_memory for one in self._readings(loader))
 
     def _replaced_by(self, loaders: list[LoaderObject]) -> CreationPlace | None:
-        """Return the call that builds new loaders from ``loaders``.
+        """Return the call, such as accelerate's ``prepare``, that builds new loaders from ``loaders``.
 
         The result is None if a loop iterates over one of ``loaders`` itself.
         """

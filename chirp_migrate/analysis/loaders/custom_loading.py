@@ -82,7 +82,7 @@ def find_custom_loading(module: Module, project: Project) -> Iterator[CustomLoad
 
 
 def _enclosing_unit(module: Module, node: cst.CSTNode) -> _Unit:
-    """Return the innermost class around a node; without a class, the outermost function; else the module."""
+    """Return the innermost class around a node, else the outermost function around it, else the module."""
     definitions = [around for around in module.ancestors(node) if isinstance(around, cst.ClassDef | cst.FunctionDef)]
     classes = (definition for definition in definitions if isinstance(definition, cst.ClassDef))
     return next(classes, definitions[-1] if definitions else module.tree)

@@ -85,8 +85,8 @@ def _repeated_seeds_in(
 def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> bool:
     """Return whether an expression reads the first word of the state that PyTorch sets in NumPy's generator.
 
-    The expression is ``numpy.random.get_state()[1][0]``, possibly in several steps with local variables. No earlier
-    code may use the generator.
+    The expression is ``numpy.random.get_state()[1][0]``, possibly in several steps with local variables. This word is
+    the same in every worker. No earlier code may use the generator.
     """
     words = _indexed_object(module, function, node, "0")
     state = _indexed_object(module, function, words, "1") if words is not None else None
