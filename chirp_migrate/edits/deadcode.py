@@ -131,7 +131,7 @@ def _needless_imports(
 
 
 def top_level_names(text: str) -> set[str]:
-    """Return the names that those top-level imports bind which :func:`remove_newly_unused_names` may remove."""
+    """Return the names that top-level imports bind and that :func:`remove_newly_unused_names` may remove."""
     names = _module_names(text)
     return {binding.name for binding in names.bindings if not binding.scope} | (
         _GIVEN_BY_STAR if names.stars else set()
@@ -303,7 +303,7 @@ class _ModuleNames:
 
     @cached_property
     def _blocks(self) -> dict[ast.AST, list[ast.stmt]]:
-        """Return, for each statement, the list of statements that contains it."""
+        """Return the list of statements (the block) that contains each statement, by statement."""
         tree = self._outline.tree
         nodes = (tree, *self._outline.inside(tree))
         fields = (value for node in nodes for _, value in ast.iter_fields(node) if isinstance(value, list))

@@ -1,4 +1,5 @@
-"""Find names for functions that replace lambdas. A name describes the expression of the lambda, or its purpose.
+"""Find names for functions that replace lambdas. A name describes the expression of the lambda, or the purpose of the
+lambda.
 
 A name is a verb, mostly with an object (``_add_noise``), or the role of the function (``_collate_fn``).
 """

@@ -206,7 +206,7 @@ def find_use_of_class_object(module: Module, node: cst.ClassDef, *, may_construc
         module: the module of the class.
         node: the class.
         may_construct: whether the code may also call ``type(self)`` or ``cls``, the first parameter of a class method.
-            False is for a class that captures values, because such a call would have to pass these values.
+            Callers pass False for a class that captures values, because such a call would have to pass these values.
     """
     for one in find_nodes(node, cst.Attribute, cst.Call, cst.Name):
         if isinstance(one, cst.Attribute) and one.attr.value in _TELLING:

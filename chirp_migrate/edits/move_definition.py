@@ -91,7 +91,7 @@ def _start_with_comments(module: Module, statement: cst.CSTNode) -> int:
 
 
 def insert_definition(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
-    """Return edits that insert ``definition`` between top-level statements, with two blank lines around it.
+    """Return edits that insert ``definition``, with two blank lines around it, between top-level statements.
 
     ``offset`` must be the start of a line. A separate edit adds the blank lines above the definition, because several
     definitions at the same offset share this edit.
@@ -104,7 +104,7 @@ def insert_definition(module: Module, offset: int, definition: str) -> tuple[Edi
 
 
 def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tuple[int, int]:
-    """Return start and end of the lines of a definition, with comments directly above it and at the end of its body."""
+    """Return start and end of the lines of a definition, with comments directly above and at the end of the body."""
     first = module.statement_start(node)
     indent = module.indentation(first)
     start = start_of_comments_above(module, module.line_start(first), indent)

@@ -67,7 +67,8 @@ class NodesAfterRewrite:
         return self._known.setdefault(structure, len(self._known))
 
     def _identity(self, node: ast.AST, numbers: _Numbers) -> int:
-        """Return a number that does not change for a node when the text around the node is rewritten."""
+        """Return a number that identifies a node, and stays the same when a rewrite changes the text around the node.
+        """
         if isinstance(node, _DEFINITIONS):
             return self._number(type(node), node.name)
         if isinstance(node, ast.For | ast.AsyncFor):

@@ -1,4 +1,5 @@
-"""Read and set attributes and items of abstract objects, iterate over them, and enter them in ``with``."""
+"""Read and set attributes and items of abstract objects, iterate over the objects, and enter the objects in ``with``.
+"""
 
 from __future__ import annotations
 

@@ -447,7 +447,7 @@ def _same_nodes(before: str) -> NodesAfterRewrite:
 
 
 def _name_offset(module: Module, node: ast.AST, offset: int) -> int:
-    """Return the offset of a finding at a node. For a definition, this is the offset of its name."""
+    """Return the offset of a finding at a node. For a definition, the result is the offset of the defined name."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return module.text.index(node.name, offset)
     return offset

@@ -139,7 +139,7 @@ class AbstractRun(TracedCalls):
         return found
 
     def attribute_of(self, thing: AbstractObject, name: str) -> Value:
-        """Return the values of an attribute."""
+        """Return the possible values of the attribute ``name`` of an object."""
         found: Value = UNKNOWN
         with self._with_own_step_limit():
             found = self._attribute(thing, name)

@@ -90,7 +90,7 @@ def enclosing_method(scope: AbstractScope) -> tuple[ClassObject, Value] | None:
 
 @lru_cache(maxsize=4096)
 def is_main_guard(test: ast.expr) -> bool:
-    """Return whether a condition reads ``__name__``."""
+    """Return whether a condition reads ``__name__``, as in ``if __name__ == "__main__"``."""
     return any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(test))
 
 
@@ -124,7 +124,9 @@ def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderObject]:
 
 
 def possible_texts(value: Value) -> list[str]:
-    """Return the possible texts of strings and paths in a value. Some results are only the end of a text."""
+    """Return the possible texts of strings and paths in a value. A result may be only the end of a text whose beginning
+    is unknown.
+    """
     found = [one.value for one in value if isinstance(one, Constant) and isinstance(one.value, str)]
     paths = (one.cells.get(0, ()) for one in value if isinstance(one, Instance) and one.cls == "pathlib.Path")
     return found + [text for path in paths for text in possible_texts(path)]
