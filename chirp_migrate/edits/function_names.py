@@ -1,7 +1,7 @@
-"""Find names for functions that replace lambdas. A name describes the expression of the lambda, or the purpose of the
-lambda.
+"""Find names for functions that replace lambdas.
 
-A name is a verb, mostly with an object (``_add_noise``), or the role of the function (``_collate_fn``).
+A name describes the expression or the purpose of the lambda. A name is a verb, mostly with an object (``_add_noise``),
+or the role of the function (``_collate_fn``).
 """
 
 from __future__ import annotations

@@ -188,7 +188,9 @@ def _postpones_annotations(statement: cst.ImportFrom) -> bool:
 
 
 def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str, Variable | None]]:
-    """Yield the names that expressions read, each with its variable, or with None if the module does not bind the name.
+    """Yield the names that expressions read, each with its variable.
+
+    The variable is None if the module does not bind the name.
     """
     for name in (name for expression in expressions for name in find_nodes(expression, cst.Name)):
         if is_read(module, name):

@@ -84,7 +84,7 @@ class MovedFunction:
 
     Attributes:
         place: offset in the module at which the new function is inserted.
-        captured_groups: the variables of enclosing functions that the function uses.
+        captured_variables: the variables of enclosing functions that the function uses.
         imports: the captured variables that are imported names.
         import_lines: import statements for the names in ``imports``, which the new function contains. The method
             ``check`` sets this attribute.
@@ -101,13 +101,13 @@ class MovedFunction:
         self.module, self.project, self.node, self.place = module, project, node, place
         captured = captured_names(module, node.body)
         self.is_recursive = isinstance(node, cst.FunctionDef) and captured.pop(node.name.value, None) is not None
-        self.captured_groups = list(captured.values())
-        self.imports = [capture for capture in self.captured_groups if capture.is_import]
+        self.captured_variables = list(captured.values())
+        self.imports = [capture for capture in self.captured_variables if capture.is_import]
         self.import_lines: list[str] = []
         self.method = _owning_method(module, captured["self"]) if "self" in captured else None
         own = {"self"} if self.method is not None else ()
         self.captives = [
-            capture.name for capture in self.captured_groups if not capture.is_import and capture.name not in own
+            capture.name for capture in self.captured_variables if not capture.is_import and capture.name not in own
         ]
         self.bound: list[cst.Param] = []
         self.indent = "" if self.method is None else module.indentation(module.span(self.method)[0])
@@ -125,7 +125,7 @@ class MovedFunction:
         """
         check_body_is_movable(self.module, self.node)
         self.import_lines = move.import_lines(self.module, self.imports)
-        check_captured_values(self.module, self.project, self.node, self.captured_groups)
+        check_captured_values(self.module, self.project, self.node, self.captured_variables)
         if self.method is not None and not self._may_add_method():
             raise NotMovable(
                 "the rewrite would add a method, and the class, a base class or a metaclass may inspect the methods"

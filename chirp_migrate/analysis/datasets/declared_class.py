@@ -96,7 +96,7 @@ def may_be_declarable(
             one in inside for reads in (captured or {}).values() for one in reads
         ):
             return True
-    return find_declaring_decorator(module, project, node, lambdas_count=True, captured=captured) is not None
+    return find_declaring_decorator(module, project, node, lambdas_as_methods=True, captured=captured) is not None
 
 
 def find_declaring_decorator(
@@ -104,7 +104,7 @@ def find_declaring_decorator(
     project: Project,
     node: cst.ClassDef,
     *,
-    lambdas_count: bool = False,
+    lambdas_as_methods: bool = False,
     captured: Collection[str] | None = None,
 ) -> DeclaringDecorator | str | None:
     """Return the decorator that fits the class ``node``, or the reason why no decorator fits.
@@ -116,7 +116,7 @@ def find_declaring_decorator(
         module: the module that defines the class.
         project: the backend.
         node: the class.
-        lambdas_count: whether a lambda that ``__init__`` stores in an attribute counts as a method. Rule CHP007
+        lambdas_as_methods: whether a lambda that ``__init__`` stores in an attribute counts as a method. Rule CHP007
             (lambdas that workers need) turns such lambdas into methods.
         captured: variables of enclosing functions that count as attributes. None means that no variable counts as an
             attribute, and that the only base of the class must be PyTorch's ``Dataset``. Otherwise, the class may have
@@ -130,7 +130,7 @@ def find_declaring_decorator(
     getitem = methods.get("__getitem__")
     if getitem is None or not _OTHER_ACCESS.isdisjoint(methods):
         return None
-    reader = _DeclaredReader(module, project, methods | (_lambdas_as_methods(methods) if lambdas_count else {}))
+    reader = _DeclaredReader(module, project, methods | (_lambdas_as_methods(methods) if lambdas_as_methods else {}))
     try:
         paths = reader.control_flow_paths(getitem, captured or ())
     except UnmodelledCode:

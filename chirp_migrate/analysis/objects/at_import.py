@@ -66,8 +66,7 @@ def modules_with_loaders(project: Project) -> frozenset[str]:
 
 @lru_cache(maxsize=4)
 def _original_texts(project: Project) -> tuple[frozenset[str], frozenset[str]]:
-    """Return two sets of original texts: texts that may build or import loaders, and texts whose import starts workers.
-    """
+    """Return the original texts that may build or import loaders, and the texts whose import starts workers."""
     building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
     texts = {path: project.text(path) for path in files_with_importers(project, building)}
     found = [text for path, text in texts.items() if find_worker_starts_at_import(project, path)]

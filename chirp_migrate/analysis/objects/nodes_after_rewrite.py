@@ -67,8 +67,7 @@ class NodesAfterRewrite:
         return self._known.setdefault(structure, len(self._known))
 
     def _identity(self, node: ast.AST, numbers: _Numbers) -> int:
-        """Return a number that identifies a node, and stays the same when a rewrite changes the text around the node.
-        """
+        """Return a number that identifies a node, and that stays the same when a rewrite changes the text around it."""
         if isinstance(node, _DEFINITIONS):
             return self._number(type(node), node.name)
         if isinstance(node, ast.For | ast.AsyncFor):

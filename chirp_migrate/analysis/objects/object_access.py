@@ -1,5 +1,4 @@
-"""Read and set attributes and items of abstract objects, iterate over the objects, and enter the objects in ``with``.
-"""
+"""Read and set attributes and items of abstract objects, and use such objects in loops and ``with``."""
 
 from __future__ import annotations
 

@@ -124,8 +124,9 @@ def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderObject]:
 
 
 def possible_texts(value: Value) -> list[str]:
-    """Return the possible texts of strings and paths in a value. A result may be only the end of a text whose beginning
-    is unknown.
+    """Return the possible texts of strings and paths in a value.
+
+    A result may be only the end of a text whose beginning is unknown.
     """
     found = [one.value for one in value if isinstance(one, Constant) and isinstance(one.value, str)]
     paths = (one.cells.get(0, ()) for one in value if isinstance(one, Instance) and one.cls == "pathlib.Path")
