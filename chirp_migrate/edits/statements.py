@@ -29,7 +29,8 @@ def class_decorator_insertion(
     """Return the edit that puts ``@name(arguments)`` above a class that has no decorator yet."""
     line = call_text(module, style, f"@{name}", arguments)
     place = module.span(node)[0]
-    # The edit also replaces `class` by itself. So other insertions above the class are placed above the decorator.
+    # The edit replaces the word `class`, and writes the word again below the decorator. So the lines that other edits
+    # insert above the class are above the decorator.
     keyword = module.text[place : place + len("class")]
     return Edit(place, place + len(keyword), f"{line}{module.newline}{keyword}")
 
