@@ -122,7 +122,7 @@ def qualified_base_names(module: Module, project: Project, node: cst.ClassDef) -
 
 
 def dataset_names(project: Project) -> frozenset[str]:
-    """Return the names and aliases of the project's dataset classes, if they contain no word such as ``Dataset``."""
+    """Return those names and aliases of the project's dataset classes that contain no word such as ``Dataset``."""
     return project.descendants(*_DATASET_CLASSES)
 
 

@@ -1,4 +1,4 @@
-"""Write the source of new calls, and change an existing call but no other code on its lines."""
+"""Write the source of new calls, and change existing calls without changing other code on the same lines."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def call_text(
 
 
 class CallEdit:
-    """Collects the changes of one call, and converts the changes to edits (see :meth:`edits`).
+    """Collect the changes of one call, and convert the changes to edits (see :meth:`edits`).
 
     Args:
         module: the module of the call.
         call: the call to change.
-        style: how the project lays out its code; ``None`` permits lines of any length.
+        style: how the project lays out its code; ``None`` means that lines may have any length.
     """
 
     def __init__(self, module: Module, call: cst.Call, style: CodeStyle | None = None) -> None:
@@ -86,7 +86,7 @@ class CallEdit:
 
     @cached_property
     def _moved_lines(self) -> dict[int, Edit]:
-        """Return the edits that move lines to the left if the first argument moves below a new name.
+        """Return the edits that move lines to the left if the first argument moves to the line below a new called name.
 
         Each key is the start offset of a line, and the value is the edit of this line. A line moves if it begins at or
         to the right of the first argument. All lines move by the same number of columns. Lines that begin inside a
@@ -168,7 +168,7 @@ class CallEdit:
         """Return the edit that writes the whole call in black's layout if ``in_place`` would make lines too long.
 
         The result is empty if black formats the statement later. The result is also empty if the call contains comments
-        or an argument of several lines, because the new layout would move them to other lines.
+        or an argument of several lines, because the new layout would move such comments and arguments to other lines.
         """
         module, style = self._module, self._style
         if style is None or is_formatted(module, style, self._call):

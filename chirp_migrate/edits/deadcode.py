@@ -67,7 +67,7 @@ def remove_newly_unused_names(
         after: source text of the module after the rewrite.
         is_public: function that returns whether another file may import a top-level name from this module. Names for
             which the function returns True stay.
-        style: how the project writes imports.
+        style: how the project sorts and wraps imports.
     """
     only_imports = False
     while not only_imports:
@@ -94,9 +94,10 @@ def remove_newly_unused_names(
 def _without_idle_submodules(
     before: str, dead: dict[_Binding, list[_DeadStatement]]
 ) -> dict[_Binding, list[_DeadStatement]]:
-    """Return ``dead`` without each statement ``import a.b`` if the old text did not use the module ``a.b``.
+    """Return ``dead`` without statements such as ``import a.b`` whose module ``a.b`` the old text did not use.
 
-    If the result omits an ``import a.b``, it also omits ``import a``, because both statements bind the name ``a``.
+    If the result omits an ``import a.b``, the result also omits ``import a``, because both statements bind the name
+    ``a``.
     """
     read, found = _module_names(before).paths, dict(dead)
     for binding, places in dead.items():
@@ -130,7 +131,7 @@ def _needless_imports(
 
 
 def top_level_names(text: str) -> set[str]:
-    """Return the names in a module that top-level imports bind if :func:`remove_newly_unused_names` may remove them."""
+    """Return the names that top-level imports bind and that :func:`remove_newly_unused_names` may remove."""
     names = _module_names(text)
     return {binding.name for binding in names.bindings if not binding.scope} | (
         _GIVEN_BY_STAR if names.stars else set()
@@ -138,7 +139,7 @@ def top_level_names(text: str) -> set[str]:
 
 
 class _ModuleNames:
-    """The names that a module binds and reads in each scope.
+    """Find the names that a module binds and reads in each scope.
 
     A scope is written as ``.function.inner``; "" stands for the top level of the module.
     """
@@ -174,7 +175,7 @@ class _ModuleNames:
         return {one: places for one, places in pure.items() if places}
 
     def unused(self, names: Collection[str]) -> dict[_Binding, list[_DeadStatement]]:
-        """Return the statements that bind those of ``names`` that no code reads."""
+        """Return the statements that bind ``names``, but only for names that no code reads."""
         bound = self.bound(names).items()
         return {
             one: places
@@ -187,7 +188,7 @@ class _ModuleNames:
 
     @cached_property
     def submodules(self) -> dict[str, list[_DeadStatement]]:
-        """Return each top-level statement ``import a.b`` by module ``a.b``, if the file also has ``import a``."""
+        """Return the top-level statements ``import a.b``, by module ``a.b``, if the file also has ``import a``."""
         body = self._outline.tree.body
         plain = [(one, alias) for one in body if isinstance(one, ast.Import) for alias in one.names if not alias.asname]
         packages = {alias.name for _, alias in plain}
@@ -302,7 +303,7 @@ class _ModuleNames:
 
     @cached_property
     def _blocks(self) -> dict[ast.AST, list[ast.stmt]]:
-        """Return, for each statement, the list of statements that contains it."""
+        """Return the list of statements (the block) that contains each statement, by statement."""
         tree = self._outline.tree
         nodes = (tree, *self._outline.inside(tree))
         fields = (value for node in nodes for _, value in ast.iter_fields(node) if isinstance(value, list))

@@ -43,9 +43,9 @@ def name_bound_by_import(clause: str) -> str:
 
 
 def conflicting_names(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
-    """Return the names of ``needed`` that the top level of the module already binds to another object.
+    """Return the names in the imports ``needed`` that the top level of the module already binds to another object.
 
-    Names that an ``import *`` from a module of the project binds count, too.
+    A name that an ``import *`` from a module of the project binds counts as bound.
     """
     return {
         name_bound_by_import(clause)
@@ -55,7 +55,7 @@ def conflicting_names(module: Module, project: Project, needed: Collection[Impor
 
 
 def names_conflicting_elsewhere(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
-    """Return the names of ``needed`` that files with an ``import *`` from this module bind to another object."""
+    """Return the names in ``needed`` that files with an ``import *`` from this module bind to another object."""
     table = project.table(module.path)
     if not project.imported_elsewhere(module, "*"):
         return set()
@@ -69,7 +69,10 @@ def names_conflicting_elsewhere(module: Module, project: Project, needed: Collec
 
 
 def shadowed_import_names(module: Module, needed: Collection[Import], edits: Collection[Edit]) -> set[str]:
-    """Return the names of ``needed`` that the function or class around their use binds to another object."""
+    """Return the names in the imports ``needed`` that a function or class with new code binds to another object.
+
+    ``edits`` insert the new code, which uses the names.
+    """
     return {
         name
         for source, clause in needed
@@ -111,9 +114,9 @@ def import_edits(
 def local_import_edits(module: Module, name: cst.Name, needed: Import, style: ImportStyle) -> list[Edit] | None:
     """Return edits that import ``needed`` next to the imports of ``name``, in a function or a ``__main__`` block.
 
-    The result is ``None`` if the import must be at the top level of the module. This is so in two cases. In the first
-    case, the module imports ``name`` at the top level, outside of a ``__main__`` block. In the second case, a function
-    imports ``name``, and the module imports torch at the top level.
+    The result is ``None`` if the import must be at the top level of the module. The import must be at the top level in
+    two cases: the module imports ``name`` at the top level, outside of a ``__main__`` block; or a function imports
+    ``name``, but the module imports torch at the top level.
     """
     variable = module.scopes.lookup(name.value, name)
     if variable is None:
@@ -161,7 +164,7 @@ def _current_meanings(module: Module, project: Project, clause: str) -> set[str]
 
 
 def _is_bound(module: Module, clause: str) -> bool:
-    """Return whether the top level already binds the name of an import clause, whenever the module is imported."""
+    """Return whether the top level already binds the name of an import clause whenever the module is imported."""
     bindings = module.scopes.module.bindings.get(name_bound_by_import(clause), ())
     return any(
         binding.kind is not BindingKind.IMPORT or import_always_runs(module, binding.node) for binding in bindings
@@ -263,7 +266,9 @@ def _new_import_line(
 def _loader_import(
     module: Module, imports: Mapping[int, list[str]], run: Sequence[int], first_use: int | None
 ) -> cst.CSTNode | None:
-    """Return the import below which the import of the runtime is inserted. The positions ``run`` are the candidates.
+    """Return the import below which the import of the runtime is inserted.
+
+    The candidates are the imports at the positions ``run``.
 
     The first choice is an import of ``DataLoader`` from torch or from a package that needs torch. The next choices are
     another import from ``torch.utils``, the first import of torch, and an import of ``DataLoader`` from elsewhere. If
@@ -381,7 +386,7 @@ def _insert_sorted(
 
 
 def _has_same_import(module: Module, statement: cst.CSTNode, line: str) -> bool:
-    """Return whether the block of ``statement`` already has the same import."""
+    """Return whether the block of ``statement`` already contains the import ``line``."""
     block = module.parents[module.parents[statement]]
     return any(
         module.source(small).strip() == line
@@ -394,10 +399,11 @@ def _has_same_import(module: Module, statement: cst.CSTNode, line: str) -> bool:
 def _import_positions(module: Module, source: str) -> Sequence[int]:
     """Return the positions of the consecutive imports among which an import from ``source`` is inserted.
 
-    The result is the first group of consecutive imports, or empty if the module has no imports. If ``source`` is the
-    runtime, the result is the group with the first import of torch, because a module may have to run code before it
-    imports torch. If the module changes ``sys.path`` below this group, Python may need the change to find the runtime.
-    The result is then the group directly below the change, or the position of the change itself.
+    The positions are indices of statements in the module. The result is the first group of consecutive imports, or
+    empty if the module has no imports. If ``source`` is the runtime, the result is the group with the first import of
+    torch, because a module may have to run code before it imports torch. If the module changes ``sys.path`` below this
+    group, Python may need the change to find the runtime. The result is then the group directly below the change, or
+    the position of the change itself.
     """
     imports = _imports_in(module, module.tree.body)
     start = next(iter(imports), -1)

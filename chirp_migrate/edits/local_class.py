@@ -1,4 +1,4 @@
-"""Check whether a dataset class in a function can move to module level, and get its captured values as arguments."""
+"""Check whether a dataset class in a function can move to module level and get its captured values as arguments."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class LocalClass:
         if not can_delete_lines_of(module, node):
             raise NotMovable("the class is the only statement of its block")
         if node.decorators or node.keywords:
-            raise NotMovable("the class has a decorator or class keywords")
+            raise NotMovable("the class has a decorator, or keyword arguments such as `metaclass`")
         check_body_is_movable(module, node)
         self._check_class_state()
         for name in captured_names(module, *(base.value for base in node.bases)):
@@ -111,7 +111,7 @@ class LocalClass:
         check_captured_values(module, self.project, node, (*self.values, *self.imports))
         check_class_is_movable(module, self.project, node, insertion_offset(module, node))
         if KEPT in module.source(node):
-            raise NotMovable(f"names with `{KEPT}` are already in use")
+            raise NotMovable(f"the class already uses names with `{KEPT}`")
         if not all(
             _is_plain(self.project, base, may_construct=not self.values)
             for base in qualified_base_names(module, self.project, node)
@@ -134,7 +134,7 @@ class LocalClass:
                 )
 
     def _check_class_state(self) -> None:
-        """Check that the project works the same with a single class.
+        """Check that the project behaves the same with a single class.
 
         Before the move, each call of the enclosing function creates a new class. After the move, only one class exists.
         """
@@ -158,11 +158,17 @@ class LocalClass:
         if not self.values and (place := find_class_mutation(self.project)) is not None:
             raise NotMovable(f"the project may read or set attributes of the class of an object ({place})")
         if (code := find_use_of_class_object(self.module, self.node, may_construct=not self.values)) is not None:
-            raise NotMovable(f"`{code}` in the class depends on the class object, which all calls would share")
+            raise NotMovable(
+                f"`{code}` in the class depends on the class object, which all calls of the function would share after "
+                "the move"
+            )
         for one in find_nodes(self.node, cst.Attribute):
             if is_name(one.value, self.title) and name_role(self.module, one) in _STORED:
                 source = self.module.source(one)
-                raise NotMovable(f"`{source}` in the class depends on the class object, which all calls would share")
+                raise NotMovable(
+                    f"`{source}` in the class depends on the class object, which all calls of the function would share "
+                    "after the move"
+                )
 
     def _check_constructor(self) -> None:
         """Check that the constructor can take the captured values, and that each object keeps these values."""
@@ -191,17 +197,16 @@ class LocalClass:
 
 
 def find_use_of_class_object(module: Module, node: cst.ClassDef, *, may_construct: bool) -> str | None:
-    """Return code in a class that may have another effect if an equal class at module level replaces the class.
+    """Return code in a local class that may behave differently if a class at module level replaces the local class.
 
     Such code may compare the class with another class, or store state on the class. The result is None if the class has
-    no such code. Code may read attributes of ``type(self)``, and of the first parameter of a class method.
+    no such code. Reads of attributes of ``type(self)``, or of the first parameter of a class method, do not count.
 
     Args:
         module: the module of the class.
         node: the class.
         may_construct: whether the code may also call ``type(self)`` or ``cls``, the first parameter of a class method.
-            A class that captures values must not be called in this way, because the call would have to pass these
-            values.
+            Callers pass False for a class that captures values, because such a call would have to pass these values.
     """
     for one in find_nodes(node, cst.Attribute, cst.Call, cst.Name):
         if isinstance(one, cst.Attribute) and one.attr.value in _TELLING:
@@ -252,7 +257,7 @@ def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, de
 
 
 def _is_without(project: Project, qualified: str, depth: int) -> bool:
-    """Return whether a class of the project provably neither defines nor inherits a constructor."""
+    """Return whether a class of the project provably has no constructor, also not from a base class."""
     found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
     if found is None or may_be_assigned_outside(project, "__init__"):
         return False
@@ -307,7 +312,7 @@ def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> 
 def _gives_own_object(module: Module, project: Project, node: cst.BaseExpression, *, is_called: bool) -> bool:
     """Return whether an expression may be an object of a class of the project.
 
-    If ``is_called`` is True, the function checks the result of calling the expression instead.
+    If ``is_called`` is True, the function checks the object that a call of the expression returns.
     """
     names = project.resolved_names(module, node)
     if is_called:

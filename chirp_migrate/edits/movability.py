@@ -48,9 +48,9 @@ _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.Conca
 
 
 def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> None:
-    """Check that a function or class does not depend on its place in the code, except by the names that it reads.
+    """Check that a function or class depends on its place in the code only by the names that its code reads.
 
-    The enclosing function and the module must not depend on the place of the definition either.
+    The enclosing function and the module also must not depend on the place of the definition.
 
     Raises:
         NotMovable: some code depends on the place of the definition.
@@ -130,7 +130,7 @@ def _local_kind(module: Module, binding: Binding) -> str | None:
 
 
 def has_same_value_at(module: Module, project: Project, default: cst.BaseExpression | None, offset: int) -> bool:
-    """Return whether an expression would have the same value at ``offset`` while the module is imported."""
+    """Return whether an expression would have the same value at ``offset``, during the import of the module."""
     if default is None or isinstance(default, _CONSTANTS) or is_name(default, "None", "True", "False"):
         return True
     if isinstance(default, cst.UnaryOperation):
@@ -188,7 +188,10 @@ def _postpones_annotations(statement: cst.ImportFrom) -> bool:
 
 
 def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str, Variable | None]]:
-    """Yield the names that expressions read, each with its variable; None if the module does not bind the name."""
+    """Yield the names that expressions read, each with its variable.
+
+    The variable is None if the module does not bind the name.
+    """
     for name in (name for expression in expressions for name in find_nodes(expression, cst.Name)):
         if is_read(module, name):
             yield name.value, module.scopes.lookup(name.value, name)
@@ -199,7 +202,8 @@ def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef,
 
     The class body may only define methods and constants. The bases of the class, and the decorators, defaults and
     annotations of its methods, must already have their values at ``offset``. An attribute of a module of the backend
-    may not have a value yet, because one of two modules that import each other is only partly imported.
+    may have no value yet. If two modules import each other, one of the modules is only partly imported when the other
+    module runs.
 
     Raises:
         NotMovable: during the import, a value may be missing or different.
@@ -222,7 +226,7 @@ def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef,
 
 
 def _check_decorator(module: Module, project: Project, node: cst.BaseExpression, offset: int) -> None:
-    """Check that a decorator of a method has no effect except on the method.
+    """Check that a decorator of a method has no effect on anything except the method.
 
     After the move, any other effect would occur only once, and not in each call of the enclosing function.
     """

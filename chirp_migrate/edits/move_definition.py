@@ -31,7 +31,7 @@ class NotMovable(Exception):
 def first_unused_name(module: Module, candidates: Sequence[str], taken: Collection[str] = ()) -> str:
     """Return the first name in ``candidates`` that the module does not contain as a word.
 
-    If the module contains all names, the result is the first name with a number at its end. Names with more than 40
+    If the module contains all names, the result is the first name with a number appended. Names with more than 40
     characters are skipped. If all names are too long, the result is the last name without some of its inner words.
     """
     candidates = [wish for wish in candidates if len(wish) <= _LONGEST_NAME] or [_shorten_name(candidates[-1])]
@@ -60,7 +60,7 @@ def insertion_offset(module: Module, node: cst.CSTNode) -> int:
 
 
 def function_offset(module: Module, node: cst.CSTNode) -> int:
-    """Return the offset at which a new function for the code ``node`` is inserted.
+    """Return the offset at which a rewrite inserts a new function that the code at ``node`` will use.
 
     The new function is inserted above the top-level definition that contains ``node``. For code outside of definitions,
     the function is inserted below the last definition or import above ``node``. In a notebook, the function is inserted
@@ -91,7 +91,7 @@ def _start_with_comments(module: Module, statement: cst.CSTNode) -> int:
 
 
 def insert_definition(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
-    """Return edits that insert ``definition`` between top-level statements, with two blank lines around it.
+    """Return edits that insert ``definition``, with two blank lines around it, between top-level statements.
 
     ``offset`` must be the start of a line. A separate edit adds the blank lines above the definition, because several
     definitions at the same offset share this edit.
@@ -104,7 +104,7 @@ def insert_definition(module: Module, offset: int, definition: str) -> tuple[Edi
 
 
 def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tuple[int, int]:
-    """Return start and end of the lines of a definition, with comments directly above it and at the end of its body."""
+    """Return start and end of the lines of a definition, with comments directly above and at the end of the body."""
     first = module.statement_start(node)
     indent = module.indentation(first)
     start = start_of_comments_above(module, module.line_start(first), indent)
@@ -121,7 +121,7 @@ def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tu
 
 
 def merge_overlapping_removals(edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """Return ``edits`` with overlapping removals joined.
+    """Return ``edits`` with each group of overlapping removals joined to one removal.
 
     The removals of two adjacent definitions overlap in the blank lines between the definitions.
     """

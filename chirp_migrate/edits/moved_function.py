@@ -84,7 +84,7 @@ class MovedFunction:
 
     Attributes:
         place: offset in the module at which the new function is inserted.
-        captured_groups: the variables of enclosing functions that the function uses.
+        captured_variables: the variables of enclosing functions that the function uses.
         imports: the captured variables that are imported names.
         import_lines: import statements for the names in ``imports``, which the new function contains. The method
             ``check`` sets this attribute.
@@ -92,7 +92,8 @@ class MovedFunction:
         method: the method whose ``self`` the function uses, so that the function also becomes a method. None if the
             function uses no ``self``.
         captives: names of captured variables whose values a ``partial`` binds to the new function.
-        bound: parameters whose default values the ``partial`` also binds. The method ``check`` sets this attribute.
+        bound: parameters whose default values the ``partial`` also binds, because the defaults must be evaluated at the
+            old place. The method ``check`` sets this attribute.
         indent: indentation of the new definition.
     """
 
@@ -100,13 +101,13 @@ class MovedFunction:
         self.module, self.project, self.node, self.place = module, project, node, place
         captured = captured_names(module, node.body)
         self.is_recursive = isinstance(node, cst.FunctionDef) and captured.pop(node.name.value, None) is not None
-        self.captured_groups = list(captured.values())
-        self.imports = [capture for capture in self.captured_groups if capture.is_import]
+        self.captured_variables = list(captured.values())
+        self.imports = [capture for capture in self.captured_variables if capture.is_import]
         self.import_lines: list[str] = []
         self.method = _owning_method(module, captured["self"]) if "self" in captured else None
         own = {"self"} if self.method is not None else ()
         self.captives = [
-            capture.name for capture in self.captured_groups if not capture.is_import and capture.name not in own
+            capture.name for capture in self.captured_variables if not capture.is_import and capture.name not in own
         ]
         self.bound: list[cst.Param] = []
         self.indent = "" if self.method is None else module.indentation(module.span(self.method)[0])
@@ -124,7 +125,7 @@ class MovedFunction:
         """
         check_body_is_movable(self.module, self.node)
         self.import_lines = move.import_lines(self.module, self.imports)
-        check_captured_values(self.module, self.project, self.node, self.captured_groups)
+        check_captured_values(self.module, self.project, self.node, self.captured_variables)
         if self.method is not None and not self._may_add_method():
             raise NotMovable(
                 "the rewrite would add a method, and the class, a base class or a metaclass may inspect the methods"
@@ -213,7 +214,8 @@ class MovedFunction:
         Args:
             uses: the definition of the function, and the code that reads its name.
             replaced: whether an existing function or object replaces the function, so that no code moves.
-            by_partial: whether the replacement is a ``partial`` even if the function captures nothing.
+            by_partial: whether the replacement is a ``partial`` although the function captures no variable. The default
+                False means that only a function with captured variables or bound defaults becomes a ``partial``.
 
         Raises:
             NotMovable: some code may notice the difference.
@@ -287,9 +289,9 @@ class MovedFunction:
         return False
 
     def _may_be_class(self, owner: cst.BaseExpression) -> bool:
-        """Return whether the owner of an assigned attribute may be a class.
+        """Return whether ``owner`` may be a class, when code assigns the function to an attribute of ``owner``.
 
-        If the owner is unknown, the result is True if the function can take a further argument for ``self``.
+        If ``owner`` is unknown, the result is True if the function accepts one more argument, which could be ``self``.
         """
         module = self.module
         match owner:
@@ -340,7 +342,7 @@ class MovedFunction:
         return name
 
     def expression_for(self, name: str) -> str:
-        """Return the expression that refers to the new function at the old place: ``name`` or ``self.name``."""
+        """Return the expression, ``name`` or ``self.name``, by which the old place refers to the new function."""
         return name if self.method is None else f"self.{name}"
 
     def value(self, name: str, around: int) -> tuple[str, frozenset[Import]]:

@@ -29,7 +29,8 @@ def class_decorator_insertion(
     """Return the edit that puts ``@name(arguments)`` above a class that has no decorator yet."""
     line = call_text(module, style, f"@{name}", arguments)
     place = module.span(node)[0]
-    # The edit also replaces `class` by itself. So other insertions above the class are placed above the decorator.
+    # The edit replaces the word `class`, and writes the word again below the decorator. So the lines that other edits
+    # insert above the class are above the decorator.
     keyword = module.text[place : place + len("class")]
     return Edit(place, place + len(keyword), f"{line}{module.newline}{keyword}")
 
@@ -37,7 +38,8 @@ def class_decorator_insertion(
 def can_delete_lines_of(module: Module, statement: cst.CSTNode) -> bool:
     """Return whether the lines of a definition or statement can be removed.
 
-    The lines must not contain another statement, and the block must contain another statement.
+    The lines must not contain any other statement. The block must contain another statement, so that the block is not
+    empty after the removal.
     """
     if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1:
         return False
@@ -87,12 +89,13 @@ def insert_at_start_of_block(
 
     Args:
         module: the module of the block.
-        header: the last expression before the block.
+        header: the last expression in the header of the block, such as the iterable of a ``for``.
         block: the block.
         lines: the lines, with one tab for each level of indentation inside the block.
 
     Returns:
-        The edit. The result is ``None`` if there are several lines, but the block is on the same line as its colon.
+        The edit. The result is ``None`` if several lines would have to be inserted into a block on the line of its
+        header, as in ``if x: return y``.
     """
     first = module.span(block.body[0])[0]
     if isinstance(block, cst.SimpleStatementSuite):
@@ -111,9 +114,13 @@ def split_tuple_assignment(
 ) -> tuple[Edit, ...] | None:
     """Return the edit that applies ``edits``, and splits ``a, b = a.to(device), b.to(device)`` into two assignments.
 
-    A comment of the line stays behind the last assignment. The function returns ``None``, and nothing is split, in
-    three cases: the edited line is short enough; the line has a comment for a tool, such as ``# noqa``; or one
-    assignment may change a value that the other assignment reads.
+    A comment on the line stays behind the last assignment. The result is ``None``, and the assignment is not split, in
+    any of these cases:
+
+    * The edited line is short enough.
+    * The statement has several lines, or shares a line with another statement.
+    * The line has a comment for a tool, such as ``# noqa``.
+    * One assignment may change a value that the other assignment reads.
     """
     line = module.parents[statement]
     match statement:

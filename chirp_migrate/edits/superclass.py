@@ -38,7 +38,10 @@ class InitAttributeAssignment:
 
 
 def find_init_assignments(module: Module, init: cst.FunctionDef) -> list[InitAttributeAssignment]:
-    """Return the assignments of attributes in ``__init__``, up to the first statement that uses ``self`` otherwise."""
+    """Return the assignments of attributes in ``__init__``.
+
+    The result ends before the first statement that uses ``self`` in another way.
+    """
     assignments: list[InitAttributeAssignment] = []
     for statement in () if init.decorators else _method_statements(init):
         if is_super_init(statement):
@@ -63,7 +66,7 @@ def _method_statements(init: cst.FunctionDef) -> Sequence[cst.CSTNode]:
 
 
 def _stores_in_line(module: Module, line: cst.CSTNode) -> list[InitAttributeAssignment]:
-    """Return the assignments of attributes in a line; an empty list if the line contains any other statement."""
+    """Return the assignments of attributes in a line; an empty list if the line also contains other code."""
     found: list[InitAttributeAssignment] = []
     for small in line.body if isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite) else ():
         match small:
@@ -85,7 +88,9 @@ def _stores_in_line(module: Module, line: cst.CSTNode) -> list[InitAttributeAssi
 def _merge_branches(
     module: Module, statement: cst.If, above: list[InitAttributeAssignment]
 ) -> list[InitAttributeAssignment]:
-    """Return an ``if`` statement that assigns attributes as one assignment of ``x if c else y`` for each attribute.
+    """Convert an ``if`` statement that assigns attributes to one assignment for each attribute.
+
+    The value of such an assignment is ``x if c else y``.
 
     The statement has the form ``if c: self.a = x`` with ``else: self.a = y``. Without ``else``, ``y`` is the value of
     the assignment to ``self.a`` in the list ``above``. This assignment is removed from ``above``.

@@ -1,6 +1,6 @@
-"""Find the bases of classes in any text, by the headers of ``class`` statements.
+"""Find the bases of classes in any text, by a search for ``class`` statements.
 
-The text need not be Python: code in strings and in files with syntax errors counts, too.
+The search also finds classes in strings and in files with syntax errors, because it does not parse the text.
 """
 
 from __future__ import annotations

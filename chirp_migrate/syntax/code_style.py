@@ -69,7 +69,7 @@ class CodeStyle:
 
         Args:
             code: lines of a file, either whole statements or the header of a block.
-            text: the text of the file.
+            text: the text of the file, from which the line length may follow (see :meth:`longest_line`).
         """
         return self._lay_out_by_black(code, text) == code
 
@@ -79,7 +79,7 @@ class CodeStyle:
         Args:
             before: lines of ``text``, either whole statements of one block or the header of a block.
             after: the lines that replace ``before``.
-            text: the text of the file that contains ``before``.
+            text: the text of the file that contains ``before``, from which the line length may follow.
         """
         if not after.strip() or not self.has_black_layout(before, text):
             return after
@@ -130,7 +130,7 @@ class CodeStyle:
     def _settings(self) -> Mapping[str, Any]:
         """Return the options for ``black.Mode``, and ``trailing_commas``, which is True if a linter requires them.
 
-        Options without a setting in the project are missing.
+        The result has no entry for an option that the project does not set.
         """
         for folder in _folders_upwards(self.root):
             for found in (_black_settings(folder), _ruff_settings(folder), _flake8_settings(folder)):
@@ -143,8 +143,8 @@ class CodeStyle:
 def _longest_line(text: str) -> int:
     """Return the length of the longest line of code in ``text`` that black could wrap, in characters.
 
-    Except for a comment, such a line ends with a bracket, a colon or a comma. A string in such a line follows a
-    bracket.
+    Such a line ends with a bracket, a colon or a comma, except for a comment. Lines with a string before the first
+    bracket do not count, because black does not split strings.
     """
     longest = 0
     for line in text.splitlines():
@@ -161,7 +161,7 @@ def _fits_without_comment(line: str, length: int) -> bool:
 
 
 def read_ruff_settings(root: Path) -> tuple[Path, Mapping[str, Any]] | None:
-    """Return the folder that contains ruff's settings for ``root``, and the settings; None without settings.
+    """Return the folder that contains ruff's settings for ``root``, and the settings; None if no folder has settings.
 
     Raises:
         ValueError: a file with settings is not TOML.

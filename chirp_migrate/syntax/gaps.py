@@ -1,4 +1,6 @@
-"""Regular expressions for searches in unparsed code. They match gaps: the text between two words of code.
+"""Regular expressions for searches in unparsed code.
+
+The expressions match gaps, which are the text between two words of code.
 
 Any text may be searched, so the time of a search must be linear in the length of the text. For this reason, the number
 of comments in a gap is limited. Some patterns extend up to a bracket that may be missing. A match of such a pattern

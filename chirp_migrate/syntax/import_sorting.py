@@ -120,7 +120,10 @@ class ImportStyle:
         return [self._with_runtime(one) for one in found], problem
 
     def _with_runtime(self, config: isort.Config) -> isort.Config:
-        """Return ``config`` with the runtime as a package of the project, if isort looks for packages in the root."""
+        """Return isort's settings ``config``, changed so that the runtime counts as a package of the project.
+
+        The settings only change if isort looks for packages in the root.
+        """
         import isort
 
         if self.root not in config.src_paths:
@@ -128,7 +131,7 @@ class ImportStyle:
         return isort.Config(config=config, known_first_party=frozenset({*config.known_first_party, "chirpid_patch"}))
 
     def insertions(self, imports: str, line: str) -> list[Edit] | None:
-        """Return edits of ``imports`` that add ``line`` where isort would put it.
+        """Return edits of ``imports`` that add ``line`` at the place that isort would choose.
 
         The result is None if ``imports`` are not in isort's order. If a project has settings for isort and for ruff,
         the present order of ``imports`` decides which settings apply.
@@ -159,7 +162,7 @@ class ImportStyle:
         return _sort_imports(line, self.config).strip()
 
     def reformat_import(self, before: str, after: str) -> str:
-        """Return the import ``after`` in isort's layout if ``before`` is in isort's layout, else unchanged."""
+        """Return the import ``after`` in isort's layout, if ``before`` is in this layout; else ``after`` unchanged."""
         newline = "\r\n" if "\r\n" in before else "\n"
         old, new = (text.replace(newline, "\n") for text in (before, after))
         for config in self._read[0]:

@@ -22,7 +22,10 @@ def absolute_name(name: str, package: str) -> str:
 
 
 def qualified_member_name(source: str, name: str) -> str:
-    """Return the qualified name of a member of the module ``source``, whose name may have leading dots."""
+    """Return the qualified name of a member of a module.
+
+    ``source`` is the name of the module, possibly with leading dots, as in a relative import.
+    """
     return f"{source}{name}" if source.endswith(".") else f"{source}.{name}"
 
 
@@ -30,7 +33,7 @@ def qualified_member_name(source: str, name: str) -> str:
 class ImportTable:
     """The names in a module's scope.
 
-    Top-level statements bind these names, or functions with a ``global`` statement.
+    These names are bound by top-level statements, or by functions with a ``global`` statement.
 
     Attributes:
         imports: for each imported name, its possible qualified names. Relative names are made absolute.
@@ -61,7 +64,8 @@ class ImportTable:
         Args:
             tree: the module.
             package: dotted name of the package in which the module's relative imports start.
-            has_globals: whether a function may contain ``global``.
+            has_globals: whether to search the functions for ``global``. False saves time if no function contains
+                ``global``.
         """
         table = cls()
         listed: list[ast.AST] = []
@@ -109,7 +113,7 @@ class ImportTable:
                 self.imports.setdefault(alias.asname or alias.name, set()).add(f"{source}.{alias.name}".lstrip("."))
 
     def renamed(self, rename: Callable[[str], set[str]]) -> ImportTable:
-        """Return the table with ``rename`` applied to the qualified name of each imported object."""
+        """Return a copy of the table in which ``rename`` is applied to the qualified name of each imported object."""
 
         def modules(names: Sequence[str]) -> list[str]:
             return sorted({one.rpartition(".")[0] for name in names for one in rename(f"{name}.*")})
@@ -126,7 +130,7 @@ class ImportTable:
         return name in self.classes or name in self.functions or name in self.values
 
     def exports(self, name: str) -> bool:
-        """Return whether an ``import *`` from this module would import ``name``, if the module binds ``name``."""
+        """Return whether an ``import *`` from this module imports ``name``, provided that the module binds the name."""
         return name in self.exported if self.exported is not None else not name.startswith("_")
 
 

@@ -1,6 +1,6 @@
 """Parse a Python module with LibCST, and find the exact spans and the qualified names of its nodes.
 
-No code changes the tree. Spans are code-point offsets into the decoded text, so rules can return
+Code must not change the tree. Spans are code-point offsets into the decoded text, so rules can return
 :class:`~chirp_migrate.plans.plan.Edit` objects for the original source.
 """
 
@@ -103,10 +103,10 @@ def syntax_tree(text: str) -> ast.Module:
             if _is_deeper(tree, _DEEPEST):
                 raise RecursionError
     except (RecursionError, MemoryError) as error:
-        raise UnparsableModule("expressions nested too deeply to be read") from error
+        raise UnparsableModule("an expression is nested too deeply to be parsed") from error
     except SyntaxError as error:
         if error.msg.startswith("too many nested"):
-            raise UnparsableModule("expressions nested too deeply to be read") from error
+            raise UnparsableModule("an expression is nested too deeply to be parsed") from error
         raise UnparsableModule(f"syntax error in line {error.lineno}") from error
     except ValueError as error:
         raise UnparsableModule(f"not Python: {error}") from error
@@ -119,7 +119,7 @@ class Module:
 
     Args:
         path: posix path relative to the root of the backend, as in findings.
-        text: decoded source, newlines untranslated.
+        text: decoded source with the original newlines.
 
     Raises:
         UnparsableModule: the text cannot be parsed.
@@ -140,14 +140,14 @@ class Module:
         except (cst.CSTValidationError, TypeError) as error:  # LibCST needs a blank in `return(x if y else z), y`
             raise UnparsableModule("syntax that LibCST does not support") from error
         except RecursionError as error:
-            raise UnparsableModule("expressions nested too deeply to be read") from error
+            raise UnparsableModule("an expression is nested too deeply to be parsed") from error
 
     def once(self, analysis: Callable[Concatenate[Module, _Asked], _T], *asked: _Asked.args, **_: _Asked.kwargs) -> _T:
         """Return the result of ``analysis`` for this module, from a cache after the first call.
 
         Args:
-            analysis: called with this module and ``asked``.
-            asked: further arguments of the analysis, hashable.
+            analysis: function of this module and the arguments ``asked``.
+            asked: further positional arguments of the function; they must be hashable.
         """
         key = (analysis, asked)
         if key in self._analyses:
@@ -208,7 +208,7 @@ class Module:
 
     @property
     def parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:
-        """Return the parent of every node that is code."""
+        """Return the parent of each node of code, by node."""
         return self._index[0]
 
     def find(self, *types: type[Node]) -> list[Node]:
@@ -268,7 +268,10 @@ class Module:
         return None if start is None or end is None or self.text[end[2] - 1] == ";" else (start[1], end[2])
 
     def _spans_by_codegen(self, node: cst.CSTNode) -> Mapping[cst.CSTNode, tuple[int, int]]:
-        """Return the spans of all nodes in the statement around ``node``, or in the header of this statement.
+        """Return the spans of all nodes in the statement around ``node``.
+
+        If ``node`` is in the header of the statement, the result only has the spans in the header. If the generated
+        code differs from the text, the result has the spans of all nodes of the module.
 
         LibCST generates the code of the statement. The span of a node is the position of the node's code in this
         generated code, moved to the offset of the statement.
@@ -285,7 +288,7 @@ class Module:
         return node_spans(self.tree, self.text)
 
     def offset(self, line: int, units: int) -> int:
-        """Return the offset in the text of a position from ``ast``: a line, and a column in UTF-8 bytes (``units``)."""
+        """Return the offset of a position from ``ast`` in the text; ``units`` is the column in UTF-8 bytes."""
         start = self.line_starts[line - 1]
         before = self.text[start : start + units]
         return start + (units if before.isascii() else len(before.encode()[:units].decode()))
@@ -311,13 +314,13 @@ class Module:
                 read = self._span_from_ast(node)
                 self._known_spans.update(self._spans_by_codegen(node) if read is None else {node: read})
             except RecursionError as error:
-                raise UnparsableModule("expressions nested too deeply to be read") from error
+                raise UnparsableModule("an expression is nested too deeply to be parsed") from error
             except TextMismatch as error:
-                raise UnparsableModule("LibCST does not reproduce this file") from error
+                raise UnparsableModule("LibCST cannot reproduce the text of this file") from error
         return self._known_spans[node]
 
     def source(self, node: cst.CSTNode) -> str:
-        """Return the source text of ``node`` with its own parentheses."""
+        """Return the source text of ``node``, including the parentheses that belong to the node."""
         return self.tree.code_for_node(node)
 
     def position(self, offset: int) -> tuple[int, int]:
@@ -435,7 +438,10 @@ class Module:
 
 
 def _small_statement(statement: cst.CSTNode, place: int) -> cst.CSTNode:
-    """Return the statement at index ``place`` of a line of statements. Return any other node unchanged."""
+    """Return the statement at index ``place`` of a line of statements, such as ``a = 1; b = 2``.
+
+    The result for any other node is the node itself.
+    """
     return statement.body[place] if isinstance(statement, cst.SimpleStatementLine) else statement
 
 
@@ -484,7 +490,7 @@ def _dotted_path(node: cst.CSTNode) -> str | None:
 
 
 def _lacks_loading_names(source: str) -> bool:
-    """Return whether ``import *`` from a module binds no class or function for data loading."""
+    """Return whether ``import *`` from the module ``source`` provably binds no class or function for data loading."""
     first = source.partition(".")[0]
     return first in sys.stdlib_module_names or source in ("torch", "torch.nn", "torch.nn.functional", "numpy")
 

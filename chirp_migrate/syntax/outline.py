@@ -37,7 +37,7 @@ class _NodeIndex:
         try:
             self._enter(self.tree)
         except RecursionError as error:
-            raise UnparsableModule("expressions nested too deeply to be read") from error
+            raise UnparsableModule("an expression is nested too deeply to be parsed") from error
 
     def _enter(self, node: ast.AST) -> None:
         start = len(self.all)

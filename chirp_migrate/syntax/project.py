@@ -82,9 +82,10 @@ _METADATA = re.compile(r"""(?m)^\[(?:project|tool\.poetry)\][ \t]*(?:#.*)?$""")
 def answered_once(
     analysis: Callable[Concatenate[Project, _Asked], _Answer],
 ) -> Callable[Concatenate[Project, _Asked], _Answer]:
-    """Make a function of a project, or a method, cache its results until any text of the project changes.
+    """Decorate an analysis of a project, so that its results are cached until a text of the project changes.
 
-    Callers pass further arguments by position. These arguments must be hashable.
+    The analysis is a function or method with the project as first argument. Callers must pass further arguments by
+    position, and these arguments must be hashable.
     """
 
     @wraps(analysis)
@@ -201,7 +202,10 @@ class Project:
 
     @cached_property
     def is_distributed(self) -> bool:
-        """Return whether other projects may install this project, because a file describes it as a package."""
+        """Return whether other projects may install this project.
+
+        The result is True if a file such as ``setup.py`` describes the project as a package.
+        """
         return "setup.py" in self._texts or self.settings_match(_METADATA)
 
     def text(self, path: str) -> str:
@@ -252,7 +256,7 @@ class Project:
                 self._drop_module(one)
         module = self._modules[path] = self._modules.pop(path)
         if module is None:
-            raise UnparsableModule("could not be read before")
+            raise UnparsableModule("an earlier attempt to parse the module failed")
         return module
 
     def table(self, path: str) -> ImportTable | None:
@@ -339,7 +343,7 @@ class Project:
         Args:
             source: dotted name of the module.
             name: a name.
-            own: whether only objects of modules of the backend count. Submodules and computed names then count, too.
+            own: whether only objects of modules of the backend count. If so, submodules and computed names count, too.
         """
         return any(self._may_give(one, name, own) for one in self._star_sources(source, name))
 
@@ -406,7 +410,7 @@ class Project:
         return True
 
     def _from_root(self, path: str, name: str) -> set[str]:
-        """Convert a qualified name, as the file at ``path`` uses it, to its possible dotted names from the root."""
+        """Convert a qualified name that the file at ``path`` uses to its possible dotted names from the root folder."""
         owner = name
         while owner := owner.rpartition(".")[0]:
             if modules := self._possible_modules(owner, path):
@@ -543,7 +547,10 @@ class Project:
 
     @answered_once
     def _joined(self, analysis: Callable[[str], Collection[tuple[str, str]]]) -> dict[str, set[str]]:
-        """Return the pairs that an analysis finds in the texts of all files: the second parts by the first part."""
+        """Return the pairs that an analysis finds in the texts of all files.
+
+        The result maps the first part of each pair to the set of all its second parts.
+        """
         found: dict[str, set[str]] = defaultdict(set)
         for path in self._texts:
             for key, value in self._fact(path, analysis):
@@ -554,8 +561,8 @@ class Project:
     def descendants(self, *bases: str) -> frozenset[str]:
         """Return names of classes that inherit, maybe indirectly, from a class with one of ``bases`` in its name.
 
-        Names are compared by spelling only. The result also includes aliases under which files import these classes and
-        ``bases``.
+        Names are compared by spelling only. Names that contain one of ``bases`` are omitted. The result also includes
+        other names under which files import these classes or ``bases``.
         """
         words = (word for word in self._joined(words_of_bases) if not word.startswith(IN_BRACKETS))
         pending = [*bases, *(name for name in words if any(base in name for base in bases))]
@@ -570,8 +577,8 @@ class Project:
         """Return the names of classes that directly inherit from a class called like one of ``bases``.
 
         Args:
-            bases: names of classes, without the names of their modules.
-            parameters: whether words inside square brackets count, too.
+            bases: names of the base classes, without the names of their modules.
+            parameters: whether a name inside square brackets also counts as a base, as ``Birds`` in ``Base[Birds]``.
         """
         inheriting = self._joined(words_of_bases)
         words = (*bases, *(IN_BRACKETS + one for one in bases if parameters))
@@ -620,7 +627,10 @@ class Project:
         return self._may_be_imported(module.path, name, {module.path}) or self._is_run_with(module.path, name)
 
     def _is_run_with(self, path: str, name: str) -> bool:
-        """Return whether a file or notebook with the word ``name`` may run ``path`` in its own namespace."""
+        """Return whether a file or notebook may run the file at ``path`` in its own namespace, as with ``%run``.
+
+        Only files and notebooks with the word ``name`` count.
+        """
         stem = re.escape(PurePosixPath(path).stem)
         file = re.compile(rf"\b{stem}\.py\b|%run\b[^\r\n]*\b{stem}\b")
         held = ((other, self._texts[other]) for other in self.paths_containing(name))
@@ -633,7 +643,7 @@ class Project:
     def _may_be_imported(self, path: str, name: str, seen: set[str]) -> bool:
         """Return whether another file may import or read ``name`` from the module at ``path``.
 
-        Adds the files with an ``import *`` from the module to ``seen``.
+        The function adds the files with an ``import *`` from the module to ``seen``.
         """
         readers = self._importing_files(path)
         if name in readers:
@@ -738,13 +748,13 @@ def _read_table(text: str, path: str, from_root: Callable[[str, str], set[str]])
 
 
 def _folders_on_path(text: str) -> list[list[str]]:
-    """Return the words after each ``sys.path`` in a text, the last word first."""
+    """Return the words after each ``sys.path`` in a text, such as names of folders, the last word first."""
     return [_FOLDER.findall(change)[::-1] for change in _PATH_CHANGE.findall(text)]
 
 
 @lru_cache(maxsize=4096)
 def _may_run_files(text: str) -> bool:
-    """Return whether the code of a file may run another file in its own namespace."""
+    """Return whether code with this text may run another file in the namespace of the code, as with ``exec``."""
     return _RUNS_FILES.search(text) is not None
 
 
@@ -820,7 +830,10 @@ def _is_elsewhere(name: str) -> bool:
 
 
 def _may_name(written: str, name: str) -> bool:
-    """Return whether ``import written`` may find the module ``name``. Either name may lack leading packages."""
+    """Return whether ``import written`` may find the module ``name``.
+
+    Leading packages may be missing in either name, as in ``utils.common`` for ``backend.utils.common``.
+    """
     parts, own = written.lstrip(".").split("."), name.split(".")
     shared = min(len(parts), len(own))
     return parts[-shared:] == own[-shared:]

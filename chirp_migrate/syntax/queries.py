@@ -57,7 +57,7 @@ def is_self_attribute(node: cst.CSTNode | None, *names: str) -> bool:
 
 
 def leading_variable_name(node: cst.CSTNode) -> str:
-    """Return the variable at the beginning of an expression: ``a`` for ``a.b[0]`` and for ``a``.
+    """Return the variable at the beginning of an expression, such as ``a`` for ``a.b[0]``.
 
     The result is "" for other expressions.
     """
@@ -179,7 +179,7 @@ _PARTS = frozenset({cst.Element, cst.StarredElement, cst.Tuple, cst.List})
 
 
 def name_role(module: Module, name: cst.CSTNode) -> NameRole:
-    """Return the role that a name or attribute has in the code around it."""
+    """Return the role that a name or attribute has in the surrounding code."""
     parents = module.parents
     child, parent = name, parents[name]
     while type(parent) in _PARTS:
@@ -204,9 +204,9 @@ def methods_of(definition: cst.ClassDef) -> dict[str, cst.FunctionDef]:
 
 
 def methods_of_plain_class(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
-    """Return the methods of a class by name if the class contains only methods with different names, and docstrings.
+    """Return the methods of a class by name, if the class contains only methods and docstrings.
 
-    The result is ``None`` for any other class.
+    The result is ``None`` for any other class, and for a class that defines two methods with the same name.
     """
     methods: dict[str, cst.FunctionDef] = {}
     for statement in definition.body.body:

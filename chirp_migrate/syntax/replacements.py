@@ -27,17 +27,18 @@ _FOUND_MODULES = re.compile(r"\b(sys\.modules|import_module|__import__|getmodule
 
 
 def replaced_module_names(text: str) -> frozenset[tuple[str, str, str]]:
-    """Return the names that a file may replace in a module: (last part of the module's name, name, variable).
+    """Return the names that a file may replace in a module, as tuples (last part of the module's name, name, variable).
 
     The function recognises ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``,
     ``patch.multiple(train, DataLoader=…)``, ``patch.dict(train.__dict__, {"DataLoader": …})``,
-    ``monkeypatch.setattr(train, "DataLoader", …)`` and similar calls. Every string that ends with a dotted path also
-    counts, because a variable may pass the string to such a call. In a text that is not Python, such as a notebook,
-    every string that is a name or a dotted path counts.
+    ``monkeypatch.setattr(train, "DataLoader", …)`` and similar calls. Every other string that ends with a dotted path
+    also counts, because code may store the string in a variable and pass the variable to such a call. In a text that is
+    not Python, such as a notebook, every string that is a name or a dotted path counts.
 
     The first part is "" if the module is unknown, as for an object that the file neither imports nor defines. The
-    second part is "" for a computed name, such as ``"Data" + "Loader"``. The third part is the variable of
-    :func:`variables_of_literals` that contains the code, or "". If no code reads the variable, nothing is replaced.
+    second part is "" for a computed name, such as ``"Data" + "Loader"``. The third part is the variable whose literal
+    value contains the code (see :func:`variables_of_literals`), or "". If no code reads the variable, nothing is
+    replaced.
     """
     return frozenset(_find_replaced_names(text)) if _MAY_REPLACE.search(text) is not None else frozenset()
 
@@ -79,7 +80,7 @@ def _find_replaced_names(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def variables_of_literals(tree: ast.Module) -> dict[ast.AST, str]:
-    """Return the module-level variable of each node in a list, tuple, set or dictionary that code assigns to it."""
+    """Return the variable of each node in a literal list, tuple, set or dictionary that a module assigns."""
     found: dict[ast.AST, str] = {}
     for statement in tree.body:
         match statement:

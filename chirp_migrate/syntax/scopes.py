@@ -65,7 +65,8 @@ class Scope:
         node: the node that creates the scope.
         parent: the scope around this scope; ``None`` for the module.
         bindings: the bindings of each name in this scope, in no particular order.
-        elsewhere: the names that the scope declares ``global`` or ``nonlocal``, each with the type of the declaration.
+        elsewhere: the names that the scope declares ``global`` or ``nonlocal``, each with the type ``cst.Global`` or
+            ``cst.Nonlocal``.
     """
 
     node: cst.CSTNode
@@ -75,7 +76,7 @@ class Scope:
 
     @property
     def prefix(self) -> str:
-        """Return the prefix of the qualified names in this scope, such as ``Class.``."""
+        """Return the prefix of the qualified names in this scope, such as ``Class.``; "" for the module."""
         if self.parent is None:
             return ""
         if isinstance(self.node, cst.ClassDef):
@@ -109,7 +110,7 @@ class Scopes:
     Args:
         tree: LibCST tree of the module.
         parents: parent of every node of code.
-        find: returns every node of the given types.
+        find: function that returns every node of the given types.
     """
 
     def __init__(
@@ -212,7 +213,7 @@ class Scopes:
         return names
 
     def is_builtin(self, name: str) -> bool:
-        """Return whether an unbound name is one of Python's built-in names."""
+        """Return whether a name that no scope binds is one of Python's built-in names."""
         return name in _BUILTINS
 
     def _bind(self, node: cst.CSTNode) -> None:

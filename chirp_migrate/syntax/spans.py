@@ -1,8 +1,8 @@
 """Find the span of every node of a LibCST tree in the text, from the code that LibCST generates for the tree.
 
-LibCST's nodes have no positions, and the generated code is not always equal to the text: LibCST drops some form feeds,
-blanks and trailing lines. Spans refer to the original text. If generated code and text differ in white space, the
-module matches only the other characters.
+LibCST's nodes have no positions. The generated code is not always equal to the text, because LibCST drops some form
+feeds, blanks and trailing lines. Spans refer to the original text. If generated code and text differ in white space,
+the module ignores white space to find the spans.
 
 The module extends ``CodegenState``, a class of LibCST that generates code and is not public. LibCST's own position
 provider extends the class in the same way, but takes four times as long.
@@ -34,7 +34,7 @@ class TextMismatch(ValueError):
 
 
 def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, int]]:
-    """Return the offsets ``(start, end)`` of every node in ``text``, without the white space around it.
+    """Return the offsets ``(start, end)`` of every node in ``text``, without the white space around the node.
 
     Raises:
         TextMismatch: ``tree`` is not a tree of ``text``.

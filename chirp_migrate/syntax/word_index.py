@@ -43,7 +43,7 @@ class WordIndex:
     def paths_containing(self, *words: str) -> Iterator[str]:
         """Return the paths of the files that contain one of ``words``, in the order of ``texts``.
 
-        In files that have changed since the index was created, a word also counts if it is a part of a longer word.
+        In files that have changed since the index was created, parts of longer words count, too.
         """
         numbers = {number for word in words for number in self._places.get(word, ())}
         if self._first:

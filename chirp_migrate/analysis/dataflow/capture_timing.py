@@ -33,7 +33,7 @@ def why_captured_values_change(
         module: the module.
         project: the project that contains the module.
         node: the expression that creates the object, or the definition of a function or class.
-        captured: the captured names.
+        captured: the captured names to check.
     """
     problems = (_timing_problem(module, project, node, capture) for capture in captured)
     return next((problem for problem in problems if problem is not None), None)
@@ -70,7 +70,10 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
 def _why_used_after(
     module: Module, project: Project, node: cst.CSTNode, captured: CapturedName, again: Iterable[Binding]
 ) -> str | None:
-    """Return why code may use the object after one of the bindings ``again`` changes the captured name; else None."""
+    """Return why code may use the object after the captured name got a new value.
+
+    The bindings ``again`` assign the new value. The result is None if the last use of the object is always earlier.
+    """
     rebound = f"`{captured.name}` is assigned again"
     scope = module.scopes.scope_of(node)
     while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
@@ -100,7 +103,7 @@ def _is_loop(node: cst.CSTNode) -> bool:
 
 
 def _direct_definition(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTNode:
-    """Return the definition directly inside ``function`` that contains ``node``; without it, return ``node``."""
+    """Return the definition directly inside ``function`` that contains ``node``; ``node`` without such a definition."""
     place = node
     for ancestor in module.ancestors(node):
         if ancestor is function:
@@ -111,7 +114,7 @@ def _direct_definition(module: Module, node: cst.CSTNode, function: cst.CSTNode)
 
 
 def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
-    """Return whether a binding runs after ``place`` in the order of the text."""
+    """Return whether a binding comes after the code ``place``, judged by the order of the text."""
     if module.span(binding.node)[0] > module.span(place)[0]:
         return True
     # In ``x = f(lambda: x)``, the target ``x`` comes first in the text, but is bound last.
@@ -129,7 +132,8 @@ def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
 def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
     """Return whether the code ``later`` can run after the code ``place`` in one call of the function.
 
-    The check considers branches and ``return`` statements.
+    The result is False in two cases: ``later`` is in the ``else`` part of an ``if`` whose body contains ``place``, or
+    the block of ``place`` ends with ``return``. Inside a loop or ``try``, the result is True.
     """
     around = set(module.ancestors(later))
     unclear = (cst.For, cst.While, cst.Try, cst.TryStar)
@@ -167,14 +171,14 @@ class _DefiniteBindings:
 
     Args:
         module: the module.
-        nodes: the bindings of the variable.
+        nodes: the nodes that bind the variable.
     """
 
     def __init__(self, module: Module, nodes: set[cst.CSTNode]) -> None:
         self._module, self._nodes = module, nodes
 
     def is_bound_before(self, child: cst.CSTNode, around: cst.CSTNode) -> bool:
-        """Return whether the code of ``around`` that runs before the part ``child`` always binds the variable."""
+        """Return whether the code in ``around`` that runs before ``child`` always binds the variable."""
         match around:
             case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.Module():
                 return any(map(self._statement_binds, takewhile(lambda one: one is not child, around.body)))
@@ -217,7 +221,8 @@ class _DefiniteBindings:
     def _with_binds(self, items: Iterable[cst.WithItem], body: cst.BaseSuite) -> bool:
         """Return whether a ``with`` statement always binds the variable.
 
-        The block of the statement counts only if no context manager swallows errors.
+        An assignment in the block counts only if no context manager of the statement swallows errors, because an error
+        may end the block before the assignment.
         """
         for item in items:
             if self._always_binds(item):

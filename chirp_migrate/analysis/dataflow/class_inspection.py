@@ -23,7 +23,9 @@ _EQUAL_ATTRIBUTES = frozenset({"__name__", "__module__", "__doc__"})
 
 @answered_once
 def find_class_used_as_value(project: Project) -> str | None:
-    """Return the first place (``path:line``) that uses ``type(x)`` of an object as a value, such as a key; else None.
+    """Return the first place (``path:line``) that uses the class of an object, ``type(x)``, as a value, such as a key.
+
+    The result is None if there is no such place.
 
     A comparison with the class of another object also counts. A call of a method of the class does not count. Code that
     reads or prints the name of the class does not count. A comparison with a class that the code names, as in ``type(x)
@@ -37,7 +39,7 @@ def find_class_used_as_value(project: Project) -> str | None:
 
 @answered_once
 def find_class_mutation(project: Project) -> str | None:
-    """Return a place (``path:line``) that may set an attribute, or read ``__qualname__``, of an object's class.
+    """Return a place (``path:line``) that may set an attribute on a class, or read ``__qualname__`` of a class.
 
     The result is None if there is no such place.
     """
@@ -53,7 +55,10 @@ def find_class_mutation(project: Project) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _class_values(text: str) -> tuple[tuple[int, bool], ...]:
-    """Return each line that uses the class of an object as a value, and whether the line names the object."""
+    """Return each line that uses the class of an object as a value, with a flag.
+
+    The flag is True if the line names the object, as in ``type(x)``, and False if not, as in ``map(type, objects)``.
+    """
     try:
         outline = Outline("", text)
     except UnparsableModule:
@@ -136,7 +141,7 @@ def _is_own_class(node: ast.expr, outline: Outline) -> bool:
 
 
 def _is_named(node: ast.expr) -> bool:
-    """Return whether an expression is the name of a class, or a list of such names."""
+    """Return whether an expression may be the name of a class, or a list of such names."""
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
         return all(map(_is_named, node.elts))
     return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and node.attr != "__class__")

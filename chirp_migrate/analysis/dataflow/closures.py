@@ -14,13 +14,13 @@ from chirp_migrate.syntax.scopes import Binding, BindingKind, Scope
 
 @dataclass(frozen=True, eq=False)
 class CapturedName:
-    """A captured name: a variable of an enclosing function.
+    """A captured name: a variable of an enclosing function that inner code reads.
 
     Attributes:
         name: the name.
         scope: the scope of the enclosing function that binds the variable.
         bindings: all places that bind the variable.
-        reads: the places that read the variable.
+        reads: the places in the inner code that read the variable.
     """
 
     name: str
@@ -38,8 +38,8 @@ def captured_names(module: Module, *parts: cst.CSTNode) -> dict[str, CapturedNam
     """Return the captured names in ``parts``, in order of first use.
 
     A captured name is a variable of a function, class or comprehension around ``parts``. To find the captured names of
-    a function, pass the function's body. The parameter defaults of the function need another call, because Python
-    evaluates them outside the function.
+    a function, pass the function's body. Pass the parameter defaults of the function in a separate call, because Python
+    evaluates the defaults outside the function.
     """
     found: dict[str, CapturedName] = {}
     for part in parts:
@@ -68,7 +68,10 @@ def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]
 
 
 def original_nodes(module: Module, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """Return ``nodes``, but replace each line that ``block_statements`` created by the parts of the line.
+    """Return the given nodes, with child nodes in place of each node that is not in the module's syntax tree.
+
+    The function ``block_statements`` creates such nodes for blocks on the line of their header, as in
+    ``if x: return y``.
 
     All returned nodes belong to the module's syntax tree.
     """

@@ -12,8 +12,9 @@ from chirp_migrate.syntax.queries import contains_node, find_names
 def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, class_name: str) -> list[cst.Call] | None:
     """Return the calls of the class that ``node`` creates under the name ``class_name``.
 
-    The result is ``None`` if code outside the class uses the class in another way, calls the class with ``*`` or
-    ``**``, or may call the class before its definition. The result is also ``None`` if no code calls the class.
+    The result is ``None`` if code outside the class does anything with the class except calling it, passes ``*`` or
+    ``**`` in a call, or may call the class before the definition runs. The result is also ``None`` if no code calls the
+    class.
     """
     calls: list[cst.Call] = []
     for mention in find_names(module.enclosing_function(node) or module.tree, class_name):

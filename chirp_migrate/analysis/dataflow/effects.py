@@ -49,8 +49,8 @@ def first_side_effect(
         node: the expression.
         allow_libraries: whether calls into packages such as ``torch`` and ``numpy`` are permitted. These calls cannot
             rebind the user's names, but may use a random generator.
-        is_container: function that returns whether an expression provably is one of Python's containers. Look-ups in
-            such containers are permitted.
+        is_container: function that returns whether an expression provably is a container of Python, such as a list.
+            Look-ups in such containers are permitted. By default, no expression counts as a container.
     """
     if isinstance(node, cst.Call):
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
@@ -80,7 +80,7 @@ def side_effect_message(
 
 
 def has_await_yield_walrus(node: cst.CSTNode) -> bool:
-    """Return whether an expression awaits, yields or binds a name."""
+    """Return whether an expression contains ``await``, ``yield`` or ``:=``."""
     return any(isinstance(one, cst.Await | cst.Yield | cst.NamedExpr) for one in walk_code(node))
 
 

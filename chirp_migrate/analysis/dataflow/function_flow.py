@@ -86,7 +86,7 @@ _CLASS_AND_METHOD_MAKERS = frozenset({"make_dataclass", "new_class", "MethodType
 def find_function_uses(
     module: Module, project: Project, node: cst.FunctionDef | cst.Lambda
 ) -> dict[FunctionUseKind, str]:
-    """Return how code of the project may use a function: each kind of use, with a place (``path:line``)."""
+    """Return each kind of use that code of the project may make of a function, with a place (``path:line``)."""
     return _FunctionSearch(project, _names_in_file(module.path, module.text)).run(module, node)
 
 
@@ -102,7 +102,11 @@ def find_class_mutation_on_lines(project: Project, lines: Mapping[str, Collectio
 
 @dataclass(frozen=True)
 class _Definition:
-    """The parameters of a callable: ``positional`` in order, ``named`` by name, and ``rest`` for ``*`` and ``**``."""
+    """The parameters of a callable.
+
+    ``positional`` contains the parameters in order, ``named`` maps names to parameters, and ``rest`` contains the
+    parameters ``*args`` and ``**kwargs``.
+    """
 
     positional: tuple[_Holder, ...]
     named: dict[str, _Holder]
@@ -179,7 +183,7 @@ class _FileNames:
                     self.reads[name].append(node)
 
     def holder(self, name: str, node: ast.AST) -> _Holder:
-        """Return the key of the variable whose name ``node`` reads or binds."""
+        """Return the key that identifies the variable to which ``name`` refers at ``node``."""
         scope, first = self.scopes[node], True
         while not isinstance(scope, ast.Module):
             if name in self.binds[scope] - self.outer[scope] and (first or not isinstance(scope, ast.ClassDef)):
@@ -213,7 +217,7 @@ class _FileNames:
 
 
 def _outside_parts(node: ast.AST) -> list[ast.AST]:
-    """Return the parts of a definition that are evaluated in the scope around the definition."""
+    """Return the parts of a definition that are evaluated in the scope around the definition, such as decorators."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             return [*node.decorator_list, *([node.returns] if node.returns else [])]
@@ -302,7 +306,10 @@ class _FunctionSearch:
                 self._pending.append(one)
 
     def _follow(self, holder: _Holder) -> None:
-        """Follow the function to all code that reads ``holder``: a variable, attribute or result with the function."""
+        """Follow the function to all code that reads ``holder``.
+
+        ``holder`` is a variable, attribute or result that may be the function.
+        """
         kind, name = holder[0], holder[-1]
         if kind == "()":
             for file in self._names_in_files(name):
@@ -323,7 +330,7 @@ class _FunctionSearch:
                     self._add_holders(file.holder(one.asname, one))
 
     def _follow_expression(self, file: _FileNames, node: ast.AST) -> None:
-        """Follow the function from an expression, which is or contains the function, to the code around it."""
+        """Follow the function from an expression, which is or contains the function, to the surrounding code."""
         if node in self._followed:
             return
         self._followed.add(node)
@@ -652,7 +659,7 @@ class _FunctionSearch:
         return False
 
     def _possible_values(self, file: _FileNames, name: str, read: ast.Name) -> Iterator[tuple[_FileNames, ast.AST]]:
-        """Yield the expressions that set a variable: assigned values, iterables of loops, and arguments of calls."""
+        """Yield the sources of a variable's value: assigned values, iterables of loops, and arguments of calls."""
         holder = file.holder(name, read)
         for node in file.scopes:
             match node:
@@ -699,9 +706,10 @@ def object_of_class_expression(node: ast.AST) -> ast.expr | None:
 
 
 def _element_target(iterable: ast.AST, target: ast.AST) -> ast.AST:
-    """Return ``value`` for the loop ``for key, value in x.items()``. For most loops, return the whole target.
+    """Return the part of a loop's target that receives the elements of a container.
 
-    The result for ``enumerate`` is also the second name.
+    For ``for key, value in x.items()`` and ``for index, value in enumerate(x)``, the part is ``value``. For any other
+    loop, the result is the whole target.
     """
     match iterable, target:
         case ast.Call(func=called), ast.Tuple(elts=[_, element]) if last_name(called) in ("items", "enumerate"):
@@ -753,7 +761,11 @@ def _definition(file: _FileNames, function: _Function) -> _Definition:
 
 
 def _cached_variables(file: _FileNames, name: str) -> Iterable[_Definition]:
-    """Return a definition for a variable to which code assigns a cached function, or a function such as ``id``."""
+    """Return a definition for a variable to which code assigns a cached function, or a function such as ``id``.
+
+    A call of such a variable may use an argument as a key, or read the identity of the argument. The result is empty
+    for any other variable.
+    """
     assigned = (one for one in file.scopes if isinstance(one, ast.Assign)) if name in file.stored else ()
     for node in assigned:
         if any(last_name(one) == name for one in node.targets):

@@ -1,4 +1,4 @@
-"""Find places where a project reads properties that a rewrite changes when it replaces a function."""
+"""Find places where a project reads properties of a function, such as its name, that another object would not have."""
 
 from __future__ import annotations
 

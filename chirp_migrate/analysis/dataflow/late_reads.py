@@ -1,6 +1,6 @@
-"""Find late reads of captured names: reads after the function that contains the code has returned.
+"""Find late reads of captured names: reads that happen after the function that contains the read has returned.
 
-Inner generators and inner functions may read a name late.
+Inner generators and inner functions may read a name late, because their code may run after the return.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def may_read_captured_name_later(module: Module, project: Project, node: cst.CST
 def _may_read_late(
     module: Module, project: Project, functions: Sequence[cst.CSTNode], reads: Sequence[cst.CSTNode]
 ) -> bool:
-    """Return whether one of ``reads`` may happen after the function that contains it has returned."""
+    """Return whether one of the reads may happen after the function that contains the read has returned."""
     for read in reads:
         inside = takewhile(lambda one: one not in functions, module.ancestors(read))
         if any(isinstance(one, _LAZY) and not _is_consumed_at_once(module, project, one) for one in inside):
@@ -56,7 +56,7 @@ def _delays_body(function: cst.CSTNode) -> bool:
 
 
 def _is_consumed_at_once(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether only the surrounding expression uses a generator or function, so that no code can use it later."""
+    """Return whether only the surrounding call uses a generator or function, as in ``sorted(x, key=function)``."""
     argument = module.parents[node]
     call = module.parents[argument]
     if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call):
@@ -84,7 +84,7 @@ def _may_pass_on_self(module: Module, project: Project, node: cst.ClassDef) -> b
 def _only_reads_attributes(
     module: Module, project: Project, read: cst.Name, methods: dict[str, cst.FunctionDef]
 ) -> bool:
-    """Return whether the code only reads an attribute or item of the object ``read``, or calls one of its methods."""
+    """Return whether code only reads an attribute or item of the object ``read``, or calls a method of the object."""
     parent = module.parents[read]
     around = module.parents[parent]
     match parent:

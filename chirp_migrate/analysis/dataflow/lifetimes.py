@@ -1,9 +1,10 @@
-"""Find the end of an object's last use.
+"""Find the place in a text after which no code uses an object.
 
-The analysis traces a few uses of an object. Code may pass the object to a loader call, iterate over it, call ``len`` on
-it, or store it in a local variable for the following statements of the same block. Code may also pass the object to a
-function of the project that uses the object only in these ways. Uses of a PyTorch loader or dataset that contains the
-object count as uses of the object. Any other use may keep the object for an unknown time.
+The analysis traces only a few kinds of uses of an object. Code may pass the object to a loader call, iterate over it,
+call ``len`` on it, or store it in a local variable for the following statements of the same block. Code may also pass
+the object to a function of the project that uses the object only in these ways. Uses of a PyTorch loader or dataset
+that contains the object count as uses of the object. Any other use may keep the object for an unknown time, and ends
+the analysis with :class:`UntraceableLifetime`.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ def offset_after_last_use(module: Module, project: Project, creation: cst.CSTNod
     Args:
         module: the module.
         project: the project that contains the module.
-        creation: the expression that creates the object, or the definition of a function or class. Uses of the objects
-            of a class count as uses of the class.
+        creation: the expression that creates the object, or the definition of a function or class. For a class, uses of
+            its objects count as uses of the class.
 
     Raises:
         UntraceableLifetime: code may keep the object for an unknown time.
@@ -94,7 +95,9 @@ def offset_after_last_use(module: Module, project: Project, creation: cst.CSTNod
 
 
 def may_be_deep_copied(module: Module, project: Project, creation: cst.CSTNode) -> bool:
-    """Return whether code may make a deep copy of the object from ``creation``, for example as a part of a loader.
+    """Return whether code may make a deep copy of an object, or of a loader that contains the object.
+
+    The code ``creation`` creates the object.
 
     The result is False if no code makes deep copies. If code makes deep copies, the result is True in two cases: a
     function returns the object, or the uses of the object cannot be traced (see :func:`offset_after_last_use`).
@@ -143,12 +146,13 @@ class _UseAnalysis:
     Args:
         module: the module.
         project: the project that contains the module.
-        may_return: whether the enclosing function may return the value. False in a called function.
-        in_order: whether each use must be in a statement after the creation of the object. False in a called function,
-            whose variables end with the call.
-        of_function: whether the object is a function. If so, an attribute such as ``sampler`` that code reads belongs
-            to a loader that contains the function.
-        depth: number of nested calls of functions of the project that led to this analysis.
+        may_return: whether the function around the object may return the object. False means that a ``return`` of the
+            object ends the analysis with :class:`UntraceableLifetime`.
+        in_order: whether each use must be in a later statement than the creation of the object. False permits uses in
+            any order, as for the parameters of a called function.
+        of_function: whether the object is a function. Code then reads attributes such as ``sampler`` from a loader that
+            contains the function, and not from the function.
+        depth: number of function calls that the analysis has followed into called functions so far.
     """
 
     def __init__(
@@ -166,14 +170,14 @@ class _UseAnalysis:
         self._traced: set[tuple[str, cst.CSTNode]] = set()
 
     def last_use_of_made(self, made: cst.CSTNode) -> int:
-        """Return the end of the last use of an object that ``made`` creates."""
+        """Return the offset at which the last use of the object that ``made`` creates ends."""
         self._of_function = isinstance(made, cst.FunctionDef | cst.Lambda)
         if isinstance(made, cst.FunctionDef | cst.ClassDef):
             return self.last_use_of_variable(made.name, made)
         return self.last_use_of_value(made)
 
     def last_use_of_value(self, node: cst.CSTNode) -> int:
-        """Return the end of the last use of an expression's value."""
+        """Return the offset at which the last use of an expression's value ends."""
         module, parent = self._module, self._module.parents[node]
         match next_use_of_value(module, node):
             case ConditionalOperand(whole):
@@ -202,7 +206,7 @@ class _UseAnalysis:
         raise UntraceableLifetime(self._shorten_code(node))
 
     def last_use_of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
-        """Return the end of the last use of a variable's value, which the assignment or definition ``made`` creates.
+        """Return the offset at which the last use of a variable's value ends; ``made`` assigns or defines the value.
 
         Each use must be in a later statement of the same block, so that the program always creates the value before the
         use.
@@ -283,7 +287,7 @@ class _UseAnalysis:
         return True
 
     def _is_evaluated_in(self, read: cst.Name, scope: Scope) -> bool:
-        """Return whether a read is in the function's own code, or in a comprehension that is not a generator."""
+        """Return whether a read runs together with the code of the function, and not later, as in an inner function."""
         found: Scope | None = self._module.scopes.scope_of(read)
         while found is not None and found is not scope:
             if not isinstance(found.node, _COMPREHENSIONS) or isinstance(found.node, _LAZY):
@@ -306,7 +310,7 @@ def enclosing_statement(module: Module, node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> cst.Name | None:
-    """Return the parameter that receives an argument of a call; ``None`` if it is unknown, as after ``*``."""
+    """Return the parameter that receives an argument; ``None`` if the parameter is unknown, as after ``*``."""
     given = function.params
     if argument.keyword is not None:
         named = (*given.params, *given.kwonly_params)
@@ -319,7 +323,7 @@ def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> 
 
 
 def _has_finally(module: Module, statement: cst.CSTNode) -> bool:
-    """Return whether a ``finally`` block of the same function runs after a ``return`` statement."""
+    """Return whether Python runs a ``finally`` block between a ``return`` statement and the end of the function."""
     for around in module.ancestors(statement):
         if isinstance(around, cst.FunctionDef | cst.Lambda):
             return False

@@ -56,7 +56,8 @@ def assigned_values(module: Module, node: cst.CSTNode) -> list[AssignedValue]:
 def assigning_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     """Return the scope that binds ``name`` (see ``binding_scope``).
 
-    If an enclosing function assigns to a module-level name, the result is that function.
+    If the name belongs to the module, but a function around ``node`` also assigns to the name, the result is this
+    function.
     """
     scope = binding_scope(module, node, name)
     if not isinstance(scope, cst.Module):

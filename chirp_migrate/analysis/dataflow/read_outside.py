@@ -19,7 +19,7 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 
 
 def is_read_outside_loop(module: Module, loop: cst.For, name: str) -> bool:
-    """Return whether code outside ``loop``, but in its scope, may read the value that ``name`` has after the loop."""
+    """Return whether code outside a loop, but in the same scope, may read the value that ``name`` gets in the loop."""
     scope = module.enclosing_scope(loop)
     if find_name_inspecting_call(module, scope) is not None:
         return True
@@ -35,7 +35,7 @@ def is_read_outside_loop(module: Module, loop: cst.For, name: str) -> bool:
 
 
 def _is_assigned_first(module: Module, read: cst.CSTNode, name: str, loop: tuple[int, int]) -> bool:
-    """Return whether an assignment always runs before ``read``, and no iteration of the loop runs between both."""
+    """Return whether ``read`` always gets the value of an assignment outside of the loop."""
     offset = module.span(read)[0]
     for ancestor in module.ancestors(read):
         start, end = module.span(ancestor) if isinstance(ancestor, cst.For | cst.While) else (0, 0)
@@ -63,7 +63,7 @@ def _assignments(module: Module, name: str) -> dict[cst.CSTNode, list[cst.CSTNod
 
 
 def _gets_value_from(module: Module, binder: cst.CSTNode, read: cst.CSTNode, name: str) -> bool:
-    """Return whether ``read`` gets its value from ``binder``, a loop, comprehension or function around it."""
+    """Return whether ``read`` gets its value from ``binder``, which is a loop, comprehension or function."""
     if isinstance(binder, cst.FunctionDef | cst.Lambda):
         return name in function_parameters(binder)
     if isinstance(binder, cst.For):

@@ -8,8 +8,8 @@ Rules recognise code by meaning, not by spelling. The following two bodies of ``
 
 No code is executed.
 
-A function with ``if`` has several paths of execution. Each path is a separate :class:`CodePath`, and its value contains
-no conditions. Loops, ``try``, in-place updates and other code with side effects end the evaluation with
+A function with ``if`` has several paths of execution. Each path is a separate :class:`CodePath`, and the value of a
+path contains no conditions. Loops, ``try``, in-place updates and other code with side effects end the evaluation with
 :class:`UnmodelledCode`. A rule then reports the code, but does not rewrite the code.
 """
 
@@ -110,7 +110,7 @@ class Attr(Value):
 
 @dataclass(frozen=True)
 class Subscript(Value):
-    """A subscript: ``base[index]``, created by :func:`make_subscript`."""
+    """A subscript ``base[index]``, which :func:`make_subscript` creates."""
 
     base: Value
     index: Value
@@ -118,7 +118,7 @@ class Subscript(Value):
 
 @dataclass(frozen=True)
 class Call(Value):
-    """A call, created by :func:`make_call`. The keyword of a starred argument is ``*`` or ``**``."""
+    """A call, which :func:`make_call` creates. The keyword of a starred argument is ``*`` or ``**``."""
 
     function: Value
     args: tuple[Value, ...]
@@ -152,7 +152,8 @@ class Tuple(Value):
 class ReturnedValue(Value):
     """The result of an inlined function in a condition.
 
-    :class:`Evaluator` inlines functions. ``ReturnedValue(x)`` is not equal to ``x``.
+    :class:`Evaluator` inlines functions. ``ReturnedValue(x)`` is not equal to ``x``, so a test of the result does not
+    count as a test of ``x``.
     """
 
     value: Value
@@ -163,11 +164,12 @@ class CodePath:
     """One path through code: its result, and the operations on the path.
 
     Attributes:
-        truths: whether each operand of the tests on the path is true. For ``x is not None``, the operand is ``x``.
+        truths: maps each value that the path tests to True or False. For the test ``x is not None``, the value is
+            ``x``.
         names: the values of all names at the end of the path, by name.
         value: the result of the path.
         tests: the conditions on the path, such as ``x is not None``.
-        kept: the values that the path assigns to names.
+        kept: the values that the path assigns to names, in order, including values that the path overwrites later.
         calls: the calls on the path.
         items: the subscripts that the path reads, except subscripts with a literal index.
         returned: the results of inlined functions, whose bodies were evaluated instead of their calls.
@@ -229,7 +231,7 @@ def _source(value: Value) -> str:
             return f"({', '.join(map(str, items))}{',' if len(items) == 1 else ''})"
         case ReturnedValue(value):
             return _source(value)
-    raise TypeError(f"no value that has a source: {type(value).__name__}")
+    raise TypeError(f"a value of type {type(value).__name__} has no source")
 
 
 def _operand(part: Value) -> str:
@@ -244,8 +246,9 @@ class Evaluator:
 
     Args:
         source: function that returns the source text of a node, for values that are not modelled.
-        inline: function that returns the definition of a called function, if the function's body may be evaluated
-            instead of the call; else ``None``. An example is a method of the same class.
+        inline: function that returns the definition of a called function, such as a method of the same class. The
+            evaluator then evaluates the body of this function instead of the call. None means that the evaluator does
+            not evaluate the body.
     """
 
     def __init__(self, source: Callable[[cst.CSTNode], str], inline: Inline | None = None) -> None:
@@ -267,9 +270,9 @@ class Evaluator:
 
         Args:
             statements: the statements to evaluate.
-            env: the values of names before the statements.
-            result: an expression to evaluate after the statements. Its value is the value of the path. The default None
-                means the value of the ``return`` statement.
+            env: the values of names before the statements, by name.
+            result: an expression to evaluate after the statements, whose value is the value of the path. The default
+                None means that the value of the path is the value of the ``return`` statement.
 
         Raises:
             UnmodelledCode: the statements cannot be evaluated, or contain a ``return`` although ``result`` is given.
@@ -370,8 +373,8 @@ class Evaluator:
         """Return the value of an expression. The value of an unsupported expression is an :class:`OpaqueValue`.
 
         Raises:
-            UnmodelledCode: an unsupported expression contains a variable that the code has assigned. The source text
-                of the expression does not show the value of the variable.
+            UnmodelledCode: an unsupported expression contains a variable that the code has assigned, so the value
+                depends on more than the source text of the expression.
         """
         match node:
             case cst.Name(value=text):
@@ -470,6 +473,9 @@ def block_statements(suite: cst.BaseSuite) -> Sequence[cst.CSTNode]:
 
 
 def else_statements(if_statement: cst.If) -> Sequence[cst.CSTNode]:
-    """Return the statements of the ``else`` part of an ``if``. For an ``elif`` part, return its ``if`` statement."""
+    """Return the statements of the ``else`` part of an ``if``.
+
+    For an ``elif``, the only statement is the ``cst.If`` node of the ``elif``.
+    """
     other = if_statement.orelse
     return [other] if isinstance(other, cst.If) else block_statements(other.body) if other is not None else ()

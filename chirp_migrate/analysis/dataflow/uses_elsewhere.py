@@ -127,9 +127,9 @@ _SETTINGS = re.compile(r"(.*\.)?(args|opts?|options|namespace|\w*(config|cfg|par
 def may_set_computed_attributes(module: Module, project: Project, class_definition: cst.ClassDef) -> bool:
     """Return whether any file of the project may set attributes with computed names on objects of a class.
 
-    Code that sets such attributes on ``self`` counts if it is in the class itself. If the class has bases or subclasses
-    in the project, such code counts in every class. Code also counts if it sets such attributes on an object other than
-    ``self``. The exception is an object whose name is typical of arguments, settings or models.
+    Code in the class that sets such attributes on ``self`` counts. If the class has bases or subclasses in the project,
+    code in every class counts. Code that sets such attributes on any other object counts, too, unless the name of the
+    object is typical of arguments, settings or models.
     """
     title = None if has_bases_or_subclasses(module, project, class_definition) else class_definition.name.value
     return any(
@@ -210,7 +210,10 @@ def _base_methods_called(node: ast.AST, bases: Sequence[str]) -> ast.expr | None
 
 
 def _class_title(asked: ast.expr) -> str | None:
-    """Return the name if an expression is a class; "" for any class, such as ``cls``; ``None`` if it is no class."""
+    """Return the name of the class that an expression refers to.
+
+    The result is "" if the expression may be any class, as for ``cls``, and ``None`` if the expression is not a class.
+    """
     match asked:
         case ast.Name(id="cls") | ast.Attribute(attr="__class__") | ast.Call(func=ast.Name(id="type")):
             return ""
@@ -266,8 +269,9 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     """Return whether other code may read a top-level name of ``module`` by a string.
 
     The result is True if a string or a configuration file contains ``module.name``, or if ``getattr`` is called with
-    the name. For the name of a class, the result is also True if a string or a setting ends with the name. A quoted
-    type in a file that binds the name does not count, unless code may look up types elsewhere.
+    the name. For the name of a class, the result is also True if a string or a value in a configuration file ends with
+    the name. An annotation in quotes, such as ``"Net"``, does not count in another file that binds the name. This
+    exception does not apply if code of the project may evaluate annotations.
     """
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
@@ -306,7 +310,7 @@ def _binds(text: str, name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _quoted_types(text: str) -> tuple[tuple[str, str], ...]:
-    """Return each string that is a type in an annotation, such as ``"Net"`` in ``list["Net"]``, and its source."""
+    """Return each string that is a type in an annotation, such as ``"Net"`` in ``list["Net"]``, with its source."""
     annotations: list[ast.expr | None] = []
     for node in ast.walk(_tree(text)):
         match node:
@@ -400,7 +404,10 @@ def may_be_assigned_outside(project: Project, attribute: str) -> bool:
 
 
 def _without_annotations(text: str) -> str:
-    """Return code with ``_`` in place of each annotation of a parameter or variable; other text unchanged."""
+    """Return code with ``_`` in place of each annotation of a parameter or variable.
+
+    A text that is not Python is returned unchanged.
+    """
     try:
         nodes = list(ast.walk(syntax_tree(text)))
     except UnparsableModule:
@@ -435,8 +442,8 @@ _SETS_GLOBALS = r"""\bglobals\s*\(\s*\)\s*(?:\.\s*(?:update|setdefault|__setitem
 def may_be_set_by_called_function(project: Project, name: str) -> bool:
     """Return whether a call may pass ``name`` to code of the project that sets names of a module.
 
-    The result is True if a call contains the name, as a keyword or as a string, and any code of the project sets
-    attributes or global variables with computed names.
+    The result is True if two conditions hold: a call contains the name as a keyword or string, and any code of the
+    project sets attributes or global variables with computed names.
     """
     last = re.escape(name)
     given = re.compile(rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]""")
@@ -446,7 +453,10 @@ def may_be_set_by_called_function(project: Project, name: str) -> bool:
 
 
 def _mentions_name(project: Project, text: str, name: str) -> bool:
-    """Return whether code contains the name as a keyword or string, except in variables that no code reads."""
+    """Return whether code contains the name as a keyword or string.
+
+    Literals in variables that no code reads do not count.
+    """
     variables = variables_of_literals(_tree(text))
     return any(
         node not in variables or project.reads_variable(variables[node])
@@ -484,7 +494,7 @@ def import_always_binds_same_object(module: Module, project: Project, qualified:
 
 
 def _is_bound_once(project: Project, path: str, name: str) -> bool:
-    """Return whether the module at ``path`` binds a top-level name by exactly one statement, during its import."""
+    """Return whether exactly one statement of the module at ``path`` binds a top-level name, during the import."""
     try:
         home = project.module(path)
     except UnparsableModule:

@@ -110,7 +110,10 @@ Step = (
 
 
 def next_use_of_value(module: Module, node: cst.CSTNode) -> Step | None:
-    """Return how the code around ``node`` uses the value of ``node``; ``None`` for a use that no class describes."""
+    """Return how the code around ``node`` uses the value of ``node``.
+
+    The result is ``None`` if no class in this module describes the use.
+    """
     parent = module.parents[node]
     match parent:
         case cst.BooleanOperation():

@@ -1,6 +1,7 @@
 """Find lambdas and local functions that escape to workers.
 
-A function escapes if a loader, dataset or transform stores it, so that the loader pickles it for worker processes.
+A function escapes if a loader, dataset or transform stores the function. The loader then pickles the function for
+worker processes.
 
 The analysis traces a function through lists, conditional expressions, ``functools.partial``, variables, attributes of
 ``self``, parameters, and results of other functions.
@@ -157,7 +158,7 @@ class WorkerPurposeFinder:
     def _is_about_data(self, call: cst.Call, called: set[str]) -> bool:
         """Return whether the names of a called function show that the function is about data.
 
-        Functions that pass nothing to workers may also have a parameter ``transform``.
+        This check excludes functions that have a parameter ``transform``, but pass nothing to workers.
         """
         names = {*called, self._module.source(call.func)}
         return any(_DATA.search(name) or inherits_from(self._project, name, DATASET) for name in names)
@@ -168,7 +169,7 @@ class WorkerPurposeFinder:
     def _purpose_of_key(self, key: cst.BaseExpression, holder: cst.CSTNode) -> str | None:
         """Return the purpose of the entry ``key`` of a dictionary.
 
-        A key for a transform counts only if the dictionary becomes the keyword arguments of a call.
+        A key such as ``transform`` counts only if a call receives the dictionary as ``**`` argument.
         """
         name = str(key.evaluated_value) if isinstance(key, cst.SimpleString) else ""
         if name in _LOADER_KEYWORDS or (name in self._keywords and self._becomes_keywords(holder)):
@@ -315,18 +316,18 @@ def _forwards_all_arguments(module: Module, value: cst.CSTNode) -> bool:
 
 
 def may_send_lambdas(outline: Outline, project: Project) -> bool:
-    """Return whether a module contains a lambda, and code for which workers may need it."""
+    """Return whether a module contains a lambda, and code that may send a lambda to workers."""
     return bool(outline.find(ast.Lambda)) and outline.once(_may_have_purpose, project)
 
 
 def may_send_local_functions(outline: Outline, project: Project) -> bool:
-    """Return whether a module contains a function in another function, and code for which workers may need it."""
+    """Return whether a module contains a function in another function, and code that may send a function to workers."""
     around = (one for function in outline.functions for one in outline.ancestors(function))
     return any(isinstance(one, _FUNCTION) for one in around) and outline.once(_may_have_purpose, project)
 
 
 def _may_have_purpose(outline: Outline, project: Project) -> bool:
-    """Return whether :class:`WorkerPurposeFinder` may find a purpose in a module, by the names in its ``ast`` tree."""
+    """Return whether :class:`WorkerPurposeFinder` may find a purpose in a module, judged by the names in the module."""
     stored = {
         *(one.arg for one in outline.find(ast.keyword)),
         *(one.attr for one in outline.find(ast.Attribute) if isinstance(one.ctx, ast.Store)),

@@ -12,7 +12,7 @@ _ENCLOSING = ("random.random() < self.p", "random.random() <= self.p")
 
 
 class UnknownAugmentation(Exception):
-    """Raised for a class with code that the rule does not recognise. The message names the code."""
+    """Raised for a class with code that the rule for augmentations does not recognise. The message names the code."""
 
 
 def methods_of(class_source: str) -> dict[str, ast.FunctionDef]:
@@ -53,7 +53,7 @@ def sample_parameter_and_body(function: ast.FunctionDef) -> tuple[str, list[ast.
 
 
 def split_at_random_condition(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt], list[ast.stmt]]:
-    """Split the statements of a method at its gate: the ``if`` that decides at random whether to augment the sample.
+    """Split the statements of a method at the gate, the ``if`` that decides at random whether to augment the sample.
 
     Returns:
         Three lists: the statements before the gate, the statements that augment, and the statements that run if the
@@ -86,8 +86,8 @@ class ExpressionNormalizer(ast.NodeTransformer):
     a``. If the result of a condition is known, True or False replaces the condition.
 
     Args:
-        names: maps names to the expressions that replace them.
-        same: maps the normalised texts of expressions to the expressions that replace them.
+        names: maps names to the expressions that replace these names.
+        same: maps the normalised text of an expression to the expression that replaces it.
     """
 
     def __init__(self, names: Mapping[str, ast.expr], same: Mapping[str, ast.expr] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Check from a class's source whether it augments with the same distribution as a transform of ``chirpid_patch``.
+"""Check from its source whether a class augments with the same distribution as a transform of ``chirpid_patch``.
 
 The checks accept a few forms of code and refuse all other code. Names of variables are arbitrary, sizes may be stored
 in variables, and a separate method may apply a mask. The gate, an ``if`` that decides at random whether to augment the
@@ -45,15 +45,15 @@ _Names = dict[str, ast.expr]
 
 
 class _RaisesError(Exception):
-    """Raised if the class raises an error for samples with the checked number of axes."""
+    """Raised if the checked class itself raises an error for every sample with the present number of axes."""
 
 
 def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
     """Return the arguments with which the decorator ``masks_spectrograms`` describes the masks of the class.
 
-    With probability 1 - p, the class returns the sample unchanged. With probability p, it returns a clone in which
-    ``mask_value`` overwrites some ranges of each axis. The width of a range is uniform in 0..min(parameter, size). The
-    start of a range is uniform over all positions at which the range fits.
+    With probability 1 - p, the class returns the sample unchanged. With probability p, the class returns a clone in
+    which ``mask_value`` overwrites some ranges of each axis. The width of a range is uniform in 0..min(parameter,
+    size). The start of a range is uniform over all positions at which the range fits.
 
     Raises:
         UnknownAugmentation: the class may augment in another way. The message is the reason.
@@ -64,16 +64,16 @@ def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
 def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
     """Return the arguments with which the decorator ``masks_images`` describes the masks of the class.
 
-    The conditions are those of :func:`masks_like_spec_augment`, but the samples are grey images (F, T), and the method
-    that masks is ``__call__``.
+    The class must fulfil the conditions of :func:`masks_like_spec_augment`, with two differences: the samples are grey
+    images (F, T), and the method that masks is ``__call__``.
     """
     return _masking_arguments(class_source, "__call__", (2,))
 
 
 def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
-    """Return the arguments of the decorator, which declare whether short axes stay unmasked.
+    """Return the arguments of the decorator: ``mask_short_axes=False`` if short axes stay unmasked, else no argument.
 
-    An axis is short if its size is at most its mask parameter.
+    An axis is short if its size is at most the largest width of a mask on this axis.
 
     ``entry`` is the method that receives a sample. ``ndims`` are the possible numbers of axes of a sample; 4 means four
     or more.
@@ -86,7 +86,7 @@ def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> t
         except _RaisesError:
             continue
     if len(guarded) > 1:
-        raise UnknownAugmentation("the class leaves short axes unmasked in some samples, but not in all samples")
+        raise UnknownAugmentation("the number of axes of a sample decides whether the class masks short axes")
     return ("mask_short_axes=False",) if guarded.pop() else ()
 
 
@@ -108,10 +108,10 @@ def _equal_expressions(ndim: int) -> _Names:
 
 
 class _MaskGrammar:
-    """Checks the code of a class that masks parts of samples with ``ndim`` axes.
+    """Check the code of a class that masks parts of samples with ``ndim`` axes.
 
-    The check reads the code outside the loops in order. It traces variables with sizes, conditions on the number of
-    axes, and a first axis that the code adds to samples with two axes and later removes.
+    The check reads the code outside the loops in order. The check traces variables with sizes, conditions on the number
+    of axes, and a first axis that the code adds to samples with two axes and later removes.
     """
 
     def __init__(self, methods: Mapping[str, ast.FunctionDef], images: bool, ndim: int) -> None:
@@ -137,7 +137,7 @@ class _MaskGrammar:
         return ast.unparse(self._replace_terms(node, names))
 
     def check(self, function: ast.FunctionDef) -> bool:
-        """Return whether a method never masks an axis whose length is at most the mask parameter of the axis."""
+        """Return whether a method leaves short axes unmasked (see :func:`_masking_arguments`)."""
         x, body = sample_parameter_and_body(function)
         before, work, left = split_at_random_condition(body)
         self._names[x] = self._sample
@@ -148,7 +148,9 @@ class _MaskGrammar:
         if not self._trace(work):
             raise UnknownAugmentation("the method does not return the cloned sample")
         if sorted(self._masked) != sorted(_AXES):
-            raise UnknownAugmentation("the class does not mask time exactly once and frequency exactly once")
+            raise UnknownAugmentation(
+                "the class does not have exactly one loop for time masks and one loop for frequency masks"
+            )
         if self._guarded not in (set(), set(_AXES)):
             raise UnknownAugmentation("the class leaves short axes unmasked for time or frequency, but not for both")
         return bool(self._guarded)
@@ -196,7 +198,11 @@ class _MaskGrammar:
             self._set_meaning(target.id, meaning, statement, names)
 
     def _trace_copy(self, text: str) -> ast.expr | None:
-        """Return the copy that an expression creates, or None. A method may only create one copy."""
+        """Return the copy that an expression creates, or None.
+
+        Raises:
+            UnknownAugmentation: the expression creates the second copy of the sample.
+        """
         copy = self._copied.get(text)
         self._copies += copy is not None
         if self._copies > 1:
@@ -204,7 +210,11 @@ class _MaskGrammar:
         return copy
 
     def _set_meaning(self, name: str, meaning: ast.expr, statement: ast.stmt, names: _Names) -> None:
-        """Record the value of a variable. A variable with a size must not change."""
+        """Record the value of a variable.
+
+        A variable with an array may get another array, and a variable with True or False may get the other value. No
+        other variable may change.
+        """
         known = names.get(name, meaning)
         changes = (known in _ARRAYS and meaning in _ARRAYS) or (_is_bool(known) and _is_bool(meaning))
         if name == "self" or (known is not meaning and not changes):
@@ -212,9 +222,9 @@ class _MaskGrammar:
         names[name] = meaning
 
     def _trace_unpacking(self, target: ast.Tuple, value: ast.expr, statement: ast.stmt, names: _Names) -> None:
-        """Trace an assignment from a shape: ``*_, rows, columns = x.shape``, or one variable for each axis.
+        """Trace an assignment from a shape, such as ``*_, rows, columns = x.shape`` or ``rows, columns = x.shape``.
 
-        With two axes, ``x.shape[:2]`` is the same as ``x.shape``.
+        For samples with two axes, ``x.shape[:2]`` counts as ``x.shape``.
         """
         shape = self._normalized_text(value, names)
         if self._ndim == 2 and not shape.startswith((_LIFTED.id, _LIFTED_COPY.id)):
@@ -312,9 +322,10 @@ class _MaskGrammar:
         raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
 
     def _guard_conditions(self, test: ast.expr, names: _Names) -> frozenset[str]:
-        """Return the conditions of an ``if`` around masks, such as "num_time_masks longer".
+        """Return the conditions of an ``if`` around masks, written as ``num_time_masks longer`` or similar.
 
-        *Positive* means that the largest width is above 0. *Longer* means that the axis is longer than this width.
+        The word *positive* means that the largest width of these masks is above 0. The word *longer* means that the
+        axis is longer than this width. Any other condition is returned as its source.
         """
         parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
         known: dict[str, str] = {}

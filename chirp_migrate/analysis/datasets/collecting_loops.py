@@ -58,8 +58,8 @@ def why_early_reading_noticeable(
     The result is ``None`` if the program cannot notice the change.
 
     Args:
-        statements: the statements that stay in the body of the loop. For these statements,
-            :func:`has_only_collecting_statements` returns True.
+        statements: the statements that stay in the body of the loop. Callers have checked these statements with
+            :func:`has_only_collecting_statements`.
         expressions: the expressions that a rewrite evaluates before the loop. The body of the loop must not change the
             values of these expressions.
     """

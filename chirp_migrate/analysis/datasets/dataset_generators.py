@@ -1,4 +1,4 @@
-"""Find random generators in datasets of which every worker gets a copy with the same state."""
+"""Find random generators of datasets whose copies have the same state in every worker process."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ class StoredRandomGenerator:
     Attributes:
         name: name of the variable or attribute.
         value: the expression that creates the generator.
-        drawn: the method that uses the generator.
-        workers: the kind of processes that get a copy with the same state: ``worker`` or ``forked worker``.
+        using_method: the method that uses the generator.
+        workers: ``worker`` if the copies have the same state in all worker processes, ``forked worker`` if only in
+            forked worker processes.
     """
 
     name: str
@@ -109,7 +110,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
 
 
 def _creating_call(module: Module, project: Project, value: cst.BaseExpression) -> cst.Call | None:
-    """Return the call that creates a generator, including a following ``.manual_seed(…)``."""
+    """Return the call that creates a generator, including a following ``.manual_seed(…)``; None without such a call."""
     for one in possible_value_expressions(module, module.tree, value):
         match one:
             case cst.Call(func=cst.Attribute(value=made, attr=cst.Name(value=method))) if method in _RESEEDING:
@@ -122,13 +123,19 @@ def _creating_call(module: Module, project: Project, value: cst.BaseExpression) 
 
 
 def _always_has_same_state(module: Module, made: cst.Call) -> bool:
-    """Return whether a new generator always has the same state: it has a seed, or is a ``torch.Generator``."""
+    """Return whether a new generator always has the same state, because of a seed or because of its class.
+
+    A ``torch.Generator`` has the same state even without a seed.
+    """
     calls = find_nodes(made, cst.Call)
     return "torch.Generator" in module.qualified_names(calls[-1].func) or all(call.args for call in calls)
 
 
 def _uses_generator(state: DatasetClass, use: AttributeUse) -> bool:
-    """Return whether reading a sample uses the generator in an attribute of ``self``, or passes it on."""
+    """Return whether reading a sample uses a generator in an attribute of ``self``.
+
+    The code may call a method of the generator, or pass the generator to a function.
+    """
     if use.method not in state.sampling_methods:
         return False
     module = use.method.module

@@ -1,7 +1,7 @@
 """Infer whether a dataset's ``__getitem__`` standardises or augments samples, or returns the items of a sequence.
 
-The functions compare symbolic values (``dataflow.symbolic``). So they recognise a class, a local class and a dictionary
-of lambdas, and different spellings of the same steps.
+The functions compare symbolic values (``dataflow.symbolic``). So the functions recognise the same steps in different
+spellings, and in classes, local classes and dictionaries of lambdas.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ class GetitemResult:
     Attributes:
         conditions: the values that decide which result is returned. An ``if`` checks whether one of these values is
             true, or whether the value is None.
-        outcomes: the result for each combination of conditions.
-        complete: whether the method does nothing besides computing its result. If so, every assigned value is part of
-            the result, every call occurs once, and every condition changes a result. The method tests no value both for
-            None and for its truth.
-        reads_once: whether no object is subscripted twice with the same index.
+        outcomes: the result for each combination of True and False, with one truth value for each of ``conditions``.
+        complete: whether the method does nothing besides computing its result. Every assigned value must be part of the
+            result, every call must occur once, and every condition must change a result. The method also must not test
+            the same value both for None and for its truth.
+        reads_once: whether no path subscripts an object twice with the same index, so that each sample is read once.
         none_tested: the values that are compared with None.
     """
 
@@ -232,7 +232,10 @@ def match_augmentation_pattern(getitem_result: GetitemResult) -> AugmentedSample
 
 
 def _applied_functions(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
-    """Return the wrapped dataset, and the functions that are applied to x, in the order of their calls."""
+    """Return the wrapped dataset, and the functions that the value applies to x, in the order of the calls.
+
+    The result is None for a value of any other form.
+    """
     match value:
         case Subscript(dataset, at) if at == INDEX:
             return dataset, ()

@@ -99,7 +99,7 @@ def only_base_is_torch_dataset(module: Module, project: Project, bases: Sequence
 
 
 def _is_known_non_dataset(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Return whether the annotation, or the creating function, of a value shows that the value is not a dataset."""
+    """Return whether ``node``, the type or the constructor of a value, shows that the value is not a dataset."""
     bare = node.value if isinstance(node, cst.Subscript) else node
     return isinstance(bare, cst.Name | cst.Attribute) and resolves_to(module, bare, NO_DATASET, project)
 
@@ -120,7 +120,7 @@ def _is_passed_as_dataset(module: Module, project: Project, scope: cst.CSTNode, 
 
 
 def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
-    """Return the calls in the module by the name in their first argument or in ``dataset=``."""
+    """Return the calls in the module, grouped by the name that a call passes as first argument or as ``dataset=``."""
     calls: dict[str, list[cst.Call]] = {}
     for call in module.find(cst.Call):
         given = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dataset"]

@@ -46,7 +46,7 @@ class AttributeUse:
 
 
 class DatasetClass:
-    """The state of a dataset class, including the bases that the project defines."""
+    """The attributes and methods of a dataset class, and of its bases that the project defines."""
 
     def __init__(self, module: Module, project: Project, node: cst.ClassDef) -> None:
         self.module, self.project, self.node = module, project, node
@@ -94,7 +94,7 @@ class DatasetClass:
         return any("get_worker_info" in module.source(node) for module, node in self.lineage)
 
     def _reachable_methods(self, *names: str) -> list[DatasetMethod]:
-        """Return the methods with these names, and the methods and functions that they call, directly or indirectly.
+        """Return the methods with these names, and all methods and functions that run in a call of these methods.
 
         A called function must be in the same module.
         """
@@ -144,12 +144,12 @@ class DatasetClass:
     def stored_values(
         self, kind: Callable[[cst.BaseExpression], Kind | None]
     ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-        """Yield attribute, value and kind for each value in an attribute for which ``kind`` returns a kind.
+        """Yield attribute, value and kind of the first value in each attribute for which ``kind`` returns a kind.
 
         ``kind`` is a function that returns the kind of an expression, such as an open file, or None for any other
-        expression. A value in a container also counts. The result omits attributes that the constructor later deletes,
-        closes or sets to None. The result also omits attributes that code outside the class sets, for example in a
-        ``worker_init_fn``.
+        expression. A value in a container that the attribute stores also counts. The result omits attributes that the
+        constructor later deletes, closes or sets to None. The result also omits attributes that code outside the class
+        sets, for example in a ``worker_init_fn``.
         """
         constructing = [one for one in self.constructor_methods if one.owner is self.node]
         for attribute, uses in self._uses.items():
@@ -190,7 +190,7 @@ def dataset_classes(module: Module, project: Project) -> Iterator[DatasetClass]:
 def pickled_attribute_values(
     module: Module, project: Project, classify: Callable[[cst.BaseExpression], Kind | None]
 ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-    """Yield :meth:`DatasetClass.stored_values` of a module's dataset classes that do not define their own pickling."""
+    """Yield the :meth:`DatasetClass.stored_values` of dataset classes that do not define their own pickling."""
     for state in dataset_classes(module, project):
         if not state.defines_pickling:
             yield from state.stored_values(classify)

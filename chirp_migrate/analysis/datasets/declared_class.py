@@ -62,7 +62,10 @@ DECORATORS = frozenset(_DECORATORS.values())
 
 
 class _NotAnAttribute(Exception):
-    """Raised if a part of the inferred semantics is not an attribute of ``self``, so that no decorator can name it."""
+    """Raised if a part of the inferred semantics is not an attribute of ``self``.
+
+    No decorator can name such a part.
+    """
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,9 @@ def may_be_declarable(
         module: the module that defines the class.
         project: the backend.
         node: the class.
-        captured: for a local class, the variables of the enclosing functions, with the places that read them. Rule
-            CHP006 (local dataset classes) turns such variables into attributes, and may change the bases of the class.
+        captured: for a local class that rule CHP006 (local dataset classes) may change, the variables of the enclosing
+            functions, with the places that read the variables. The rule turns such variables into attributes, and may
+            change the bases of the class. None for any other class.
     """
     methods = methods_of_plain_class(node) if captured else None
     for name, method in (methods or {}).items():
@@ -92,7 +96,7 @@ def may_be_declarable(
             one in inside for reads in (captured or {}).values() for one in reads
         ):
             return True
-    return find_declaring_decorator(module, project, node, lambdas_count=True, captured=captured) is not None
+    return find_declaring_decorator(module, project, node, lambdas_as_methods=True, captured=captured) is not None
 
 
 def find_declaring_decorator(
@@ -100,7 +104,7 @@ def find_declaring_decorator(
     project: Project,
     node: cst.ClassDef,
     *,
-    lambdas_count: bool = False,
+    lambdas_as_methods: bool = False,
     captured: Collection[str] | None = None,
 ) -> DeclaringDecorator | str | None:
     """Return the decorator that fits the class ``node``, or the reason why no decorator fits.
@@ -112,10 +116,11 @@ def find_declaring_decorator(
         module: the module that defines the class.
         project: the backend.
         node: the class.
-        lambdas_count: whether a lambda that ``__init__`` stores in an attribute counts as a method. Rule CHP007
+        lambdas_as_methods: whether a lambda that ``__init__`` stores in an attribute counts as a method. Rule CHP007
             (lambdas that workers need) turns such lambdas into methods.
-        captured: variables of enclosing functions that count as attributes. If ``captured`` is not None, the bases of
-            the class count as datasets.
+        captured: variables of enclosing functions that count as attributes. None means that no variable counts as an
+            attribute, and that the only base of the class must be PyTorch's ``Dataset``. Otherwise, the class may have
+            any bases.
     """
     if node.keywords or node.decorators:
         return None
@@ -125,7 +130,7 @@ def find_declaring_decorator(
     getitem = methods.get("__getitem__")
     if getitem is None or not _OTHER_ACCESS.isdisjoint(methods):
         return None
-    reader = _DeclaredReader(module, project, methods | (_lambdas_as_methods(methods) if lambdas_count else {}))
+    reader = _DeclaredReader(module, project, methods | (_lambdas_as_methods(methods) if lambdas_as_methods else {}))
     try:
         paths = reader.control_flow_paths(getitem, captured or ())
     except UnmodelledCode:
@@ -145,7 +150,7 @@ def find_declaring_decorator(
 
 
 def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
-    """Return whether a list contains file paths, judged by its name or its source.
+    """Return whether the list ``samples`` contains file paths, judged by its name or by the code that creates it.
 
     Samples in files cannot be read in whole batches.
     """
@@ -158,7 +163,7 @@ def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], sa
 
 
 class _DeclaredReader:
-    """Evaluates a ``__getitem__``, and the methods that it calls, symbolically."""
+    """Evaluate a ``__getitem__`` and the methods that it calls symbolically, and choose the decorator."""
 
     def __init__(self, module: Module, project: Project, methods: Mapping[str, cst.FunctionDef]) -> None:
         self._module, self._project = module, project
@@ -195,7 +200,9 @@ class _DeclaredReader:
         return method
 
     def unclear_name(self, more: frozenset[str] = frozenset()) -> str | None:
-        """Return a message about the first name with an unknown value in the evaluated methods; None without one.
+        """Return a message about the first name with an unknown value in the evaluated methods.
+
+        The result is None if there is no such name.
 
         The value is known for a local variable, and for a name that provably refers to a known object of a library.
         """
@@ -215,7 +222,10 @@ class _DeclaredReader:
         return None
 
     def declared(self, meaning: Meaning | AugmentedImages, none_tested: set[Value]) -> DeclaringDecorator | str:
-        """Return the decorator for the semantics ``meaning``, or the reason why no decorator fits."""
+        """Return the decorator for the semantics ``meaning``, or the reason why no decorator fits.
+
+        ``none_tested`` contains the values that the code compares with None.
+        """
         stages = meaning.stages if isinstance(meaning, AugmentedSamples) else ()
         flags = {stage.gate for stage in stages if stage.gate != stage.function}
         flags |= {meaning.training} if isinstance(meaning, AugmentedSamples) else set()
@@ -239,19 +249,26 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
     names = [parameter.name.value for parameter in function.params.params]
     unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
     if unusual or len(names) != count:
-        raise UnmodelledCode(f"something unusual in the signature of {function.name.value}")
+        name = function.name.value
+        raise UnmodelledCode(f"`{name}` has decorators, defaults, stars or an unexpected number of parameters")
     return names
 
 
 def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
-    """Return a dictionary: attribute name → method name, for assignments such as ``self.scale = self._scale``."""
+    """Return the methods that ``__init__`` assigns to attributes, as in ``self.scale = self._scale``.
+
+    The keys are names of attributes, and the values are names of methods.
+    """
     assigns = find_nodes(methods["__init__"], cst.Assign) if "__init__" in methods else []
     stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", normalized_source(module, assign)) for assign in assigns)
     return {store[1]: store[2] for store in stores if store is not None and store[2] in methods}
 
 
 def _lambdas_as_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst.FunctionDef]:
-    """Return a dictionary: attribute name → the lambda that ``__init__`` assigns to the attribute, as a method."""
+    """Return the lambdas that ``__init__`` assigns to attributes, by the name of the attribute.
+
+    Each lambda is converted to a method.
+    """
     found: dict[str, cst.FunctionDef] = {}
     for assign in find_nodes(methods["__init__"], cst.Assign) if "__init__" in methods else []:
         match assign:
@@ -284,14 +301,14 @@ def _decorator_arguments(meaning: Meaning | AugmentedImages) -> Iterator[str]:
 
 
 def _attribute_name(value: Value) -> str:
-    """Return the quoted name of an attribute of ``self``: ``"x"`` for ``self.x``."""
+    """Return the quoted name of an attribute of ``self``, such as ``"x"`` for ``self.x``."""
     if isinstance(value, Attr) and value.base == SELF:
         return f'"{value.name}"'
     raise _NotAnAttribute
 
 
 def shortest_number_source(number: float) -> str:
-    """Return the short spelling of a number: ``1e-8`` for 1e-08."""
+    """Return the shortest source of a number, such as ``1e-8`` instead of ``1e-08``."""
     return re.sub("e-0", "e-", repr(number))
 
 

@@ -16,7 +16,7 @@ class DelegatingTransform:
     """A class whose objects only pass their argument on to other callables.
 
     Attributes:
-        composes: True if an object calls several callables in turn, False if it calls one.
+        composes: whether an object calls several callables in turn, instead of a single callable.
         attribute: name of the attribute with the callables, or with the single callable.
     """
 

@@ -72,12 +72,13 @@ class AugmentedImages:
 
     Attributes:
         dataset: the dataset of the samples.
-        augmenter: the attribute with the callable that receives the image. If the attribute is None, samples stay
-            unchanged.
+        augmenter: the attribute with the callable that receives the image. If the attribute is None at run time,
+            samples stay unchanged.
         training: the flag that switches the augmenter on; None if there is no flag.
         eps: number that the class adds to the range (maximum - minimum) of the sample's values. The class divides the
-            values by this sum.
-        divisor: number by which the values of the masked image are divided.
+            values by this sum. The default 0 means that the class adds nothing.
+        divisor: number by which the class divides the values of the masked image. The default 1 means that the class
+            does not divide the values.
     """
 
     dataset: Value
@@ -88,7 +89,7 @@ class AugmentedImages:
 
 
 def match_image_pattern(paths: Sequence[CodePath]) -> AugmentedImages | None:
-    """Return the semantics of a ``__getitem__`` if its paths only do what the pattern describes; else None."""
+    """Return the semantics of a ``__getitem__`` whose paths match the pattern; None for any other method."""
     conditions = {condition for path in paths for condition in path.truths}
     known = {condition: holds for condition in conditions if (holds := _holds_for_tensor(condition)) is not None}
     taken = [path for path in paths if all(known.get(one, holds) == holds for one, holds in path.truths.items())]
@@ -109,7 +110,7 @@ def match_image_pattern(paths: Sequence[CodePath]) -> AugmentedImages | None:
 
 
 def _does_nothing_besides(path: CodePath, tests: Sequence[Value]) -> bool:
-    """Return whether all values and calls of a path are part of its result or of a test.
+    """Return whether all values and calls of a path are part of the path's result or of a test.
 
     A path must not call the same attribute of ``self`` twice.
     """
@@ -151,7 +152,7 @@ def _holds_for_tensor(test: Value) -> bool | None:
 
 
 def _match_imaging(value: Value) -> AugmentedImages | None:
-    """Match a value with the pattern, from the outermost operation to the innermost; None without a match."""
+    """Return the semantics of a value that matches the pattern for masked images; None for any other value."""
     match value:
         case Tuple((first, Subscript(Subscript(dataset) as sample, Const("1")))) if _is_x(
             x := make_subscript(sample, Const("0"))
@@ -176,7 +177,7 @@ def _match_imaging(value: Value) -> AugmentedImages | None:
 def _value_before_steps(value: Value, steps: Mapping[str, str], first: Value | None = None) -> tuple[Value, list[str]]:
     """Return the value before the known steps of ``value``, and the names of the steps in order.
 
-    Steps are undone at most back to the value ``first``.
+    If ``first`` is given, the search for earlier values ends at this value.
     """
     taken: list[str] = []
     gap = Name("_")

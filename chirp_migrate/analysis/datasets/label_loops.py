@@ -1,4 +1,4 @@
-"""Find comprehensions and loops that only use the labels of a dataset, and reasons why they cannot be rewritten."""
+"""Find comprehensions and loops that only use the labels of a dataset, and reasons why a rewrite is not possible."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _why_read_is_conditional(module: Module, scan: ScannedSamples, node: cst.CST
 
 
 def _why_order_matters(module: Module, project: Project, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
-    """Return why an expression may have another value if the rewritten code reads the sample before it; else None."""
+    """Return why the value of another expression may change if the rewritten code reads the sample first; else None."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
         around = takewhile(lambda one: one is not node, module.ancestors(read))
@@ -135,7 +135,10 @@ def _why_order_matters(module: Module, project: Project, scan: ScannedSamples, n
                     break
                 if not (_is_constant_expression(module, project, part) or (part in later and _is_named(part))):
                     code = one_line_source(module, part).rstrip(" ,")
-                    return f"`{code}` is evaluated first, and reading a sample might change the result"
+                    return (
+                        f"`{code}` runs before the sample is read, and might have another result if the sample is read "
+                        "first"
+                    )
             inner = ancestor
     return None
 

@@ -37,13 +37,13 @@ class ScannedSamples:
         iterable: the iterable of the loop, without ``enumerate``.
         index: the expression of a sample's index, which contains the loop's variable; None if the loop iterates over
             the dataset itself.
-        unpack: whether the code unpacks samples. If so, samples must be pairs.
+        unpack: whether the code unpacks samples, as in ``_, y = sample``. If so, samples must be pairs.
         label: the variable with the label; None if the expressions in ``reads`` are the label.
         reads: the expressions whose value is the label.
         opening: the first statement, if it only unpacks the label from the sample; else None. The rewrite removes this
             statement.
         dropped: variables that the rewritten loop no longer binds.
-        problem: why labels cannot be read before the first iteration of the loop; None without a problem.
+        problem: the reason why a rewrite must not read the labels before the loop; None if a rewrite may do so.
     """
 
     dataset: cst.BaseExpression
@@ -58,7 +58,10 @@ class ScannedSamples:
     problem: str | None = None
 
     def arguments(self, module: Module) -> str:
-        """Return the source of the dataset, and of the indices if the loop reads samples by index."""
+        """Return the source of the arguments for the rewritten code.
+
+        The arguments are the dataset and, if the loop reads samples by index, the indices.
+        """
         dataset, iterable = module.source(self.dataset).strip(), module.source(self.iterable).strip()
         if self.index is None:
             return dataset
@@ -137,7 +140,7 @@ def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list
 def _indexed_sample(
     module: Module, is_dataset: IsDataset, node: cst.CSTNode, name: str
 ) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """Return dataset and index if ``node`` is ``dataset[… name …]``; else None."""
+    """Return dataset and index if ``node`` is ``dataset[index]`` and the index contains ``name``; else None."""
     parts = _subscript(node)
     if parts is None or not variable_uses(module, [parts[1]], name) or variable_uses(module, [parts[0]], name):
         return None
@@ -147,7 +150,7 @@ def _indexed_sample(
 def _indexed_samples(
     module: Module, is_dataset: IsDataset, code: Sequence[cst.CSTNode], name: str
 ) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression, cst.BaseExpression]]:
-    """Yield every ``dataset[… name …]`` in ``code``, in order of the text, with dataset and index."""
+    """Yield each ``dataset[index]`` in ``code`` whose index contains ``name``, with dataset and index."""
     above = {module.parents[part] for part in original_nodes(module, code)}
     holding: dict[cst.CSTNode, None] = {}
     for use in variable_uses(module, code, name):
@@ -261,7 +264,7 @@ def match_stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call)
 
 
 def why_not_readable_before_loop(module: Module, project: Project, scan: ScannedSamples) -> str | None:
-    """Return why a rewrite must not read all samples before the loop; None without a reason.
+    """Return the reason why a rewrite must not read all samples before the loop; None if a rewrite may do so.
 
     For example, the code that computes the indices may replace the dataset.
     """
@@ -275,7 +278,7 @@ def why_not_readable_before_loop(module: Module, project: Project, scan: Scanned
         return problem
     found = first_side_effect(module, scan.iterable, allow_libraries=True)
     if found is not None:
-        return f"`{found}` runs first and might replace the dataset"
+        return f"`{found}` computes the indices and might replace the dataset"
     if may_be_rebound_during_loop(module, project, scan.dataset):
         return f"reading a sample might replace `{module.source(scan.dataset).strip()}`"
     return None

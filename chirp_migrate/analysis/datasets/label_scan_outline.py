@@ -1,7 +1,7 @@
 """Test quickly whether a module may contain a label scan: code that iterates over a dataset only for the labels.
 
-The test reads the syntax tree of ``ast``. The test accepts all code that the module ``label_scan`` recognises, and some
-other code.
+The test reads the syntax tree of ``ast``, which is faster than LibCST. The test accepts all code that the module
+``label_scan`` recognises, and some other code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Loop = ast.For | ast.comprehension
 
 
 def may_show_dataset_type(text: str, project: Project) -> bool:
-    """Return whether a text may show that a variable is a dataset, by more than the name of the variable."""
+    """Return whether a text may show that a variable is a dataset by anything except the name of the variable."""
     return _FACTS.search(text) is not None or may_name_dataset(text, project)
 
 

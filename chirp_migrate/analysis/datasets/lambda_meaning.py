@@ -69,7 +69,10 @@ def has_same_meaning_at_definition(module: Module, project: Project, node: cst.L
 
 
 def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str, use: cst.Name) -> bool:
-    """Return whether a name is assigned exactly once, above the lambda. For local variables, return True."""
+    """Return whether a module-level name is assigned exactly once, above the lambda.
+
+    The result is True for built-in names, and for local variables, which callers check.
+    """
     owner = module.scopes.lookup(name, use)
     if owner is None or not isinstance(owner[0].node, cst.Module):
         return owner is not None or module.scopes.is_builtin(name)

@@ -37,8 +37,8 @@ class StandardizedList:
     Attributes:
         dataset: the variable with the dataset.
         indices: the variable with the indices of the samples, in order; ``...`` for all samples.
-        mean: the variable that is subtracted from x.
-        std: the variable to which ``eps`` is added. The sum is the divisor of x.
+        mean: the variable that the code subtracts from x.
+        std: the variable to which the code adds ``eps``. The code divides x by this sum.
         eps: number that is added to ``std``.
         reads: number of times that the code reads each sample: 1 if the code unpacks the sample, 2 if the code reads x
             and y separately.
@@ -95,7 +95,7 @@ def _read_iteration(
     element: cst.BaseExpression,
     body: Sequence[cst.CSTNode],
 ) -> StandardizedList | None:
-    """Return the list that a loop builds if each iteration standardises one sample; else None."""
+    """Return the list that a loop or comprehension builds if each iteration standardises one sample; else None."""
     env: dict[str, Value]
     index = None
     match target:
@@ -143,8 +143,8 @@ def _is_unpacked(body: Sequence[cst.CSTNode]) -> bool:
 def _has_stable_value(module: Module, node: cst.CSTNode, name: str) -> bool:
     """Return whether a name has a value at ``node`` that no code can change while a sample is read.
 
-    The result is False for a name of a class body, because comprehensions cannot see such a name. In a function, a name
-    of the module has a value if the module binds the name on every path.
+    The result is False for a name of a class body, because comprehensions cannot see such a name. For code in a
+    function, a name of the module counts as bound if the module always binds the name.
     """
     owner = module.scopes.lookup(name, node)
     if owner is None or isinstance(owner[0].node, cst.ClassDef):

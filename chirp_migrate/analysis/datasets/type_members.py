@@ -25,7 +25,7 @@ from chirp_migrate.syntax.module import Module
 
 
 def match_dataset_type_call(module: Module, type_call: cst.Call, member_dict: cst.Dict) -> AugmentedSamples | None:
-    """Return the semantics of a dataset class from its members; ``None`` if ``chirpid_patch`` has no such class.
+    """Return the semantics of a dataset class from its members; ``None`` if ``chirpid_patch`` has no equal class.
 
     Args:
         module: the module that contains the call.
@@ -66,12 +66,12 @@ def match_dataset_type_call(module: Module, type_call: cst.Call, member_dict: cs
 def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: Value) -> list[CodePath]:
     names = [parameter.name.value for parameter in function.params.params]
     if len(names) != len(arguments) or not takes_plain_arguments(function):
-        raise UnmodelledCode("something unusual in the parameters of a lambda")
+        raise UnmodelledCode("a lambda has defaults, stars or an unexpected number of parameters")
     return _evaluator(module, node).paths((), dict(zip(names, arguments, strict=True)), function.body)
 
 
 def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
-    """Return an evaluator that also evaluates calls of the functions in the scope of ``node``."""
+    """Return an evaluator that also evaluates the bodies of called functions from the scope of ``node``."""
     around = module.scopes.scope_of(node)
 
     def inline(function: Value) -> cst.FunctionDef | None:

@@ -60,9 +60,11 @@ def may_name_device(module: Module, node: cst.BaseExpression) -> bool:
 
 
 def is_move_to_cuda(module: Module, call: cst.Call) -> bool:
-    """Return whether a call puts an object on a CUDA device: ``x.cuda()``, ``x.to("cuda")``, ``device="cuda"``.
+    """Return whether a call puts an object on a CUDA device.
 
-    ``"cuda" if … else "cpu"`` also counts.
+    Examples are ``x.cuda()``, ``x.to("cuda")`` and ``torch.zeros(3, device="cuda")``.
+
+    The device ``"cuda" if … else "cpu"`` also counts as a CUDA device.
     """
     method = called_method_name(call)
     if method == "cuda":
@@ -75,7 +77,7 @@ def is_move_to_cuda(module: Module, call: cst.Call) -> bool:
 
 
 def calls_initializing_cuda(module: Module, scope: cst.CSTNode, *, nested: bool = False) -> Iterator[cst.Call]:
-    """Yield calls in ``scope`` that initialise CUDA: they move an object to a CUDA device, or query CUDA.
+    """Yield calls in ``scope`` that initialise CUDA, because they move an object to a CUDA device or query CUDA.
 
     With ``nested``, the result includes calls in functions and classes inside ``scope``.
     """

@@ -38,7 +38,7 @@ class DeviceValue:
         return DeviceValue(self.kinds | other.kinds, self.spelled | other.spelled, self.is_called or other.is_called)
 
     def may_be(self, kinds: re.Pattern[str] = ACCELERATOR) -> bool:
-        """Return whether the value may be a device of one of the types ``kinds``. Return False if unknown."""
+        """Return whether the value may be a device of one of the types ``kinds``; False if the value is not known."""
         return self.is_called or any(kinds.match(one) for one in self.spelled)
 
 

@@ -53,7 +53,10 @@ def find_transfer_argument_inspection(project: Project) -> str | None:
 
 
 def _is_model(project: Project, path: str, text: str, owner: str) -> bool:
-    """Return whether the class ``owner`` of a file is a model. Objects of a model are not batches."""
+    """Return whether the class ``owner`` of a file is a model.
+
+    A ``to`` of a model does not count, because no batch is a model.
+    """
     outline = Outline(path, text)
     classes = (node for node in outline.find(ast.ClassDef) if node.name == owner)
     bases = (name for node in classes for base in node.bases for name in project.possible_names(outline, base))
@@ -62,7 +65,7 @@ def _is_model(project: Project, path: str, text: str, owner: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _unsafe_transfers(text: str) -> tuple[tuple[int, str, str | None], ...]:
-    """Return line, reason and class for each method in a text that may be a ``to`` without ``non_blocking``."""
+    """Return line, reason and class of each place where a text may define a ``to`` without ``non_blocking``."""
     try:
         return tuple(_transfers_in(syntax_tree(text)))
     except UnparsableModule:

@@ -163,8 +163,8 @@ class LoaderGains:
     def _nothing_for_library(self, gain: Gain) -> Gain:
         """Return ``gain``, but *nothing* instead of *at run time* for a library that has no batched reading.
 
-        A library is a project that can be installed. It has no batched reading if none of its datasets can be read in
-        batches.
+        A library is a project that can be installed. A library has no batched reading if none of its datasets can be
+        read in batches.
         """
         if gain == _AT_RUN_TIME and self._project.is_distributed and self._gain_without_batches is not None:
             return self._gain_without_batches
@@ -205,12 +205,13 @@ class LoaderGains:
         return _make_gain(GainKind.NOTHING, ALL_INDEXED_ONE_BY_ONE, readings[0].place) if only_indexed else _NO_BATCHES
 
     def gain_of_object(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
-        """Return the gain of rewriting an object in a loader, so that the object can be pickled.
+        """Return the gain of a rewrite that makes an object in a loader picklable.
 
         Args:
             module: the module that creates the object.
             offset: offset of the code that creates the object; for a definition, offset of the defined name.
-            reads_batches: whether loaders that contain the object read whole batches after the rewrite.
+            reads_batches: whether the rewrite also lets loaders that contain the object read whole batches. If so, this
+                counts as a gain even without workers.
         """
         nodes = module.once(self._code_of_objects).get(offset, ())
         holders = _relevant_loaders(module.path, (one for node in nodes for one in self._holders[module.path][node]))
@@ -263,7 +264,10 @@ class LoaderGains:
         return self.gain_of_class(path, name)
 
     def _builds_no_batches(self, loader: LoaderObject) -> bool:
-        """Return whether a loader cannot read whole batches, because it has no gain or its own ``collate_fn``."""
+        """Return whether a loader reads no whole batches.
+
+        The reason is a custom ``collate_fn``, or the gain *nothing* of the loader.
+        """
         collations = loader.arguments.get("collate_fn", ())
         is_own = bool(collations) and all(map(self._custom_collation, collations))
         return is_own or self._gain_of_place(loader.place, moves=False).kind is GainKind.NOTHING
@@ -291,7 +295,10 @@ class LoaderGains:
         return first not in table.imports or first in table.values or first in bound
 
     def _may_have_workers_near(self, path: str) -> bool:
-        """Return whether a file, or a file that it imports, contains a loader with workers or a number of workers."""
+        """Return whether a file contains a loader with workers or sets a number of workers.
+
+        Code in the files that the file imports also counts.
+        """
         table = self._project.table(path)
         names = [one for found in table.imports.values() for one in found] if table is not None else []
         names += [f"{one}.*" for one in table.stars] if table is not None else []
@@ -303,7 +310,7 @@ class LoaderGains:
     def pinning_calls(
         self, module: Module, loop: cst.For, is_moved: Callable[[CreationPlace], bool]
     ) -> tuple[CreationPlace, ...]:
-        """Return the calls that build those loaders of a loop that pin their batches after the migration.
+        """Return the calls that build loaders of a loop, if the loaders pin their batches after the migration.
 
         A loader that already pins its batches counts in two cases: the factory builds the loader, or the rewrite of the
         loader has a gain.
@@ -336,7 +343,7 @@ class LoaderGains:
         return _relevant_loaders(module.path, _loaders_in(value))
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
-        """Return the loops over the loaders of ``call`` that pin their batches only after the migration.
+        """Return the loops over loaders that ``call`` builds and that pin their batches only after the migration.
 
         Each result is the path and line of a loop in the original files.
         """
@@ -442,7 +449,7 @@ class LoaderGains:
         return (bool(lists) and all(lists)) or all(one.in_memory for one in self._readings(loader))
 
     def _replaced_by(self, loaders: list[LoaderObject]) -> CreationPlace | None:
-        """Return the call that builds new loaders from ``loaders``.
+        """Return the call, such as accelerate's ``prepare``, that builds new loaders from ``loaders``.
 
         The result is None if a loop iterates over one of ``loaders`` itself.
         """
@@ -469,9 +476,10 @@ class LoaderGains:
         return given[0].id in {one.id for one in names} - _parameters(function)
 
     def _custom_collation(self, collation: AbstractObject) -> _Collation | None:
-        """Return the function or class of a `collate_fn` that is not PyTorch's, else None.
+        """Return the function or class of a `collate_fn` that is not PyTorch's; None for a `collate_fn` of PyTorch.
 
-        The result is None for a lambda, because a rewrite may replace the lambda by a function of ``chirpid_patch``.
+        The result is also None for a lambda, because a rewrite may replace the lambda by a function of
+        ``chirpid_patch``.
         """
         match collation:
             case FunctionObject(place=CreationPlace(node=ast.FunctionDef(name=name)) as place):
@@ -563,19 +571,19 @@ class LoaderGains:
         return False
 
     def _is_torch_dataset(self, path: str, cls: ast.expr) -> bool:
-        """Return whether an expression is ``Dataset`` of PyTorch, by the imports of the file."""
+        """Return whether an expression is PyTorch's ``Dataset``, judged by the imports of the file."""
         table, (first, *rest) = self._project.table(path), ast.unparse(cls).split(".")
         sources = table.imports.get(first, set()) if table is not None and not table.defines(first) else set()
         named = {".".join((one, *rest)) for one in sources}
         return bool(named) and all(map(_TORCH_DATASET.fullmatch, named))
 
     def _has_outer_variable(self, path: str, name: str) -> bool:
-        """Return whether a function of the file may assign to ``name`` of an outer scope."""
+        """Return whether a function of the file declares ``name`` as ``global`` or ``nonlocal``, to assign to it."""
         outer = (one for one in ast.walk(self._run.trees[path]) if isinstance(one, ast.Global | ast.Nonlocal))
         return any(name in one.names for one in outer)
 
     def _annotated_readings(self, place: CreationPlace) -> list[DatasetReading]:
-        """Return how a loader reads a dataset whose parameter has an annotation, as in ``def load(dataset: Birds)``.
+        """Return how a loader reads a dataset that is an annotated parameter, as in ``def load(dataset: Birds)``.
 
         The result is empty if the annotation is no class of the project. The result is also empty if objects of the
         class, or of a subclass, may be read in batches.
@@ -597,7 +605,7 @@ class LoaderGains:
     def _has_only_known_datasets(self, place: CreationPlace, readings: list[DatasetReading]) -> bool:
         """Return whether a loader can only get the datasets that this analysis found.
 
-        The result is False if the analysis may have missed calls of the function or class that builds the loader.
+        The result is False if other code may call the function or class that builds the loader with another dataset.
         """
         around = self._definitions_around(place)
         if not around or _is_inside(place.path, around[0], readings):
@@ -621,9 +629,9 @@ class LoaderGains:
         return self._mentions[name]
 
     def _is_known_for_any_caller(self, place: CreationPlace, around: list[_Definition]) -> bool:
-        """Return whether the datasets of a loader are known for all arguments of the function that builds it.
+        """Return whether the datasets of a loader are known for any arguments of the function that builds the loader.
 
-        The analysis calls a function with unknown arguments, and a method on a new object.
+        To check this, the analysis calls the function with unknown arguments, or the method on a new object.
 
         Args:
             place: the call that builds the loader.
@@ -645,7 +653,10 @@ class LoaderGains:
 
 
 def _relevant_loaders(path: str, loaders: Iterable[LoaderObject]) -> list[LoaderObject]:
-    """Return the loaders that count for the code of a file. Loaders in tests count only for code in tests."""
+    """Return the loaders that matter for the code of a file.
+
+    Loaders in tests matter only for code in tests.
+    """
     return [one for one in loaders if is_test_file(path) or not is_test_file(one.place.path)]
 
 
@@ -661,7 +672,7 @@ def _called_name(call: ast.AST) -> str:
 
 
 def _may_rebind(node: ast.AST, name: str) -> bool:
-    """Return whether a node may bind ``name`` again, or is a lambda, whose code runs later."""
+    """Return whether a node may bind ``name`` again, or is a lambda, which may run after a later binding."""
     if isinstance(node, ast.Name):
         return node.id == name and not isinstance(node.ctx, ast.Load)
     bound = (getattr(node, key, None) for key in ("name", "asname", "rest"))
@@ -792,9 +803,9 @@ def _stacks_samples(collation: AbstractObject) -> bool:
 
 
 def _passes_collation_of_dataset(call: ast.AST) -> bool:
-    """Return whether a call passes an attribute of its dataset, as in ``collate_fn=dataset.collate``.
+    """Return whether a call passes an attribute of its dataset as ``collate_fn``, as in ``collate_fn=dataset.collate``.
 
-    PyTorch's datasets have no such attribute.
+    PyTorch's datasets have no such attribute, so the function provably is not PyTorch's.
     """
     dataset = _dataset_of(call)
     given = next((one.value for one in getattr(call, "keywords", ()) if one.arg == "collate_fn"), None)

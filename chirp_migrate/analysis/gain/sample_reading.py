@@ -60,7 +60,7 @@ _INDEXES_FILES = re.compile(
 
 
 class SampleReadingMode(Enum):
-    """How samples are read."""
+    """The way in which ``chirpid_patch`` reads the samples of a dataset."""
 
     AT_ONCE = "at once"
     ONE_BY_ONE = "one by one"
@@ -72,9 +72,9 @@ class DatasetReading:
     """How the samples of one dataset are read.
 
     Attributes:
-        way: whether samples are read in whole batches (*at once*), one by one, or in an unknown way.
-        why: the reason, for messages.
-        place: the code to which ``why`` refers.
+        mode: whether samples are read in whole batches (*at once*), one by one, or in an unknown way.
+        why: the reason for the mode, for messages; "" without a reason.
+        place: the code to which ``why`` refers; None without such code.
         creating_calls: the calls that create the dataset and the datasets inside it.
         in_memory: whether batches are provably gathered from tensors.
     """
@@ -153,7 +153,10 @@ def _reading_of_library_object(project: Project, instance: Instance, name: str, 
 
 
 def _combine_readings(parts: list[DatasetReading], instance: Instance) -> DatasetReading:
-    """Return how a dataset with inner datasets is read: in batches only if all inner datasets are read in batches."""
+    """Return how a dataset with inner datasets is read.
+
+    Samples are read in batches only if the samples of all inner datasets are read in batches.
+    """
     ways = {one.mode for one in parts}
     mode = next(
         one
@@ -227,7 +230,7 @@ def _only_indexes(reader: ast.AST) -> bool:
 
 
 class _MayBecomeDeclared:
-    """Marks a class that a rewrite, or the author of the class, may turn into a declared dataset.
+    """Mark a class that a rewrite, or the author of the class, may turn into a declared dataset.
 
     A declared dataset has a decorator of ``chirpid_patch``.
     """
@@ -256,9 +259,9 @@ def _declaration(
 def _captured_if_changed(
     module: Module, project: Project, definition: cst.ClassDef
 ) -> dict[str, Sequence[cst.Name]] | None:
-    """Return the captured variables of a local class that rule CHP006 (local dataset classes) may change.
+    """Return the captured variables of a local class if rule CHP006 (local dataset classes) would change the class.
 
-    The result is None if a move to the top level of the module would not change the class.
+    The result is None if the rule could move the class to the top level of the module without any change.
     """
     bases = [base.value for base in definition.bases]
     captured: dict[str, Sequence[cst.Name]] = {
@@ -282,7 +285,10 @@ def _declared_reading(instance: Instance, cls: ClassObject, decorator: str, argu
 
 
 def _definition(module: Module, node: ast.ClassDef) -> cst.ClassDef | None:
-    """Return LibCST's node for the class definition ``node``; None if it cannot be found after a rewrite."""
+    """Return LibCST's node for the class definition ``node``.
+
+    The result is None if the definition cannot be found, because a rewrite has changed the module.
+    """
     named = [one for one in module.find(cst.ClassDef) if one.name.value == node.name]
     at = [one for one in named if module.position(module.span(one)[0])[0] in _header_lines(node)]
     return at[0] if at else (named[0] if len(named) == 1 else None)

@@ -36,11 +36,12 @@ _OWN_GET = (
 def config_expression(module: Module, project: Project, node: cst.CSTNode) -> str | None:
     """Return the source of a configuration that code at ``node`` can read, such as ``self.config``; else None.
 
-    The configuration must provably be a mapping that exists at ``node``: the same function, or ``__init__``, has always
-    called ``.get('key')`` on it before. A default value in that call may be a number, None, True or False.
+    The configuration must provably be a mapping that exists at ``node``. The proof is a call ``config.get('key')``,
+    which always runs before ``node`` in the same function or in ``__init__``. The call may pass a number, None, True or
+    False as default value.
 
-    This condition excludes namespaces of parsed arguments, which have no ``get``, and ConfigParsers, whose ``get``
-    takes two names. The result is also None if a class of the backend may define its own ``get``.
+    Such a call excludes namespaces of parsed arguments, which have no ``get``, and ConfigParsers, whose ``get`` takes
+    two names. The result is also None if a class of the backend may define its own ``get``.
     """
     function = module.enclosing_function(node)
     if function is None or _has_own_get(project):
@@ -62,8 +63,8 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
 def _has_own_get(project: Project) -> bool:
     """Return whether the backend may define its own method ``get``, which may raise an error for a missing key.
 
-    Code may define the method ``get``, assign it to a class or object, inherit it from a mapping class, or return it
-    from ``__getattr__``.
+    Code may define a method ``get``, assign a function to the attribute ``get``, inherit ``get`` from a mapping class,
+    or return ``get`` from ``__getattr__``.
     """
     mappings = _MAPPINGS.union(*map(project.aliases, _MAPPINGS))
     return bool(project.subclasses(*mappings)) or project.search(_OWN_GET, *_GETS)
@@ -80,7 +81,7 @@ def _is_read_in_init(module: Module, function: cst.FunctionDef, owner: cst.Class
 
 
 def _get_is_always_called(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
-    """Return whether ``function`` has always called ``get`` on ``mapping`` before it reaches ``node``.
+    """Return whether ``function`` has always called ``get`` on ``mapping`` when the program reaches ``node``.
 
     The call must be above the offset ``end``, and no code between the call and ``end`` may rebind the mapping.
     """
@@ -116,7 +117,10 @@ def _is_get_call(call: cst.Call, mapping: str) -> bool:
 
 
 def _always_runs_with(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
-    """Return whether an expression always runs when the innermost node of ``around`` that contains it runs."""
+    """Return whether an expression always runs whenever the code around the expression runs.
+
+    This code is the innermost node of ``around`` that contains the expression.
+    """
     for ancestor in module.ancestors(node):
         if ancestor in around:
             return True

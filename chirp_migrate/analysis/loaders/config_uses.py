@@ -45,9 +45,9 @@ _SAVING = frozenset({"save", "dump", "dumps"})
 def first_use_of_whole_config(project: Project) -> str | None:
     """Return the first code in the backend that uses all keys of a configuration, such as ``print(config)``; else None.
 
-    A configuration is a variable or attribute whose name ends in ``config``. Code may read one key of a configuration,
-    copy it, test it, and merge it with another dictionary. Code may also assign a configuration to another name that
-    ends in ``config``, or pass it to a parameter with such a name.
+    A configuration is a variable or attribute whose name ends in ``config``. Some uses do not count: code may read one
+    key of a configuration, and may copy, test or merge the configuration. Code may also assign a configuration to
+    another name that ends in ``config``, or pass the configuration to a parameter with such a name.
     """
     outlines = []
     for _, text in (*project.matching(_LOWER), *project.matching(_UPPER)):
@@ -105,9 +105,9 @@ def _is_global(node: ast.AST, outline: Outline) -> bool:
 
 
 def _exposes_stored_config(node: ast.AST, outline: Outline, stored: Collection[str]) -> bool:
-    """Return whether code may read a configuration by the name of its attribute, or may save the configuration.
+    """Return whether code may read a stored configuration by the name of an attribute, or may save the configuration.
 
-    ``stored`` contains the names of the attributes with a configuration.
+    ``stored`` contains the names of the attributes that store a configuration.
     """
     parent = outline.parents.get(node)
     match node:
@@ -174,7 +174,7 @@ def _find_whole_use(
     known: Mapping[str, list[list[str]]],
     libraries: Collection[str],
 ) -> ast.AST | None:
-    """Return the code that uses all keys of the configuration ``node``; ``None`` if code only reads single keys."""
+    """Return the code around the configuration ``node`` that uses all keys; ``None`` if code only reads single keys."""
     parent = parents[node]
     match parent:
         case ast.BoolOp() | ast.IfExp():  # config or {}

@@ -1,9 +1,13 @@
 """Find hand-written loading: classes and functions that load batches with worker pools, threads or CUDA streams.
 
-Only code in the same class, function or script counts. An iterator or generator loads batches by hand if three
-conditions hold. It reads data from a dataset or loader. It creates a pool, thread or CUDA stream. It calls a method
-that shows the purpose of this object, such as ``imap``. A pool also loads data if code passes a function that reads a
-sample of a dataset to the pool.
+An iterator or generator loads batches by hand if its class, function or script fulfils three conditions:
+
+* The code reads data from a dataset or loader.
+* The code creates a pool, thread or CUDA stream.
+* The code calls a method that shows the purpose of the pool, thread or stream, such as ``imap``.
+
+Code that creates a pool also loads batches by hand if the code passes to the pool a function that reads a sample of a
+dataset.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ class CustomLoading:
         node: the class or function; the module for code at the top level.
         machinery: for each kind (``workers``, ``threads``, ``streams``), the first call that creates a pool, thread or
             stream.
-        around_loader: whether the code reads from a loader instead of a dataset.
+        around_loader: whether the code reads batches from a loader, instead of samples from a dataset.
     """
 
     node: _Unit
@@ -78,7 +82,7 @@ def find_custom_loading(module: Module, project: Project) -> Iterator[CustomLoad
 
 
 def _enclosing_unit(module: Module, node: cst.CSTNode) -> _Unit:
-    """Return the innermost class around a node; without a class, the outermost function; else the module."""
+    """Return the innermost class around a node, else the outermost function around it, else the module."""
     definitions = [around for around in module.ancestors(node) if isinstance(around, cst.ClassDef | cst.FunctionDef)]
     classes = (definition for definition in definitions if isinstance(definition, cst.ClassDef))
     return next(classes, definitions[-1] if definitions else module.tree)
@@ -102,14 +106,17 @@ class _UnitCode:
         self.reads_loader = any(map(self._iterates_over_loader, self._nodes))
 
     def loads_data_with(self, kind: str) -> bool:
-        """Return whether a pool, thread or stream of the unit loads samples or batches."""
+        """Return whether a pool, thread or stream that the code creates loads samples or batches."""
         if kind == WORKERS and any(map(self._passes_sample_to_pool, self._nodes)):
             return True
         reads = self.reads_loader or any(map(self._reads_dataset, self._nodes))
         return self._is_iterator and reads and not self._methods.isdisjoint(_USED_BY[kind])
 
     def _passes_sample_to_pool(self, node: cst.CSTNode) -> bool:
-        """Return whether a call passes code that reads a sample to a pool: ``pool.map(dataset.__getitem__, …)``."""
+        """Return whether a call passes to a pool code that reads a sample.
+
+        An example is ``pool.map(dataset.__getitem__, …)``.
+        """
         match node:
             case cst.Call(func=cst.Attribute(value=pool, attr=cst.Name(value=method)), args=arguments):
                 read = (part for argument in arguments for part in walk_code(argument.value))

@@ -28,7 +28,7 @@ def has_device_dataset(loader: LoaderValue) -> bool:
 
 
 def _is_on_device(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
-    """Return whether code moves the value of an expression, or a value from which it is computed, to a device.
+    """Return whether code moves an expression's value, or a value from which code computes this value, to a device.
 
     The analysis follows the values of variables inside their function or class.
     """

@@ -35,10 +35,10 @@ class DistributedSampler:
     Attributes:
         name: an expression that refers to the sampler in the loop.
         made: the values that code assigns to the variable with the sampler, or to the variable with the loader.
-        guard: name of the sampler's class for an ``isinstance`` check; "" if no check is needed, or if ``name`` is the
-            attribute ``sampler`` of the loader.
-        is_known: whether the object provably is a distributed sampler, or new code in the module can check the class of
-            the object with ``isinstance``.
+        guard: name of the sampler's class, for an ``isinstance`` check that the rewrite adds to the loop; "" if no
+            check is needed, or if ``name`` is the attribute ``sampler`` of the loader.
+        is_known: whether the object provably is a distributed sampler, or a rewrite can add a check with ``isinstance``
+            to the loop.
     """
 
     name: str

@@ -32,8 +32,9 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
     names of the enclosing functions.
 
     Returns:
-        ``training``, ``validation`` or ``test``, as in ``create_training_loader``, a method of the factory. "" if the
-        role is not clear, or if the factory's method would behave differently from the call.
+        The role ``training``, ``validation`` or ``test``, for which the factory has a method such as
+        ``create_training_loader``. The result is "" if the role is not clear, or if the factory's method would behave
+        differently from the call.
     """
     named = {_role_in_name(_assigned_name(module, call)), *_roles_of_dataset(module, arguments["dataset"])} - {""}
     by_names = _only_role(named - {_OTHER})
@@ -93,7 +94,7 @@ def _role_of_argument(module: Module, argument: cst.Arg) -> str | None:
 
 
 def _assigned_name(module: Module, call: cst.Call) -> str:
-    """Return the name of the variable, parameter or key that receives the loader from ``call``; "" without one."""
+    """Return the name of the variable, parameter or key that receives the loader from ``call``; "" if nothing does."""
     for ancestor in module.ancestors(call):
         if isinstance(ancestor, cst.Assign | cst.AnnAssign):
             target = ancestor.targets[0].target if isinstance(ancestor, cst.Assign) else ancestor.target
@@ -121,7 +122,7 @@ def _last_name(module: Module, node: cst.BaseExpression) -> str:
 
 
 def _is_object(module: Module, node: cst.BaseExpression) -> bool:
-    """Return whether an expression is a new object of a class, or a local variable with no other values."""
+    """Return whether an expression is a new object of a class, or a local variable that only has such values."""
     if not isinstance(node, cst.Name):
         return _calls_class(node)
     found = module.scopes.lookup(node.value, node)

@@ -43,7 +43,7 @@ _FUNC = r"(?<!\bself)\.\s*func\b(?!\s*(?:\(|=(?!=)))"
 
 
 def uses_names_beyond_imports(outline: Outline, names: Set[str]) -> bool:
-    """Return whether code uses one of the names ``names`` for more than imports and annotations."""
+    """Return whether a module uses one of the names outside of imports and annotations."""
     if any(alias.asname and alias.name in names for alias in outline.find(ast.alias)):
         return True
     named = (node for node in outline.find(ast.Name, ast.Attribute) if last_name(node) in names)
@@ -96,7 +96,10 @@ def use_of_loader_class(module: Module, project: Project, node: cst.Name | cst.A
 
 
 def _use_by_step(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> LoaderClassUse:
-    """Return the use of ``DataLoader`` at a mention that is not a call; ``step`` is the next use of the value."""
+    """Return the use of ``DataLoader`` at a mention that is not a call.
+
+    ``step`` describes how the code around the mention uses the class; None if the analysis has no name for this use.
+    """
     match step:
         case BaseClass(definition):
             return LoaderClassUse("subclass", definition.name.value)
@@ -135,15 +138,15 @@ def _use_of_attribute(module: Module, project: Project, attribute: str) -> Loade
 def _use_of_stored_class(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> LoaderClassUse:
     """Return the use of ``DataLoader`` as the value of a variable or attribute.
 
-    ``reads`` contains the places that read the variable. ``shared`` is True if files other than this module may read
-    the name.
+    ``reads`` contains the places that read the variable or attribute, and ``where`` describes it for messages.
+    ``shared`` is True if files other than this module may read the name.
     """
     is_called = bool(reads) and all(isinstance(module.parents[read], cst.Call) for read in reads)
     return _CALLED_LATER if is_called and not shared else LoaderClassUse("used-as-value", where)
 
 
 def _use_in_expression(module: Module, node: cst.CSTNode) -> LoaderClassUse:
-    """Return the use of a mention inside an expression or statement that only names the class or passes it on."""
+    """Return the use of ``DataLoader`` at a mention that is not a call, judged by the surrounding code."""
     child, where = node, ""
     for ancestor in module.ancestors(node):
         match ancestor:

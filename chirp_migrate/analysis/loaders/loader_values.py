@@ -116,8 +116,8 @@ class LoaderExpressions:
     ) -> LoaderValue | None:
         """Return the loader that is the value of ``node``; None if the value is not a loader.
 
-        With ``part``, return the loader at the position ``part`` of the value. With ``inside``, return a loader at any
-        position.
+        If the value is a container, ``part`` is the position of the loader in the container. With ``inside``, the
+        loader may be at any position.
         """
         if depth > _DEPTH_LIMIT:
             return None

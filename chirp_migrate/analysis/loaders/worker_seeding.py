@@ -62,7 +62,10 @@ def repeated_seeds(module: Module, worker_init_fn: cst.BaseExpression | cst.Func
 def _repeated_seeds_in(
     module: Module, function: cst.FunctionDef | cst.Lambda, given: set[str], depth: int
 ) -> Iterator[RepeatedSeed]:
-    """Yield the :func:`repeated_seeds` of a function. Of its parameters, only ``given`` depend on the worker."""
+    """Yield the :func:`repeated_seeds` of a function.
+
+    ``given`` contains those parameters of the function that depend on the worker.
+    """
     nodes = [*walk_code(function)]
     asks = any(isinstance(node, cst.Name) and "worker_info" in node.value for node in nodes)
     if asks or any(isinstance(node, cst.Global | cst.Nonlocal) for node in nodes):
@@ -82,8 +85,8 @@ def _repeated_seeds_in(
 def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> bool:
     """Return whether an expression reads the first word of the state that PyTorch sets in NumPy's generator.
 
-    The expression is ``numpy.random.get_state()[1][0]``, possibly in several steps with local variables. No earlier
-    code may use the generator.
+    The expression is ``numpy.random.get_state()[1][0]``, possibly in several steps with local variables. This word is
+    the same in every worker. No earlier code may use the generator.
     """
     words = _indexed_object(module, function, node, "0")
     state = _indexed_object(module, function, words, "1") if words is not None else None
@@ -97,7 +100,10 @@ def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> 
 def _indexed_object(
     module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: str
 ) -> cst.BaseExpression | None:
-    """Return ``x`` for the expression ``x[key]``; else None. If ``x`` is a local variable, return its only value."""
+    """Return ``x`` for the expression ``x[key]``; None for any other expression.
+
+    If ``x`` is a local variable that the function assigns once, the result is the assigned value.
+    """
     match node:
         case cst.Subscript(value=owner, slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer(value=index)))]):
             return _value_of(module, function, owner) if index == key else None

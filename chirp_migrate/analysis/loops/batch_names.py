@@ -151,7 +151,7 @@ class BatchExpressions(LoopNames[Path | None]):
             self._bind(self._names(node.name, None), self._module.span(node)[0], node)
 
     def _updated_containers(self, call: cst.Call, path: Path) -> set[str]:
-        """Return the variables with containers in which the code replaces a tensor by its copy.
+        """Return the variables with containers in which the statement of ``call`` replaces a tensor by the copy.
 
         An example is ``batch`` in ``batch[k] = batch[k].to(device)``.
         """

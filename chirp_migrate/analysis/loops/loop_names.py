@@ -27,7 +27,7 @@ def innermost_statement(module: Module, node: cst.CSTNode) -> cst.CSTNode:
 class NameBinding(Generic[T]):
     """An assignment to a name by ``statement`` in ``block``.
 
-    The analysis knows ``value`` about the name after ``offset``.
+    After ``offset``, the fact about the value of the name is ``value``.
     """
 
     offset: int
@@ -122,7 +122,7 @@ class LoopNames(ABC, Generic[T]):
                 yield from self._names(target, self._fact_of_item(iterable))
 
     def _named(self, name: cst.Name) -> T:
-        """Return the fact about a variable, such as its place in the batch, at the place where ``name`` is read."""
+        """Return the fact about a variable, such as its place in the batch, that holds where code reads ``name``."""
         for ancestor in self._module.ancestors(name):
             if ancestor is self._loop:
                 break

@@ -1,7 +1,7 @@
 """Find expressions that wait for the device in every step of a loop, such as ``.item()``, ``.cpu()`` and ``float(…)``.
 
-A value is on the device if the loop moves this part of the batch to the device, or computes the value from such a part.
-Loops that move no batch are not reported, because code on the CPU does not wait.
+A value is on the device if the value is a part of the batch that the loop moves to the device, or is computed from such
+a part. Loops that move no batch are not reported, because code on the CPU does not wait.
 """
 
 from __future__ import annotations
@@ -61,7 +61,11 @@ class DeviceWait:
 
 
 def runs_in_every_iteration(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
-    """Return whether code in the body of a loop runs in every iteration, which is False for code in ``except``."""
+    """Return whether code in the body of a loop runs in every iteration.
+
+    The result is False for code in an ``except`` block or inner function, and in an ``if`` whose condition contains a
+    word such as ``step``, ``index`` or ``debug``.
+    """
     child = node
     for ancestor in module.ancestors(node):
         if ancestor is loop:
@@ -85,7 +89,7 @@ def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
 
 
 def has_wait_after_transfers(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
-    """Return whether a loop waits for the copies ``transfers`` in the same statement or in the next statement."""
+    """Return whether a loop waits for one of the copies in the statement of the copy, or in the next statement."""
     copies = list(transfers)
     return any(loop.waits_for(wait, copies) for wait in loop.waits())
 
@@ -164,7 +168,10 @@ class DeviceLoop(LoopNames[bool]):
         return None
 
     def _chain_of_waits(self, call: cst.Call) -> tuple[cst.Call, list[str]]:
-        """Return the longest chain of method calls that starts with ``call``, which waits, and the methods' names."""
+        """Return the longest chain of method calls that begins with ``call``, such as ``x.cpu().numpy()``.
+
+        The second result contains the names of the methods.
+        """
         methods = [called_method_name(call)]
         while methods[0] and isinstance(parent := self._module.parents[call], cst.Attribute):
             around = self._module.parents[parent]

@@ -65,16 +65,16 @@ class AbstractScope:
     """The names of a module, class body or call.
 
     Attributes:
-        path: the file.
+        path: the file, relative to the root.
         around: the enclosing scope, which is searched for names that this scope does not define; None for a module.
         kind: ``module``, ``class``, ``function`` or ``comprehension``.
         cells: the values of the names.
         elsewhere: names that a statement declares ``global`` or ``nonlocal``, each with the scope that defines the
             name.
-        stars: libraries from which all names are imported.
-        returned: the possible results of a call.
-        yielded: the possible items that a call of a generator function yields.
-        caller: the class whose method runs, and the object of the method, with which ``super()`` is evaluated; None
+        stars: the libraries ``m`` in statements ``from m import *``.
+        returned: the possible results, if the scope belongs to a call.
+        yielded: the possible items that the call yields, if the scope belongs to a call of a generator function.
+        caller: the class whose method runs, and the object of the method. Both are needed to evaluate ``super()``. None
             outside of methods.
     """
 
@@ -114,8 +114,10 @@ class FunctionObject(AbstractObject):
         scope: the scope of the definition.
         defaults: the values of parameters that have a default.
         owner: the class whose body defines the function; None if no class body does.
-        is_named: whether a decorator may give the function a name under which workers can import the function.
-        wraps: the kind of method: ``property``, ``staticmethod``, ``classmethod`` or ``contextmanager``, or "".
+        is_named: whether a decorator may give the function a name under which workers can import the function. Such a
+            function counts as picklable.
+        wraps: ``property``, ``staticmethod``, ``classmethod`` or ``contextmanager`` if the function has this decorator,
+            else "".
         cells: the attributes of the function.
     """
 
@@ -144,7 +146,7 @@ class ClassObject(AbstractObject):
         scope: the scope of the definition.
         bases: the possible values of the bases; code must not change this list.
         body: the scope of the class body.
-        fields: the fields of a dataclass or named tuple, in order.
+        fields: the names of the fields of a dataclass or named tuple, in order; None for other classes.
         may_be_replaced: whether a decorator may return another class.
         order: the class and its bases in method resolution order, at most ``_MOST_BASES`` classes.
         is_dataset: whether a base is a dataset of a library.
@@ -176,7 +178,7 @@ class Instance(AbstractObject):
         place: the call that creates the object.
         cls: the class of the object, or the qualified name of a library's class.
         cells: the attributes of the object. An argument that a library's class stores has its name or position as key.
-        loader: the loader, if the object is a loader.
+        loader: the loader, if the object is a loader; None for any other object.
     """
 
     place: CreationPlace
@@ -198,7 +200,7 @@ class Container(AbstractObject):
 
 @dataclass(eq=False)
 class BoundMethod(AbstractObject):
-    """A function bound to an object, or the name of a method whose function is not known."""
+    """A method of an object: the function, or the name of the method if the analysis does not know the function."""
 
     owner: AbstractObject
     function: FunctionObject | str
@@ -284,7 +286,7 @@ class UnpicklableKind(Enum):
         "cannot be pickled, and each forked worker iterates its own copy, so items repeat",
         "create it in the worker, where it is used",
     )
-    VIEW = ("a view of a dict", "cannot be pickled", "keep a list of it")
+    VIEW = ("a view of a dict", "cannot be pickled", "store a list of the items")
     MODULE = ("a module", "cannot be pickled", "import it where it is used")
     HANDLER = ("an object that pickle does not support", "cannot be pickled", "create it on first use in the worker")
 
@@ -296,9 +298,9 @@ class UnpicklableLibraryObject(AbstractObject):
     Attributes:
         place: the code that creates the object.
         kind: the kind of object.
-        items: the value of each item in an iteration over the object, or the value in ``with … as``.
-        part: which part of a file the object is: ``file`` for the whole file, or for example ``variable``; "" if the
-            kind has no parts.
+        items: the value of each item that an iteration over the object yields, or the value that ``with … as`` binds.
+        part: ``file`` for an open file, or the name of a part of the file, such as ``variable``; "" if the kind has no
+            parts.
     """
 
     place: CreationPlace
@@ -324,7 +326,7 @@ class LoaderObject(AbstractObject):
 
     @property
     def may_have_workers(self) -> bool:
-        """Return whether the loader may have workers: its number of workers is not provably 0."""
+        """Return whether the loader may have workers, which means that its number of workers is not provably 0."""
         counts = self.arguments.get("num_workers", ())
         return not all(isinstance(one, Constant) and one.value in (0, None) for one in counts)
 

@@ -23,8 +23,8 @@ class WorkerStartAtImport:
     """A place in a module at which the import of the module starts workers.
 
     Attributes:
-        place: the call that builds the loader. If this call is in another module, the code that iterates over the
-            loader.
+        place: the call that builds the loader, if the call is in the module; else the code in the module that iterates
+            over the loader.
         builds: whether ``place`` is the call that builds the loader.
     """
 
@@ -66,7 +66,7 @@ def modules_with_loaders(project: Project) -> frozenset[str]:
 
 @lru_cache(maxsize=4)
 def _original_texts(project: Project) -> tuple[frozenset[str], frozenset[str]]:
-    """Return two sets of original texts: texts that may build or import loaders, and texts that start workers."""
+    """Return the original texts that may build or import loaders, and the texts whose import starts workers."""
     building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
     texts = {path: project.text(path) for path in files_with_importers(project, building)}
     found = [text for path, text in texts.items() if find_worker_starts_at_import(project, path)]
@@ -76,7 +76,7 @@ def _original_texts(project: Project) -> tuple[frozenset[str], frozenset[str]]:
 def may_start_workers_at_import(project: Project, text: str) -> bool:
     """Return whether the import of a module with this text may start workers.
 
-    The result is also True for a text that a rule has rewritten since the analysis.
+    The result is also True for a text that the analysis has not seen, such as a text that a rule has rewritten.
     """
     known, found = _original_texts(project)
     return text in found or text not in known

@@ -50,7 +50,7 @@ _MOST_STEPS_OF_RUN = 100
 
 
 class TracedCalls(ObjectAccess):
-    """Runs the functions of the project that are called.
+    """Run calls of the project's functions and classes on abstract values, and record what the calls do.
 
     Attributes:
         instances: the created objects of the project's classes.
@@ -59,8 +59,8 @@ class TracedCalls(ObjectAccess):
         loops: for each loop statement, the values that the loop iterates over.
         iterated: the loaders that code iterates over during the import of a module, each with the calls that lead to
             the loop, outermost first. Passing a loader to unknown code counts as a loop.
-        is_counting: whether the limits for functions without loaders and datasets apply. If not, results do not depend
-            on earlier calls.
+        is_counting: whether the limits on the steps of functions without loaders and datasets apply. Without these
+            limits, results do not depend on earlier calls.
     """
 
     def __init__(self) -> None:
@@ -259,7 +259,7 @@ class TracedCalls(ObjectAccess):
         return unite_values(default or (), unknown if more or default is None else ())
 
     def _construct(self, cls: ClassObject, arguments: Arguments, place: CreationPlace) -> Value:
-        """Return the object that a call of a class of the project creates."""
+        """Return the object that a call of the project's class ``cls`` creates."""
         made = Instance(place, cls)
         self.instances.append(made)
         self._created += cls.is_dataset

@@ -19,7 +19,7 @@ class StepLimitReached(Exception):
 class VariableStore:
     """The values of names, attributes and items (*cells*).
 
-    The class logs each write, so that it can combine the values of branches.
+    The class logs each write, to combine the values that alternative branches write.
     """
 
     def __init__(self) -> None:

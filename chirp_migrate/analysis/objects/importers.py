@@ -19,7 +19,7 @@ def module_name_without_package(path: str) -> str:
 
 
 def files_with_importers(project: Project, paths: Iterable[str], depth: int = _DEPTH) -> list[str]:
-    """Return ``paths``, and the files that may import one of them, directly or through up to ``depth`` imports."""
+    """Return ``paths``, and the files that may import one of these paths, through at most ``depth`` imports."""
     found = dict.fromkeys(paths)
     new = {module_name_without_package(path) for path in found} - {""}
     seen: set[str] = set()

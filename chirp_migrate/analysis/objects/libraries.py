@@ -132,7 +132,7 @@ def is_numeric_array(thing: AbstractObject) -> bool:
 
 
 def unpicklable_result_of_call(name: str) -> LibraryCallResult | None:
-    """Return the unpicklable result of calling a library's function; None if it is picklable or unknown."""
+    """Return the result of calling a library's function if the result cannot be pickled; None for any other result."""
     return next((made for names, made in _MAKERS if names.fullmatch(name)), None)
 
 

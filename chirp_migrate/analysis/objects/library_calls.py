@@ -69,7 +69,7 @@ _GIVES_DATASET = re.compile(
 
 
 class LibraryCalls(VariableStore, ABC):
-    """The results of library calls.
+    """Return the results of library calls on abstract values, and record the loaders that the calls build.
 
     Attributes:
         loaders: the loaders that were built, in order.
@@ -125,7 +125,7 @@ class LibraryCalls(VariableStore, ABC):
             self._add(made.cells, key, value)
 
     def _all_of(self, value: Value) -> Value:
-        """Return the contents of the containers in a value."""
+        """Return all values that the containers in a value contain, without their keys."""
         return unite_values(*(one for thing in value if isinstance(thing, Container) for one in thing.cells.values()))
 
     def _loader(self, name: str, arguments: Arguments, place: CreationPlace) -> LoaderObject:
@@ -312,7 +312,7 @@ class LibraryCalls(VariableStore, ABC):
             self._add(made.cells, None, self._elements(value, node, scope))
 
     def _update(self, made: Container, value: Value) -> None:
-        """Copy the entries of other dicts."""
+        """Copy the entries of the containers in ``value`` to the dict ``made``."""
         for thing in value:
             if isinstance(thing, Container):
                 for key, one in list(thing.cells.items()):
@@ -328,7 +328,7 @@ class LibraryCalls(VariableStore, ABC):
     def _call_named(
         self, owner: AbstractObject, name: str, arguments: Arguments, place: CreationPlace, below: ClassObject | None
     ) -> Value:
-        """Return the result of a method call on an object of a library."""
+        """Return the result of calling the method ``name`` of ``owner``, if the project does not define the method."""
         match owner:
             case Container():
                 return self._call_container(owner, name, arguments, place)

@@ -18,11 +18,11 @@ def line_and_column(node: ast.AST) -> tuple[int, int]:
 
 
 class NodesAfterRewrite:
-    """Finds nodes of an original text in the rewritten text.
+    """Find nodes of an original text in the rewritten text.
 
     Two definitions are the same if they have the same name. Two loops are the same if they have the same header, and
-    other nodes if they have the same structure. A rewrite removes nodes and keeps the order of the remaining nodes. The
-    time is linear in the size of the text.
+    other nodes if they have the same structure. The class assumes that a rewrite removes nodes, but keeps the order of
+    the remaining nodes. The search takes time that is linear in the size of the text.
 
     Args:
         before: the text that contains the nodes.
@@ -40,7 +40,7 @@ class NodesAfterRewrite:
         self._after = lru_cache(maxsize=1)(self._read)
 
     def find(self, node: ast.AST, now: str) -> ast.AST | None:
-        """Return the node of ``now`` for ``node`` of the original text; None if the rewrite removed the node."""
+        """Return the node in the text ``now`` that corresponds to ``node``; None if the rewrite removed the node."""
         numbers = self._numbers if node in self._numbers else self._number_nodes(node)
         number = self._identity(node, numbers)
         left = self._after(now).get(number)
@@ -67,7 +67,7 @@ class NodesAfterRewrite:
         return self._known.setdefault(structure, len(self._known))
 
     def _identity(self, node: ast.AST, numbers: _Numbers) -> int:
-        """Return a number that does not change for a node when the text around the node is rewritten."""
+        """Return a number that identifies a node, and that stays the same when a rewrite changes the text around it."""
         if isinstance(node, _DEFINITIONS):
             return self._number(type(node), node.name)
         if isinstance(node, ast.For | ast.AsyncFor):

@@ -1,4 +1,4 @@
-"""Read and set attributes and items of abstract objects, iterate over them, and enter them in ``with``."""
+"""Read and set attributes and items of abstract objects, and use such objects in loops and ``with``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PLACES = {"dataset": 0, "datasets": 0, "transforms": 0, "indices": 1, "func": 0
 
 
 class ObjectAccess(LibraryCalls):
-    """Attributes, items and elements of objects."""
+    """Read and set the attributes, items and elements of abstract objects."""
 
     @abstractmethod
     def module(self, path: str) -> AbstractScope:

@@ -64,10 +64,10 @@ class UnpicklableObject:
     """An object that is sent to worker processes and cannot be pickled.
 
     Attributes:
-        sort: the kind of object, which determines the rule that reports the object.
+        reported_kind: the kind of object, which determines the rule that reports the object.
         place: the code that creates the object.
         holder: the object or attribute that contains the object, as text for messages, such as ```Compose.steps` ``.
-        kind: the type of the object if ``reported_kind`` is ``STATE``, else None.
+        kind: the kind of state, such as an open file, if ``reported_kind`` is ``STATE``; else None.
         attribute: name of the attribute that stores the object; "" if the object is not created in the class with this
             attribute.
     """
@@ -100,9 +100,9 @@ class UnpicklableObjects:
 
     Attributes:
         run: the abstract run of the project.
-        held: for each loader of the run, its objects that cannot be pickled.
-        classes: for each loader, the definitions of the project's classes that occur in its dataset, and of their
-            bases.
+        held: for each loader of the run, the objects in the loader that cannot be pickled.
+        classes: for each loader, the definitions of the project's classes whose objects occur in the dataset of the
+            loader, and of the bases of these classes.
     """
 
     def __init__(self, project: Project) -> None:
@@ -147,7 +147,10 @@ class UnpicklableObjects:
         self._read = {path: project.text(path) for path in paths}
 
     def run_for_module(self, path: str) -> AbstractRun:
-        """Return the run of the project's modules. If the module at ``path`` was rewritten, return a run without it."""
+        """Return the run of the project's modules.
+
+        If a rule has rewritten the module at ``path``, the result is a run without this module.
+        """
         is_as_read = self._read.setdefault(path, self._project.text(path)) == self._project.text(path)
         return self.run if is_as_read else self.run.without_module(path)
 
@@ -158,7 +161,8 @@ class UnpicklableObjects:
     def has_no_workers(self, path: str, name: str) -> bool:
         """Return whether no loader with objects of a dataset class has workers.
 
-        If no loader is known to have objects of the class, all loaders of the project count.
+        If the analysis finds no loader with objects of the class, all loaders of the project must have no workers. The
+        result is then also False if the project builds no loader, or if other projects may install the project.
         """
         return (path, name) in self._idle or not (self._others_are_sent or (path, name) in self._busy)
 
@@ -331,11 +335,11 @@ class UnpicklableObjects:
 
 
 class _PickleVisitor:
-    """Visits the objects that ``pickle`` would visit, and collects the objects that cannot be pickled.
+    """Visit the objects that ``pickle`` would visit, and collect the objects that cannot be pickled.
 
     Attributes:
         found: the objects that cannot be pickled.
-        met: file, name and definition of the classes of all visited objects, if the class belongs to the project.
+        visited_classes: file, name and definition of each class of the project to which a visited object belongs.
         classes: the definitions of the classes in ``visited_classes``, and of their bases.
     """
 
@@ -364,7 +368,10 @@ class _PickleVisitor:
         self.found.append(UnpicklableObject(reported_kind, place, holder, kind, self._attribute_around(place)))
 
     def _attribute_around(self, place: CreationPlace) -> str:
-        """Return the name of the visited attribute; "" if the place is outside of the class with this attribute."""
+        """Return the name of the attribute that the visitor visits.
+
+        The result is "" if ``place`` is outside of the class with this attribute.
+        """
         if self._holder is None:
             return ""
         cls, name = self._holder
@@ -440,14 +447,17 @@ def _same_nodes(before: str) -> NodesAfterRewrite:
 
 
 def _name_offset(module: Module, node: ast.AST, offset: int) -> int:
-    """Return the offset of a finding at a node. For a definition, this is the offset of its name."""
+    """Return the offset of a finding at a node. For a definition, the result is the offset of the defined name."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return module.text.index(node.name, offset)
     return offset
 
 
 def _word_around(tree: ast.Module, node: ast.AST) -> str:
-    """Return the name of the definition around a node. At the top level, return the statement's longest word."""
+    """Return a word by which a search can find the code around a node.
+
+    The word is the name of the definition around the node or, at the top level, the longest word of the statement.
+    """
     line = line_and_column(node)[0]
     name = ""
     pending: list[ast.AST] = [tree]

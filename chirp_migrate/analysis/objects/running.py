@@ -139,7 +139,7 @@ class AbstractRun(TracedCalls):
         return found
 
     def attribute_of(self, thing: AbstractObject, name: str) -> Value:
-        """Return the values of an attribute."""
+        """Return the possible values of the attribute ``name`` of an object."""
         found: Value = UNKNOWN
         with self._with_own_step_limit():
             found = self._attribute(thing, name)
@@ -147,7 +147,10 @@ class AbstractRun(TracedCalls):
 
     @contextmanager
     def _with_own_step_limit(self, steps: int = STEPS) -> Iterator[None]:
-        """Run the ``with`` block with its own limit of steps. The limit of the surrounding run does not change."""
+        """Run the ``with`` block of the caller with a separate limit of steps.
+
+        The limit of the surrounding run does not change.
+        """
         before = self._left, self._stack, self._log, self._is_import
         self._left, self._stack, self._log, self._is_import = steps, list(self._stack), None, False
         try:
@@ -158,7 +161,7 @@ class AbstractRun(TracedCalls):
             self._left, self._stack, self._log, self._is_import = before
 
     def _block(self, statements: Iterable[ast.stmt], scope: AbstractScope) -> bool:
-        """Run statements, and return whether they leave the block, so that no later statement runs."""
+        """Run statements, and return whether a statement leaves the block, so that no later statement runs."""
         return any(self._statement(statement, scope) for statement in statements)
 
     def _statement(self, node: ast.stmt, scope: AbstractScope) -> bool:
@@ -278,7 +281,10 @@ class AbstractRun(TracedCalls):
         self._write(owner.cells, name, value)
 
     def _owner(self, name: str, scope: AbstractScope | None) -> AbstractScope | None:
-        """Return the innermost scope around ``scope`` that defines a name. Functions do not see a class body."""
+        """Return the innermost scope, among ``scope`` and the scopes around it, that defines a name.
+
+        As in Python, code in a function does not read the names of a class body around the function.
+        """
         inner = scope
         while scope is not None:
             if name in scope.elsewhere:
@@ -472,7 +478,10 @@ class AbstractRun(TracedCalls):
         return value
 
     def _decorate(self, decorator: AbstractObject, value: Value, place: CreationPlace) -> Value:
-        """Return the result of a decorator. The limit for functions without loaders does not apply to decorators."""
+        """Return the object by which a decorator replaces a function or class.
+
+        The limit for functions without loaders does not apply to decorators.
+        """
         function = decorator.function if isinstance(decorator, BoundMethod) else decorator
         if isinstance(function, FunctionObject):
             self._steps_without_loaders.pop((function.place.node, function.unwrapped.place.node), None)

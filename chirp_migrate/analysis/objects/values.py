@@ -90,7 +90,7 @@ def enclosing_method(scope: AbstractScope) -> tuple[ClassObject, Value] | None:
 
 @lru_cache(maxsize=4096)
 def is_main_guard(test: ast.expr) -> bool:
-    """Return whether a condition reads ``__name__``."""
+    """Return whether a condition reads ``__name__``, as in ``if __name__ == "__main__"``."""
     return any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(test))
 
 
@@ -124,19 +124,22 @@ def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderObject]:
 
 
 def possible_texts(value: Value) -> list[str]:
-    """Return the possible texts of strings and paths in a value. Some results are only the end of a text."""
+    """Return the possible texts of strings and paths in a value.
+
+    A result may be only the end of a text whose beginning is unknown.
+    """
     found = [one.value for one in value if isinstance(one, Constant) and isinstance(one.value, str)]
     paths = (one.cells.get(0, ()) for one in value if isinstance(one, Instance) and one.cls == "pathlib.Path")
     return found + [text for path in paths for text in possible_texts(path)]
 
 
 def texts_ending_with(value: Value) -> Value:
-    """Return the value of a text that ends with one of the texts in ``value``, and whose beginning is unknown."""
+    """Return the value of a text with an unknown beginning that ends with one of the texts in ``value``."""
     return tuple(Constant(text, is_whole=False) for text in possible_texts(value)) or UNKNOWN
 
 
 def replace_module_places(value: Value, path: str, node: ast.expr) -> Value:
-    """Return ``value``, with ``node`` as place of its modules and standard streams (such as ``sys.stdout``)."""
+    """Return ``value``, with ``node`` as place of all modules and standard streams, such as ``sys.stdout``."""
     if not any(isinstance(thing, _NAMED) for thing in value):
         return value
     place = CreationPlace(path, node)
