@@ -38,6 +38,8 @@ from chirp_migrate.rules.api import (
 )
 from chirp_migrate.rules.chp013_non_blocking_transfer import gain_of_pinned_copies
 from chirp_migrate.rules.moving import is_moved_by_rule
+from chirp_migrate.syntax.name_resolution import resolve_node
+from chirp_migrate.syntax.name_uses import find_aliases, is_class_patched, is_patched
 
 #: Code that reloads PyTorch's module ``dataloader``. The reload creates a second class ``DataLoader``, and code that
 #: imported the first class earlier still has the first class.
@@ -110,7 +112,7 @@ class DataLoaderFactory(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the other names under which modules of the project import ``DataLoader``."""
-        return project.aliases("DataLoader")
+        return find_aliases(project, "DataLoader")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether the code uses ``DataLoader`` or the factory for more than imports and annotations."""
@@ -132,7 +134,7 @@ class DataLoaderFactory(Rule):
             if not is_read(module, node):
                 continue
             last = node.attr.value if isinstance(node, cst.Attribute) else node.value
-            names = project.resolved_names(module, node)
+            names = resolve_node(project, module, node)
             if last not in spellings:
                 if names and all(map(FACTORY_METHOD.fullmatch, names)):
                     made.add(last)
@@ -231,9 +233,9 @@ def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribut
     of_module = path.rpartition(".")[0].rpartition(".")[2]
     return (
         any(may_be_patched_elsewhere(module, project, one) for one in (path, "DataLoader"))
-        or project.is_changed("DataLoader")
+        or is_class_patched(project, "DataLoader")
         or may_be_set_by_called_function(project, "DataLoader")
-        or (asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader", of_module)))
+        or (asked_again and any(is_patched(project, one, "DataLoader") for one in ("data", "dataloader", of_module)))
         or (asked_again and project.search(_RELOADED, "reload"))
     )
 

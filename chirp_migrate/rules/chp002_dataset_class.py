@@ -22,6 +22,7 @@ from chirp_migrate.rules.api import (
     methods_of_class,
     runtime_import,
 )
+from chirp_migrate.syntax.name_uses import find_aliases
 
 _DOES = {
     "standardizes_samples": "standardises one sample at a time",
@@ -76,7 +77,7 @@ class WorkerSafeDatasetClass(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the other names under which modules of the project import ``Dataset``."""
-        return project.aliases("Dataset")
+        return find_aliases(project, "Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a top-level class defines ``__getitem__``, and may have PyTorch's ``Dataset`` as only base."""

@@ -31,6 +31,7 @@ from chirp_migrate.rules.api import (
     resolves_to,
     runtime_import,
 )
+from chirp_migrate.syntax.name_resolution import resolve_node
 
 #: For each decorator: the method that augments, the constructor parameters that a class must have, and the function
 #: that checks whether the class augments as the decorator declares.
@@ -141,6 +142,6 @@ def _why_names_may_differ(module: Module, project: Project, node: cst.ClassDef) 
         meant = re.sub("^np[.]", "numpy.", re.sub("^Image[.]", "PIL.Image.", meant))
         if not meant.startswith(("builtins.", "random.", "torch.", "numpy.", "PIL.")):
             continue
-        if project.resolved_names(module, call.func) != {meant}:
+        if resolve_node(project, module, call.func) != {meant}:
             return f"`{spelled}` may be rebound"
     return None

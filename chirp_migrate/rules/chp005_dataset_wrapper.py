@@ -33,6 +33,7 @@ from chirp_migrate.rules.api import (
     is_name,
     runtime_import,
 )
+from chirp_migrate.syntax.name_uses import find_aliases
 
 _REPLACEMENT = "WorkerSafeAugmentedDataset"
 #: Attributes of the new class that objects of the replaced class do not have.
@@ -92,7 +93,7 @@ class DatasetWrapper(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the other names under which modules of the project import ``Dataset``."""
-        return project.aliases("Dataset")
+        return find_aliases(project, "Dataset")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Replace the calls that create datasets of a class that ``type(...)`` creates."""

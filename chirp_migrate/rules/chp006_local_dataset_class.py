@@ -40,6 +40,7 @@ from chirp_migrate.rules.unpicklable import (
     unpicklable_matches,
     words_in_unpicklable_code,
 )
+from chirp_migrate.syntax.name_resolution import resolve_ast_node
 
 #: Code that reads ``__name__`` of an object, which may be a class.
 _NAMES_OF_CLASSES = r"\.\s*__name__\b|[\"']__name__[\"'](?!\s*:)"
@@ -142,7 +143,7 @@ class LocalDatasetClass(Rule):
             for one in outline.find(ast.ClassDef)
             if any(isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef) for around in outline.ancestors(one))
             for base in one.bases
-            for name in project.possible_names(outline, base)
+            for name in resolve_ast_node(project, outline, base)
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:

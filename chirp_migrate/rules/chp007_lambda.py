@@ -43,6 +43,7 @@ from chirp_migrate.rules.unpicklable import (
     may_create_unpicklable,
     unpicklable_matches,
 )
+from chirp_migrate.syntax.name_resolution import find_function, resolve_node
 
 #: A comment with ``noqa``, which makes linters accept a lambda that is assigned to a name.
 _LINTER_COMMENT = re.compile(r"#\s*noqa(:\s*E731)?")
@@ -276,8 +277,8 @@ def _find_called_function(
     is_plain = own == list(function_parameters(node)) and all(one.default is None for one in node.params.params)
     if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name) or not own or not is_plain:
         return None
-    names = project.resolved_names(module, call.func)
-    found = project.function_definition(next(iter(names))) if len(names) == 1 else None
+    names = resolve_node(project, module, call.func)
+    found = find_function(project, next(iter(names))) if len(names) == 1 else None
     if found is None or moved.method is not None or not has_same_meaning_at_definition(module, project, node):
         return None
     owner, function = found

@@ -25,6 +25,8 @@ from chirp_migrate.rules.api import (
     quote_sources,
     resolves_to,
 )
+from chirp_migrate.syntax.name_resolution import resolve_ast_node, resolve_node
+from chirp_migrate.syntax.name_uses import find_aliases
 
 _EMPTIES = re.compile(r"torch\.(cuda|xpu|mps|accelerator)\.(memory\.)?(empty_cache|ipc_collect)")
 _WAITS = re.compile(r"torch\.(cuda|xpu|mps|accelerator)\.synchronize")
@@ -50,7 +52,7 @@ class CacheEmptiedInLoop(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the other names under which modules of the project import the functions in ``trigger``."""
-        return set().union(*map(project.aliases, self.trigger))
+        return set().union(*(find_aliases(project, name) for name in self.trigger))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a loop empties the cache or synchronises."""
@@ -59,7 +61,7 @@ class CacheEmptiedInLoop(Rule):
             for loop in outline.find(ast.For)
             for call in outline.inside(loop)
             if isinstance(call, ast.Call)
-            for name in project.possible_names(outline, call.func)
+            for name in resolve_ast_node(project, outline, call.func)
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
@@ -75,7 +77,7 @@ class CacheEmptiedInLoop(Rule):
             ]
             calls.sort(key=lambda one: module.span(one)[0])
             emptying = [call for call in calls if resolves_to(module, call, _EMPTIES, project)]
-            collecting = [call for call in calls if project.resolved_names(module, call.func) & _COLLECTS]
+            collecting = [call for call in calls if resolve_node(project, module, call.func) & _COLLECTS]
             waiting = [call for call in calls if resolves_to(module, call, _WAITS, project)]
             if emptying:
                 yield RuleMatch(
@@ -95,7 +97,7 @@ class CacheEmptiedInLoop(Rule):
 def _reads_clock(module: Module, project: Project, loop: cst.For) -> bool:
     """Return whether the function around a loop reads a clock."""
     calls = find_nodes_in_scope(module.enclosing_function(loop) or module.tree, cst.Call)
-    return any(_CLOCKS.fullmatch(name) for call in calls for name in project.resolved_names(module, call.func))
+    return any(_CLOCKS.fullmatch(name) for call in calls for name in resolve_node(project, module, call.func))
 
 
 def _yields_single_samples(loader: LoaderValue) -> bool:

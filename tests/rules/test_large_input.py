@@ -18,6 +18,7 @@ from chirp_migrate.analysis.objects.pickled import UnpicklableObjects
 from chirp_migrate.engine import worker_pool
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.syntax.name_resolution import resolve_name
 from chirp_migrate.syntax.project import Project
 
 HEADER = "from torch.utils.data import DataLoader, Dataset\nimport torch\n\n"
@@ -216,7 +217,7 @@ def test_names_in_cycles_of_imports_are_looked_up_in_few_steps(name: str) -> Non
     text = "from pkg.sub.a.a import a\nfrom m0 import *\nlambda: a.a(DataLoader(b))\n"
     project = Project({**CYCLES[name], "main.py": text})
     for one in ("pkg.sub.a.a.a.a", "pkg.sub.a.a.a.pkg", "m0.a", "m1.m2.m3.b"):
-        project.resolve(one)
+        resolve_name(project, one)
     assert rewrite_text("main.py", text, project)[0] == text
 
 
