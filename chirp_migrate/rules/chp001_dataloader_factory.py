@@ -30,16 +30,18 @@ from chirp_migrate.rules.api import (
     RuleMatch,
     Safety,
     dotted_source,
+    find_aliases,
     find_nodes,
+    is_class_patched,
     is_in_fstring,
+    is_patched,
     is_read,
     quote_sources,
+    resolve_node,
     runtime_import,
 )
 from chirp_migrate.rules.chp013_non_blocking_transfer import gain_of_pinned_copies
 from chirp_migrate.rules.moving import is_moved_by_rule
-from chirp_migrate.syntax.name_resolution import resolve_node
-from chirp_migrate.syntax.name_uses import find_aliases, is_class_patched, is_patched
 
 #: Code that reloads PyTorch's module ``dataloader``. The reload creates a second class ``DataLoader``, and code that
 #: imported the first class earlier still has the first class.

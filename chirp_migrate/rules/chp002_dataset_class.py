@@ -19,10 +19,10 @@ from chirp_migrate.rules.api import (
     RuleMatch,
     Safety,
     bases_may_match,
+    find_aliases,
     methods_of_class,
     runtime_import,
 )
-from chirp_migrate.syntax.name_uses import find_aliases
 
 _DOES = {
     "standardizes_samples": "standardises one sample at a time",

@@ -28,10 +28,10 @@ from chirp_migrate.rules.api import (
     find_nodes,
     is_self_attribute,
     methods_of,
+    resolve_node,
     resolves_to,
     runtime_import,
 )
-from chirp_migrate.syntax.name_resolution import resolve_node
 
 #: For each decorator: the method that augments, the constructor parameters that a class must have, and the function
 #: that checks whether the class augments as the decorator declares.

@@ -29,11 +29,11 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
+    find_aliases,
     function_parameters,
     is_name,
     runtime_import,
 )
-from chirp_migrate.syntax.name_uses import find_aliases
 
 _REPLACEMENT = "WorkerSafeAugmentedDataset"
 #: Attributes of the new class that objects of the replaced class do not have.

@@ -33,6 +33,7 @@ from chirp_migrate.rules.api import (
     dataset_names,
     function_parameters,
     inherits_from,
+    resolve_ast_node,
 )
 from chirp_migrate.rules.unpicklable import (
     creates_unpicklable,
@@ -40,7 +41,6 @@ from chirp_migrate.rules.unpicklable import (
     unpicklable_matches,
     words_in_unpicklable_code,
 )
-from chirp_migrate.syntax.name_resolution import resolve_ast_node
 
 #: Code that reads ``__name__`` of an object, which may be a class.
 _NAMES_OF_CLASSES = r"\.\s*__name__\b|[\"']__name__[\"'](?!\s*:)"

@@ -34,8 +34,10 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
+    find_function,
     function_parameters,
     is_name,
+    resolve_node,
     runtime_import,
 )
 from chirp_migrate.rules.unpicklable import (
@@ -43,7 +45,6 @@ from chirp_migrate.rules.unpicklable import (
     may_create_unpicklable,
     unpicklable_matches,
 )
-from chirp_migrate.syntax.name_resolution import find_function, resolve_node
 
 #: A comment with ``noqa``, which makes linters accept a lambda that is assigned to a name.
 _LINTER_COMMENT = re.compile(r"#\s*noqa(:\s*E731)?")

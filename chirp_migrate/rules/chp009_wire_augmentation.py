@@ -9,8 +9,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import loader_calls
-from chirp_migrate.rules.api import Edit, Module, Project, Rule, RuleMatch, Safety
-from chirp_migrate.syntax.name_resolution import find_function
+from chirp_migrate.rules.api import Edit, Module, Project, Rule, RuleMatch, Safety, find_function
 
 _WRAPPER = "create_augmented_dataset_wrapper"
 

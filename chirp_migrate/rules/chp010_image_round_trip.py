@@ -10,8 +10,17 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.augmenter_meaning import MASK_PARAMETERS
 from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
 from chirp_migrate.edits.superclass import InitAttributeAssignment, find_init_assignments, superclass_edits
-from chirp_migrate.rules.api import Edit, Module, Project, Rule, RuleMatch, Safety, methods_of, runtime_import
-from chirp_migrate.syntax.name_resolution import find_class
+from chirp_migrate.rules.api import (
+    Edit,
+    Module,
+    Project,
+    Rule,
+    RuleMatch,
+    Safety,
+    find_class,
+    methods_of,
+    runtime_import,
+)
 
 #: Attributes of the new class. The rewritten class may already have attributes with these names.
 _PROVIDED = frozenset({"dataset", "base_dataset", "augment_params", "training"})

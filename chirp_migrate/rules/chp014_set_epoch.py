@@ -27,8 +27,8 @@ from chirp_migrate.rules.api import (
     find_nodes,
     is_call_of,
     nodes_in_scope,
+    resolve_node,
 )
-from chirp_migrate.syntax.name_resolution import resolve_node
 
 _COUNTED = re.compile(r"builtins\.range|tqdm(\.\w+)*\.trange")
 _LOOP = re.compile(rf"{LINE}for\b(?:(?![\r\n][ \t\f]*for\b)[^:])*\bt?range\b|\btrange\s+as\b")

@@ -27,12 +27,13 @@ from chirp_migrate.rules.api import (
     RuleMatch,
     Safety,
     bases_may_match,
+    find_base_classes,
     find_nodes,
     find_nodes_in_scope,
     methods_of,
     methods_of_class,
+    resolve_node,
 )
-from chirp_migrate.syntax.name_resolution import find_base_classes, resolve_node
 
 _ENTRY = re.compile(r"__getitems?__|__call__|\w*collate\w*")
 _BASE = join_name_patterns(r"builtins\.object", TORCH_DATASET, TORCHVISION_DATASET)

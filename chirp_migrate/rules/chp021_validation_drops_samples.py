@@ -9,8 +9,18 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import DatasetClass, possible_value_expressions, value_assigned_to
 from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
-from chirp_migrate.rules.api import SEE_IT, Module, Project, Rule, RuleMatch, Safety, dotted_source, is_name
-from chirp_migrate.syntax.name_resolution import find_class, resolve_node
+from chirp_migrate.rules.api import (
+    SEE_IT,
+    Module,
+    Project,
+    Rule,
+    RuleMatch,
+    Safety,
+    dotted_source,
+    find_class,
+    is_name,
+    resolve_node,
+)
 
 _EVALUATION = re.compile(r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev|holdout)(?![a-z])", re.IGNORECASE)
 _TRAINING = re.compile(r"train|fit", re.IGNORECASE)

@@ -14,12 +14,12 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
+    find_aliases,
     is_call_of,
     is_name,
     keyword_arguments,
+    resolve_node,
 )
-from chirp_migrate.syntax.name_resolution import resolve_node
-from chirp_migrate.syntax.name_uses import find_aliases
 
 _MAPS = re.compile(r"numpy\.(memmap|lib\.format\.open_memmap)")
 _NONE = cst.Name("None")

@@ -19,14 +19,15 @@ from chirp_migrate.rules.api import (
     RuleMatch,
     Safety,
     call_argument,
+    find_aliases,
     find_nodes_in_scope,
     is_integer,
     is_name,
     quote_sources,
+    resolve_ast_node,
+    resolve_node,
     resolves_to,
 )
-from chirp_migrate.syntax.name_resolution import resolve_ast_node, resolve_node
-from chirp_migrate.syntax.name_uses import find_aliases
 
 _EMPTIES = re.compile(r"torch\.(cuda|xpu|mps|accelerator)\.(memory\.)?(empty_cache|ipc_collect)")
 _WAITS = re.compile(r"torch\.(cuda|xpu|mps|accelerator)\.synchronize")

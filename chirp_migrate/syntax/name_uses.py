@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import PurePosixPath
@@ -26,9 +27,15 @@ _AS = re.compile(r"as\b(?<=[\s\\]as)[\s\\]+(\w+)[ \t\f]*(?=[,)#;\\\r\n]|\Z)")
 _LAST_WORD = re.compile(r"\b(\w+)[\s\\]+$")
 #: Largest number of characters that a search reads backwards: for the name before ``as``, or for an assigned name.
 _LONGEST_NAME = 200
-#: The gap between two words of a statement. ``_BEHIND`` is the gap after a word that may be in brackets or quotes.
+#: The gap between two words of a statement.
 _GAP = r"[\s\\]*"
-_BEHIND = r"""(?:[\s\\)\]"']|\#[^\n]*\n)*"""
+#: The gap, on one line, after a word that may be in brackets or quotes.
+_BEHIND = re.compile(r"""(?:[^\S\n]|[\\)\]"'])*""")
+#: A line up to the first character that is neither in such a gap nor in a comment.
+_CODE_ON_LINE = re.compile(rf"""(?m)^{_BEHIND.pattern}([^\s\\)\]"'#])""")
+#: A line up to its first round bracket outside comments.
+_BRACKET_ON_LINE = re.compile(r"(?m)^[^()#\n]*([()])")
+_LINE_BEFORE_BRACKET = re.compile(r"[^()#\n]*")
 _BLANK = re.compile(r"[\s\\]+")
 _FROM_DOTS = re.compile(rf"from\b(?<!\wfrom){_GAP}(\.[\s\\.]*)import\b")
 #: Code that may read the names of its own module by strings that it computes.
@@ -36,8 +43,12 @@ _READS_COMPUTED_NAMES = r"(?<![\w.])(?:globals|locals|vars|dir|eval|exec)\s*\("
 #: Code that may run a file in its own namespace.
 _RUNS_FILES = re.compile(r"%run\b|%load\b|\b(?:exec|run_path)\b")
 _ASSIGNED = re.compile(r"\b(\w+)\s*:?=\s*(?:\w+\.)*$")
-#: Text after ``import``: names up to the closing bracket, or to the end of the line.
-_IMPORTED = re.compile(rf"{_GAP}\((?:[^()#]|#[^\n]*(?!.))*\)|(?:[^\n\\]|\\\r?\n?)*")
+_OPENED = re.compile(rf"{_GAP}\(")
+#: The rest of a statement without brackets.
+_REST = re.compile(r"(?:[^\n\\]|\\\r?\n?)*")
+_IMPORTED_NAME = re.compile(r"\w+|\*")
+_ATTRIBUTE = re.compile(rf"\.{_GAP}(\w+)")
+_QUOTED_ATTRIBUTE = re.compile(rf"{_GAP},{_GAP}[\"'](\w+)")
 
 
 @answered_once
@@ -207,26 +218,59 @@ def _words_read_from(text: str, module: str) -> set[str]:
     imports = re.compile(
         rf"from\b(?<!\wfrom){_GAP}((?:(?:(?!from\b)\w+{_GAP})?\.{_GAP})*{re.escape(last)}){_GAP}\bimport\b"
     )
-    statements = [one for one in imports.finditer(text) if _may_name(_BLANK.sub("", one.group(1)), module)]
-    found = {word for one in statements for word in _names_imported(text, one.end())}
+    statements = (one for one in imports.finditer(text) if _may_name(_BLANK.sub("", one.group(1)), module))
+    found = _names_imported(text, (one.end() for one in statements))
     return found.union(*(_attributes_of(name, text) for name in {last, *_module_aliases(last, text)}))
 
 
 def _words_imported_inside(text: str, around: str, package: str) -> set[str]:
     """Return the words that a module in the package ``around`` imports from ``package`` with relative imports."""
-    statements = _FROM_DOTS.finditer(text)
-    return {
-        word
-        for one in statements
-        if absolute_name(_BLANK.sub("", one.group(1)), around) == package
-        for word in _names_imported(text, one.end())
-    }
+    statements = (
+        one for one in _FROM_DOTS.finditer(text) if absolute_name(_BLANK.sub("", one.group(1)), around) == package
+    )
+    return _names_imported(text, (one.end() for one in statements))
 
 
-def _names_imported(text: str, start: int) -> list[str]:
-    """Return the words after ``from … import``; ``start`` is the offset after ``import``."""
-    clause = _IMPORTED.match(text, start)
-    return re.findall(r"\w+|\*", clause.group()) if clause is not None else []
+def _names_imported(text: str, starts: Iterable[int]) -> set[str]:
+    """Return the words after ``from … import``, up to the closing bracket or the end of the line.
+
+    Args:
+        text: text of a file. The file need not be Python, so statements may be inside of other statements.
+        starts: for each statement, the offset after ``import``, in ascending order.
+    """
+    found: set[str] = set()
+    line_end = 0
+    for start in starts:
+        opened = _OPENED.match(text, start)
+        end = _closing_bracket(text, opened.end()) if opened is not None else None
+        if end is None and start < line_end:
+            continue  # the words of this statement are words of an earlier statement on the same line, too
+        if end is None and (rest := _REST.match(text, start)) is not None:
+            end = line_end = rest.end()
+        found.update(_IMPORTED_NAME.findall(text, start, end or start))
+    return found
+
+
+def _closing_bracket(text: str, start: int) -> int | None:
+    """Return the offset of the first bracket behind ``start`` outside comments; None if it does not close."""
+    line = _LINE_BEFORE_BRACKET.match(text, start)
+    end = line.end() if line is not None else start
+    if text[end : end + 1] not in ("(", ")"):
+        end = _next_on_lines(text, _BRACKET_ON_LINE, end)
+    return end if text[end : end + 1] == ")" else None
+
+
+def _next_on_lines(text: str, pattern: re.Pattern[str], start: int) -> int:
+    """Return the offset of the first group of ``pattern`` in a line below ``start``, or the length of the text."""
+    offsets = _offsets_on_lines(text, pattern)
+    below = text.find("\n", start)
+    number = bisect_left(offsets, below) if below >= 0 else len(offsets)
+    return offsets[number] if number < len(offsets) else len(text)
+
+
+@lru_cache(maxsize=8)
+def _offsets_on_lines(text: str, pattern: re.Pattern[str]) -> Sequence[int]:
+    return [one.start(1) for one in pattern.finditer(text)]
 
 
 def _module_aliases(module: str, text: str) -> Iterator[str]:
@@ -245,9 +289,14 @@ def _attributes_of(name: str, text: str) -> Iterator[str]:
 
     The name may be in brackets or quotes.
     """
-    word = rf"{re.escape(name)}\b(?<!\w{re.escape(name)})"
-    after = rf"{word}(?:{_BEHIND}\.{_GAP}(\w+)|{_GAP},{_GAP}[\"'](\w+))"
-    yield from (first or second for first, second in re.findall(after, text))
+    for mention in re.finditer(rf"{re.escape(name)}\b(?<!\w{re.escape(name)})", text):
+        behind = _BEHIND.match(text, mention.end())
+        end = behind.end() if behind is not None else mention.end()
+        if text[end : end + 1] in ("#", "\n"):
+            end = _next_on_lines(text, _CODE_ON_LINE, end)
+        attribute = _ATTRIBUTE.match(text, end) or _QUOTED_ATTRIBUTE.match(text, mention.end())
+        if attribute is not None:
+            yield attribute[1]
 
 
 def _may_name(written: str, name: str) -> bool:

@@ -130,6 +130,18 @@ def test_time_grows_with_the_file(name: str) -> None:
     assert seconds(4800) < 60 * max(seconds(300), 0.05)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["from b import (x, ", "# from b import (\n", "# b #\n", "from b import x ", "b = "])
+def test_time_grows_with_a_file_that_may_import(unit: str) -> None:
+    def seconds(size: int) -> float:
+        began = time.process_time()
+        rewrite_text("b.py", LOADER, Project({"a.py": f"S = '''\n{unit * size}'''\n", "b.py": LOADER}))
+        return time.process_time() - began
+
+    seconds(10)  # imports
+    assert seconds(8000) < 60 * max(seconds(500), 0.05)
+
+
 def chain_of_helpers(size: int) -> dict[str, str]:
     """Each helper calls the previous one twice; the first one builds a loader."""
     first = "def h0(data):\n    return DataLoader(data, num_workers=2, collate_fn=lambda b: b)\n"
