@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.name_resolution import find_base_classes, resolve_ast_node, resolve_node
+from chirp_migrate.syntax.name_uses import find_descendants
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.word_index import words_of
@@ -104,7 +106,7 @@ def resolves_to(module: Module, node: cst.CSTNode, names: re.Pattern[str], proje
         names: pattern of the qualified names.
         project: the project whose imports are followed. None means that only the imports of the module count.
     """
-    found = module.qualified_names(node) if project is None else project.resolved_names(module, node)
+    found = module.qualified_names(node) if project is None else resolve_node(project, module, node)
     return bool(found) and all(map(names.fullmatch, found))
 
 
@@ -118,12 +120,12 @@ def is_call_of(
 def qualified_base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator[str]:
     """Yield the qualified names of the bases of a class, without subscripts."""
     for base in node.bases:
-        yield from project.resolved_names(module, base.value)
+        yield from resolve_node(project, module, base.value)
 
 
 def dataset_names(project: Project) -> frozenset[str]:
     """Return those names and aliases of the project's dataset classes that contain no word such as ``Dataset``."""
-    return project.descendants(*_DATASET_CLASSES)
+    return find_descendants(project, *_DATASET_CLASSES)
 
 
 def may_name_dataset(text: str, project: Project) -> bool:
@@ -135,10 +137,10 @@ def inherits_from(project: Project, class_name: str, names: re.Pattern[str], dep
     """Return whether a qualified name matches ``names``, or is a class of the project that inherits from a match."""
     if names.fullmatch(class_name):
         return True
-    bases = project.base_classes(class_name) if depth < _BASES_LIMIT else None
+    bases = find_base_classes(project, class_name) if depth < _BASES_LIMIT else None
     return any(inherits_from(project, name, names, depth + 1) for name in bases or ())
 
 
 def bases_may_match(outline: Outline, project: Project, node: ast.ClassDef, names: re.Pattern[str]) -> bool:
     """Return whether every base of a class may refer to one of ``names``. The check does not need LibCST."""
-    return all(any(map(names.fullmatch, project.possible_names(outline, base))) for base in node.bases)
+    return all(any(map(names.fullmatch, resolve_ast_node(project, outline, base))) for base in node.bases)

@@ -18,6 +18,8 @@ from chirp_migrate.plans.plan import Edit, Import
 from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
+from chirp_migrate.syntax.name_resolution import binds_other_object, find_star_meanings, import_table
+from chirp_migrate.syntax.name_uses import is_imported_elsewhere
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted_source, is_docstring, is_name
 from chirp_migrate.syntax.scopes import BindingKind
@@ -56,15 +58,15 @@ def conflicting_names(module: Module, project: Project, needed: Collection[Impor
 
 def names_conflicting_elsewhere(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
     """Return the names in ``needed`` that files with an ``import *`` from this module bind to another object."""
-    table = project.table(module.path)
-    if not project.imported_elsewhere(module, "*"):
+    table = import_table(project, module.path)
+    if not is_imported_elsewhere(project, module, "*"):
         return set()
     return {
         name
         for source, clause in needed
         if (name := name_bound_by_import(clause)) not in module.scopes.module.bindings
         and (table is None or table.exports(name))
-        and project.binds_other_object(module.path, name, _qualified_name(source, clause))
+        and binds_other_object(project, module.path, name, _qualified_name(source, clause))
     }
 
 
@@ -160,7 +162,7 @@ def _current_meanings(module: Module, project: Project, clause: str) -> set[str]
     """
     bindings = module.scopes.module.bindings.get(name_bound_by_import(clause), ())
     own = {module.absolute(binding.qualified) if binding.kind is BindingKind.IMPORT else "" for binding in bindings}
-    return own | project.meanings_from_elsewhere(module, name_bound_by_import(clause))
+    return own | find_star_meanings(project, module, name_bound_by_import(clause))
 
 
 def _is_bound(module: Module, clause: str) -> bool:

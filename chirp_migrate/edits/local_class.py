@@ -24,6 +24,13 @@ from chirp_migrate.edits.movability import (
 from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
 from chirp_migrate.edits.statements import can_delete_lines_of
 from chirp_migrate.syntax.module import Module, find_nodes
+from chirp_migrate.syntax.name_resolution import (
+    find_class,
+    find_function,
+    is_defined_in_project,
+    is_project_class,
+    resolve_node,
+)
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     NameRole,
@@ -250,7 +257,7 @@ def _is_first_parameter(module: Module, node: cst.BaseExpression, *, of_class: b
 def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, depth: int = 0) -> bool:
     """Return whether all base classes of a class provably have no constructor."""
     for base in node.bases:
-        names = project.resolved_names(module, base.value)
+        names = resolve_node(project, module, base.value)
         if not names or not all(_BARE.fullmatch(name) or _is_without(project, name, depth) for name in names):
             return False
     return True
@@ -258,7 +265,7 @@ def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, de
 
 def _is_without(project: Project, qualified: str, depth: int) -> bool:
     """Return whether a class of the project provably has no constructor, also not from a base class."""
-    found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
+    found = find_class(project, qualified) if depth < _BASES_LIMIT else None
     if found is None or may_be_assigned_outside(project, "__init__"):
         return False
     module, node = found
@@ -269,7 +276,7 @@ def _is_plain(project: Project, qualified: str, *, may_construct: bool, depth: i
     """Return whether a base class neither records nor inspects its subclasses, and permits any attribute on objects."""
     if DATASET.fullmatch(qualified) or _BARE.fullmatch(qualified):
         return True
-    found = project.class_definition(qualified)
+    found = find_class(project, qualified)
     if found is None or found[1].keywords or found[1].decorators or depth >= _BASES_LIMIT:
         return False
     module, node = found
@@ -314,10 +321,12 @@ def _gives_own_object(module: Module, project: Project, node: cst.BaseExpression
 
     If ``is_called`` is True, the function checks the object that a call of the expression returns.
     """
-    names = project.resolved_names(module, node)
+    names = resolve_node(project, module, node)
     if is_called:
-        return not names or any(map(project.defines, names))
+        return not names or any(is_defined_in_project(project, one) for one in names)
     return any(
-        project.defines(name) and not project.is_class(name) and project.function_definition(name) is None
+        is_defined_in_project(project, name)
+        and not is_project_class(project, name)
+        and find_function(project, name) is None
         for name in names
     )

@@ -23,6 +23,8 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import (
 )
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
+from chirp_migrate.syntax.name_resolution import resolve_node
+from chirp_migrate.syntax.name_uses import is_imported_elsewhere
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     dotted_source,
@@ -157,7 +159,7 @@ def has_same_value_at(module: Module, project: Project, default: cst.BaseExpress
 
 def _belongs_to_project(module: Module, project: Project, qualified: str) -> bool:
     """Return whether a qualified name belongs to the project itself, whose modules may be only partly imported."""
-    return qualified.startswith(".") or project.has_package(module.absolute(qualified).partition(".")[0])
+    return qualified.startswith(".") or project.module_paths.has_package(module.absolute(qualified).partition(".")[0])
 
 
 def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> None:
@@ -232,7 +234,7 @@ def _check_decorator(module: Module, project: Project, node: cst.BaseExpression,
     """
     given = node.args if isinstance(node, cst.Call) else ()
     called = node.func if isinstance(node, cst.Call) else node
-    known = all(_DECORATORS.fullmatch(name) for name in project.resolved_names(module, called))
+    known = all(_DECORATORS.fullmatch(name) for name in resolve_node(project, module, called))
     if not known or not all(has_same_value_at(module, project, one.value, offset) for one in given):
         raise NotMovable(
             "a decorator in the class may store state, which all calls would share if the class moved to module level"
@@ -243,7 +245,7 @@ def decorators_store_no_state(module: Module, project: Project, node: cst.ClassD
     """Return whether the decorators of a class's methods store no state."""
     decorators = (one.decorator for method in methods_of(node).values() for one in method.decorators)
     called = (one.func if isinstance(one, cst.Call) else one for one in decorators)
-    names = (project.resolved_names(module, one) for one in called)
+    names = (resolve_node(project, module, one) for one in called)
     return all(found and all(map(_DECORATORS.fullmatch, found)) for found in names)
 
 
@@ -314,7 +316,7 @@ def is_unused_outside_scope(module: Module, project: Project, name: str, scope: 
     reads = (one for one in module.named(name) if is_read(module, one))
     used = any(module.scopes.lookup(name, read) is None for read in reads)
     elsewhere = (
-        any(project.imported_elsewhere(module, one) for one in (name, "*"))
+        any(is_imported_elsewhere(project, module, one) for one in (name, "*"))
         or new_name_may_clash(module, project, name)
         or may_list_attributes(module)
     )

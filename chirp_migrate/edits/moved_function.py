@@ -52,6 +52,7 @@ from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.plans.plan import Edit, Import
 from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.name_resolution import find_class, find_star_meanings, is_defined_in_project, resolve_node
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import function_parameters, is_name
 from chirp_migrate.syntax.scopes import Variable
@@ -383,7 +384,7 @@ class MovedFunction:
         for word, path, expression_for in spellings:
             owner = module.scopes.lookup(word, node)
             bindings = owner.bindings if owner is not None else []
-            if self.project.meanings_from_elsewhere(module, word) - {path} or may_be_patched_elsewhere(
+            if find_star_meanings(self.project, module, word) - {path} or may_be_patched_elsewhere(
                 module, self.project, word
             ):
                 continue
@@ -439,12 +440,12 @@ def _names_are_not_inspected(module: Module, project: Project, owner: cst.ClassD
     if owner.keywords or owner.decorators or depth == _BASES_LIMIT or may_list_attributes(module):
         return False
     for base in owner.bases:
-        names = project.resolved_names(module, base.value)
+        names = resolve_node(project, module, base.value)
         if not names:
             return False
         for name in names:
-            found = project.class_definition(name)
-            if found is None and project.defines(name):
+            found = find_class(project, name)
+            if found is None and is_defined_in_project(project, name):
                 return False
             if found is not None and not _names_are_not_inspected(found[0], project, found[1], depth + 1):
                 return False
@@ -454,7 +455,7 @@ def _names_are_not_inspected(module: Module, project: Project, owner: cst.ClassD
 def _may_inherit_private_methods(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
     """Return whether a class may inherit from a library class that has private methods."""
     for name in qualified_base_names(module, project, owner):
-        found = project.class_definition(name)
+        found = find_class(project, name)
         if found is None and not _PLAIN_BASE.fullmatch(name):
             return True
         if found is not None and (

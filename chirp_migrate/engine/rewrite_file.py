@@ -28,6 +28,7 @@ from chirp_migrate.rules import Rule, RuleMatch, all_rules
 from chirp_migrate.source.diff import whole_line_edits
 from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, group_connected_items, rewrites_sharing_lines
 from chirp_migrate.syntax.module import Module, UnparsableModule, is_deeply_nested
+from chirp_migrate.syntax.name_uses import is_imported_elsewhere
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_printed_code
@@ -298,7 +299,7 @@ class _RewriteState:
 
     def _is_public(self, module: Module, name: str) -> bool:
         project = self._project
-        return project.imported_elsewhere(module, name) or is_named_in_strings(module, project, name)
+        return is_imported_elsewhere(project, module, name) or is_named_in_strings(module, project, name)
 
     def result(self, text: str, findings: list[Finding]) -> FileResult:
         """Return the new text, its hunks, and all findings with the numbers of their hunks."""

@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from chirp_migrate.engine.rewrite_file import FileResult, migrate_file
 from chirp_migrate.engine.settings import Settings
+from chirp_migrate.syntax.name_uses import is_patched
 from chirp_migrate.syntax.project import Project
 
 #: Number of characters of source code for each process. The rules need about half a second for this number of
@@ -93,7 +94,7 @@ def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecut
         # Load the styles, and find the names that files patch, only once and not in every worker process.
         project.code_style.load()
         project.import_style.load()
-        project.is_replaced("data", "DataLoader")
+        is_patched(project, "data", "DataLoader")
     context = multiprocessing.get_context("fork" if forks else "spawn")
     return ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=(project, settings))
 

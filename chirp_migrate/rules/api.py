@@ -27,6 +27,14 @@ from chirp_migrate.plans.plan import Edit, Gain, GainKind, Safety
 from chirp_migrate.rules.base import SEE_IT, Rule, RuleMatch, join_texts, quote_sources
 from chirp_migrate.syntax.gaps import CALL, GAP, LINE
 from chirp_migrate.syntax.module import Module, find_nodes
+from chirp_migrate.syntax.name_resolution import (
+    find_base_classes,
+    find_class,
+    find_function,
+    resolve_ast_node,
+    resolve_node,
+)
+from chirp_migrate.syntax.name_uses import find_aliases, is_class_patched, is_patched
 from chirp_migrate.syntax.outline import Outline, methods_of_class
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (

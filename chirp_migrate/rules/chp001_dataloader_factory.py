@@ -30,10 +30,14 @@ from chirp_migrate.rules.api import (
     RuleMatch,
     Safety,
     dotted_source,
+    find_aliases,
     find_nodes,
+    is_class_patched,
     is_in_fstring,
+    is_patched,
     is_read,
     quote_sources,
+    resolve_node,
     runtime_import,
 )
 from chirp_migrate.rules.chp013_non_blocking_transfer import gain_of_pinned_copies
@@ -113,7 +117,7 @@ class DataLoaderFactory(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the other names under which modules of the project import ``DataLoader``."""
-        return project.aliases("DataLoader")
+        return find_aliases(project, "DataLoader")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether the code uses ``DataLoader`` or the factory for more than imports and annotations."""
@@ -135,7 +139,7 @@ class DataLoaderFactory(Rule):
             if not is_read(module, node):
                 continue
             last = node.attr.value if isinstance(node, cst.Attribute) else node.value
-            names = project.resolved_names(module, node)
+            names = resolve_node(project, module, node)
             if last not in spellings:
                 if names and all(map(FACTORY_METHOD.fullmatch, names)):
                     made.add(last)
@@ -232,9 +236,9 @@ def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribut
     of_module = path.rpartition(".")[0].rpartition(".")[2]
     return (
         any(may_be_patched_elsewhere(module, project, one) for one in (path, "DataLoader"))
-        or project.is_changed("DataLoader")
+        or is_class_patched(project, "DataLoader")
         or may_be_set_by_called_function(project, "DataLoader")
-        or (asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader", of_module)))
+        or (asked_again and any(is_patched(project, one, "DataLoader") for one in ("data", "dataloader", of_module)))
         or (asked_again and project.search(_RELOADED, "reload"))
     )
 

@@ -19,6 +19,7 @@ from chirp_migrate.rules.api import (
     RuleMatch,
     Safety,
     bases_may_match,
+    find_aliases,
     methods_of_class,
     runtime_import,
 )
@@ -76,7 +77,7 @@ class WorkerSafeDatasetClass(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the other names under which modules of the project import ``Dataset``."""
-        return project.aliases("Dataset")
+        return find_aliases(project, "Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a top-level class defines ``__getitem__``, and may have PyTorch's ``Dataset`` as only base."""

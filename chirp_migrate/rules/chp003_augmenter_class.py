@@ -28,6 +28,7 @@ from chirp_migrate.rules.api import (
     find_nodes,
     is_self_attribute,
     methods_of,
+    resolve_node,
     resolves_to,
     runtime_import,
 )
@@ -142,6 +143,6 @@ def _why_names_may_differ(module: Module, project: Project, node: cst.ClassDef) 
         meant = re.sub("^np[.]", "numpy.", re.sub("^Image[.]", "PIL.Image.", meant))
         if not meant.startswith(("builtins.", "random.", "torch.", "numpy.", "PIL.")):
             continue
-        if project.resolved_names(module, call.func) != {meant}:
+        if resolve_node(project, module, call.func) != {meant}:
             return f"`{spelled}` may be rebound"
     return None

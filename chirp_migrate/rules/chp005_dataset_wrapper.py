@@ -29,6 +29,7 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
+    find_aliases,
     function_parameters,
     is_name,
     runtime_import,
@@ -93,7 +94,7 @@ class DatasetWrapper(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the other names under which modules of the project import ``Dataset``."""
-        return project.aliases("Dataset")
+        return find_aliases(project, "Dataset")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Replace the calls that create datasets of a class that ``type(...)`` creates."""

@@ -33,6 +33,7 @@ from chirp_migrate.rules.api import (
     dataset_names,
     function_parameters,
     inherits_from,
+    resolve_ast_node,
 )
 from chirp_migrate.rules.unpicklable import (
     creates_unpicklable,
@@ -144,7 +145,7 @@ class LocalDatasetClass(Rule):
             for one in outline.find(ast.ClassDef)
             if any(isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef) for around in outline.ancestors(one))
             for base in one.bases
-            for name in project.possible_names(outline, base)
+            for name in resolve_ast_node(project, outline, base)
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:

@@ -34,8 +34,10 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
+    find_function,
     function_parameters,
     is_name,
+    resolve_node,
     runtime_import,
 )
 from chirp_migrate.rules.unpicklable import (
@@ -282,8 +284,8 @@ def _find_called_function(
     is_plain = own == list(function_parameters(node)) and all(one.default is None for one in node.params.params)
     if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name) or not own or not is_plain:
         return None
-    names = project.resolved_names(module, call.func)
-    found = project.function_definition(next(iter(names))) if len(names) == 1 else None
+    names = resolve_node(project, module, call.func)
+    found = find_function(project, next(iter(names))) if len(names) == 1 else None
     if found is None or moved.method is not None or not has_same_meaning_at_definition(module, project, node):
         return None
     owner, function = found

@@ -9,7 +9,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import loader_calls
-from chirp_migrate.rules.api import Edit, Module, Project, Rule, RuleMatch, Safety
+from chirp_migrate.rules.api import Edit, Module, Project, Rule, RuleMatch, Safety, find_function
 
 _WRAPPER = "create_augmented_dataset_wrapper"
 
@@ -47,7 +47,7 @@ class WireAugmentation(Rule):
                 continue
             if variable_reads(module, name, module.scopes.module):
                 continue
-            found = project.function_definition(module.absolute(bindings[0].qualified))
+            found = find_function(project, module.absolute(bindings[0].qualified))
             if found is not None:
                 yield from _wrap_dataset(module, project, name, found[1].params)
 

@@ -10,7 +10,17 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.augmenter_meaning import MASK_PARAMETERS
 from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
 from chirp_migrate.edits.superclass import InitAttributeAssignment, find_init_assignments, superclass_edits
-from chirp_migrate.rules.api import Edit, Module, Project, Rule, RuleMatch, Safety, methods_of, runtime_import
+from chirp_migrate.rules.api import (
+    Edit,
+    Module,
+    Project,
+    Rule,
+    RuleMatch,
+    Safety,
+    find_class,
+    methods_of,
+    runtime_import,
+)
 
 #: Attributes of the new class. The rewritten class may already have attributes with these names.
 _PROVIDED = frozenset({"dataset", "base_dataset", "augment_params", "training"})
@@ -116,7 +126,7 @@ def _mask_construction(
     bindings = module.scopes.module.bindings.get(made["augmenter"], [])
     if len(bindings) != 1:
         return None
-    found = project.class_definition(module.absolute(bindings[0].qualified or f"{module.name}.{made['augmenter']}"))
+    found = find_class(project, module.absolute(bindings[0].qualified or f"{module.name}.{made['augmenter']}"))
     init = methods_of(found[1]).get("__init__") if found is not None else None
     names = {parameter.name.value for parameter in init.params.params[1:]} if init is not None else None
     return made if names is not None and names <= set(MASK_PARAMETERS) else None

@@ -27,6 +27,7 @@ from chirp_migrate.rules.api import (
     find_nodes,
     is_call_of,
     nodes_in_scope,
+    resolve_node,
 )
 
 _COUNTED = re.compile(r"builtins\.range|tqdm(\.\w+)*\.trange")
@@ -113,7 +114,7 @@ def _loader_passes(
     for node in sorted(inside, key=lambda one: module.span(one)[0]):
         if isinstance(node, cst.For):
             yield from ((node, part) for part in _nested_arguments(node.iter))
-        elif not any(_NO_PASS.fullmatch(name) for name in project.resolved_names(module, node.func)):
+        elif not any(_NO_PASS.fullmatch(name) for name in resolve_node(project, module, node.func)):
             yield from ((node, one.value) for one in node.args if isinstance(one.value, cst.Name | cst.Attribute))
 
 

@@ -27,10 +27,12 @@ from chirp_migrate.rules.api import (
     RuleMatch,
     Safety,
     bases_may_match,
+    find_base_classes,
     find_nodes,
     find_nodes_in_scope,
     methods_of,
     methods_of_class,
+    resolve_node,
 )
 
 _ENTRY = re.compile(r"__getitems?__|__call__|\w*collate\w*")
@@ -99,10 +101,10 @@ def _creates_transform(module: Module, project: Project, call: cst.Call) -> bool
     """Return whether a call creates a transform of a library, or a module (``nn.Module``) of the project."""
     if not isinstance(call.func, cst.Name | cst.Attribute):
         return False
-    names = project.resolved_names(module, call.func)
+    names = resolve_node(project, module, call.func)
     return bool(names) and all(TRANSFORM.fullmatch(one) or _is_module_class(project, one) for one in names)
 
 
 def _is_module_class(project: Project, qualified: str) -> bool:
     """Return whether a name refers to a class of the project that inherits directly from ``torch.nn.Module``."""
-    return any(map(NN_MODULE.fullmatch, project.base_classes(qualified) or ()))
+    return any(map(NN_MODULE.fullmatch, find_base_classes(project, qualified) or ()))

@@ -9,7 +9,18 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import DatasetClass, possible_value_expressions, value_assigned_to
 from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
-from chirp_migrate.rules.api import SEE_IT, Module, Project, Rule, RuleMatch, Safety, dotted_source, is_name
+from chirp_migrate.rules.api import (
+    SEE_IT,
+    Module,
+    Project,
+    Rule,
+    RuleMatch,
+    Safety,
+    dotted_source,
+    find_class,
+    is_name,
+    resolve_node,
+)
 
 _EVALUATION = re.compile(r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev|holdout)(?![a-z])", re.IGNORECASE)
 _TRAINING = re.compile(r"train|fit", re.IGNORECASE)
@@ -94,9 +105,9 @@ def _may_be_iterable_dataset(module: Module, project: Project, loader: LoaderCal
         same = [n for n in module.find(cst.Attribute) if dotted_source(n) == dotted_source(dataset)]
         values += [v for n in same if (v := value_assigned_to(module, n)) is not None]
     for value in values:
-        names = project.resolved_names(module, value.func) if isinstance(value, cst.Call) else set()
+        names = resolve_node(project, module, value.func) if isinstance(value, cst.Call) else set()
         for name in names:
-            found = project.class_definition(name)
+            found = find_class(project, name)
             if "Iterable" in name or (found is not None and DatasetClass(found[0], project, found[1]).is_iterable):
                 return True
     return False

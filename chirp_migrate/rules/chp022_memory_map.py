@@ -14,9 +14,11 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
+    find_aliases,
     is_call_of,
     is_name,
     keyword_arguments,
+    resolve_node,
 )
 
 _MAPS = re.compile(r"numpy\.(memmap|lib\.format\.open_memmap)")
@@ -38,7 +40,7 @@ class PickledMemoryMap(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the other names under which modules of the project import ``memmap``."""
-        return project.aliases("memmap")
+        return find_aliases(project, "memmap")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the attributes of datasets that are memory maps, unless the dataset defines its own pickling."""
@@ -54,6 +56,6 @@ class PickledMemoryMap(Rule):
 
 def _is_memory_map(module: Module, project: Project, value: cst.BaseExpression) -> bool:
     match value:
-        case cst.Call() if project.resolved_names(module, value.func) == {"numpy.load"}:
+        case cst.Call() if resolve_node(project, module, value.func) == {"numpy.load"}:
             return not is_name(keyword_arguments(value).get("mmap_mode", _NONE), "None")
     return is_call_of(module, value, _MAPS, project)

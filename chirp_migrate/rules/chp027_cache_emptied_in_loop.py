@@ -19,10 +19,13 @@ from chirp_migrate.rules.api import (
     RuleMatch,
     Safety,
     call_argument,
+    find_aliases,
     find_nodes_in_scope,
     is_integer,
     is_name,
     quote_sources,
+    resolve_ast_node,
+    resolve_node,
     resolves_to,
 )
 
@@ -50,7 +53,7 @@ class CacheEmptiedInLoop(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the other names under which modules of the project import the functions in ``trigger``."""
-        return set().union(*map(project.aliases, self.trigger))
+        return set().union(*(find_aliases(project, name) for name in self.trigger))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a loop empties the memory cache or synchronises the GPU."""
@@ -59,7 +62,7 @@ class CacheEmptiedInLoop(Rule):
             for loop in outline.find(ast.For)
             for call in outline.inside(loop)
             if isinstance(call, ast.Call)
-            for name in project.possible_names(outline, call.func)
+            for name in resolve_ast_node(project, outline, call.func)
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
@@ -76,7 +79,7 @@ class CacheEmptiedInLoop(Rule):
             ]
             calls.sort(key=lambda one: module.span(one)[0])
             emptying = [call for call in calls if resolves_to(module, call, _EMPTIES, project)]
-            collecting = [call for call in calls if project.resolved_names(module, call.func) & _COLLECTS]
+            collecting = [call for call in calls if resolve_node(project, module, call.func) & _COLLECTS]
             waiting = [call for call in calls if resolves_to(module, call, _WAITS, project)]
             if emptying:
                 yield RuleMatch(
@@ -96,7 +99,7 @@ class CacheEmptiedInLoop(Rule):
 def _reads_clock(module: Module, project: Project, loop: cst.For) -> bool:
     """Return whether the function around a loop reads a clock, so that a synchronisation may serve a measurement."""
     calls = find_nodes_in_scope(module.enclosing_function(loop) or module.tree, cst.Call)
-    return any(_CLOCKS.fullmatch(name) for call in calls for name in project.resolved_names(module, call.func))
+    return any(_CLOCKS.fullmatch(name) for call in calls for name in resolve_node(project, module, call.func))
 
 
 def _yields_single_samples(loader: LoaderValue) -> bool:

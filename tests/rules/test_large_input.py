@@ -18,6 +18,7 @@ from chirp_migrate.analysis.objects.pickled import UnpicklableObjects
 from chirp_migrate.engine import worker_pool
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.syntax.name_resolution import resolve_name
 from chirp_migrate.syntax.project import Project
 
 HEADER = "from torch.utils.data import DataLoader, Dataset\nimport torch\n\n"
@@ -129,6 +130,18 @@ def test_time_grows_with_the_file(name: str) -> None:
     assert seconds(4800) < 60 * max(seconds(300), 0.05)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["from b import (x, ", "# from b import (\n", "# b #\n", "from b import x ", "b = "])
+def test_time_grows_with_a_file_that_may_import(unit: str) -> None:
+    def seconds(size: int) -> float:
+        began = time.process_time()
+        rewrite_text("b.py", LOADER, Project({"a.py": f"S = '''\n{unit * size}'''\n", "b.py": LOADER}))
+        return time.process_time() - began
+
+    seconds(10)  # imports
+    assert seconds(8000) < 60 * max(seconds(500), 0.05)
+
+
 def chain_of_helpers(size: int) -> dict[str, str]:
     """Each helper calls the previous one twice; the first one builds a loader."""
     first = "def h0(data):\n    return DataLoader(data, num_workers=2, collate_fn=lambda b: b)\n"
@@ -216,7 +229,7 @@ def test_names_in_cycles_of_imports_are_looked_up_in_few_steps(name: str) -> Non
     text = "from pkg.sub.a.a import a\nfrom m0 import *\nlambda: a.a(DataLoader(b))\n"
     project = Project({**CYCLES[name], "main.py": text})
     for one in ("pkg.sub.a.a.a.a", "pkg.sub.a.a.a.pkg", "m0.a", "m1.m2.m3.b"):
-        project.resolve(one)
+        resolve_name(project, one)
     assert rewrite_text("main.py", text, project)[0] == text
 
 

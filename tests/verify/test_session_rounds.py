@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from chirp_migrate.verify.timing.process_turns import ChildStarter
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, run_rounds
 from chirp_migrate.verify.verdict import Judge, Verdict, combine_timings
 
-LONG = 1e9
+LONG = math.inf
 
 
 def made(*labels: str, after: float = 1.0, others: float | None = 0.01, lasts: float = 10.0) -> TimedRound:

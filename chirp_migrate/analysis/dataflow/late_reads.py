@@ -14,6 +14,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import CapturedName, variable_reads
 from chirp_migrate.analysis.known_names import DATASET, is_call_of, qualified_base_names
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.name_resolution import is_project_class
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import find_nodes_in_scope, is_name, methods_of
 
@@ -68,7 +69,7 @@ def _is_consumed_at_once(module: Module, project: Project, node: cst.CSTNode) ->
 
 def _may_pass_on_self(module: Module, project: Project, node: cst.ClassDef) -> bool:
     """Return whether a method of a class may store ``self``, or pass on ``self`` or one of its methods."""
-    if any(project.is_class(base) for base in qualified_base_names(module, project, node)):
+    if any(is_project_class(project, base) for base in qualified_base_names(module, project, node)):
         return True
     methods = methods_of(node)
     for method in methods.values():

@@ -38,6 +38,7 @@ from chirp_migrate.analysis.known_names import (
     resolves_to,
 )
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
+from chirp_migrate.syntax.name_resolution import find_function, resolve_node
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import contains_node, find_nodes_in_scope, one_line_source
 from chirp_migrate.syntax.scopes import Scope
@@ -254,8 +255,8 @@ class _UseAnalysis:
 
     def _does_not_keep(self, argument: cst.Arg, call: cst.Call) -> bool:
         """Return whether a call provably calls a function of the project that does not keep ``argument``."""
-        names = self._project.resolved_names(self._module, call.func)
-        found = self._project.function_definition(next(iter(names))) if len(names) == 1 else None
+        names = resolve_node(self._project, self._module, call.func)
+        found = find_function(self._project, next(iter(names))) if len(names) == 1 else None
         if found is None or self._depth == _CALLS_LIMIT:
             return False
         home, function = found

@@ -13,6 +13,8 @@ import libcst as cst
 
 from chirp_migrate.analysis.known_names import qualified_base_names
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
+from chirp_migrate.syntax.name_resolution import find_star_meanings, import_table, is_project_class, locate_import
+from chirp_migrate.syntax.name_uses import find_aliases, find_subclasses, is_patched, is_variable_read
 from chirp_migrate.syntax.project import Project, answered_once
 from chirp_migrate.syntax.replacements import modules_with_assignment, variables_of_literals
 from chirp_migrate.syntax.scopes import Binding
@@ -21,10 +23,13 @@ from chirp_migrate.syntax.scopes import Binding
 def _has_subclass(project: Project, class_name: str) -> bool:
     """Return whether any class may inherit from a class called ``class_name``, or from an alias of this class."""
     # Import statements that rules add use aliases that begin with this word. These aliases have no subclasses.
-    titles = [class_name, *sorted(alias for alias in project.aliases(class_name) if not alias.startswith("WorkerSafe"))]
+    titles = [
+        class_name,
+        *sorted(alias for alias in find_aliases(project, class_name) if not alias.startswith("WorkerSafe")),
+    ]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
     made = rf"\btype\((?:(?!\btype\()[^)])*,\s*\((?:(?!,\s*\(|\btype\()[^)])*{names}"
-    return bool(project.subclasses(*titles, parameters=True)) or project.search(made, *titles)
+    return bool(find_subclasses(project, *titles, parameters=True)) or project.search(made, *titles)
 
 
 def is_passed_as_keyword(project: Project, parameter: str) -> bool:
@@ -64,11 +69,11 @@ def _tree(text: str) -> ast.Module:
 
 def _is_foreign(project: Project, path: str, called: str) -> bool:
     """Return whether the file at ``path`` imports the name ``called`` from outside the backend."""
-    table = project.table(path)
+    table = import_table(project, path)
     if not called or table is None or table.defines(called):
         return False
     sources = table.imports.get(called, set())
-    return bool(sources) and not any(project.has_package(source.partition(".")[0]) for source in sources)
+    return bool(sources) and not any(project.module_paths.has_package(source.partition(".")[0]) for source in sources)
 
 
 #: Generic types whose parameters are types. (Those of ``Literal`` are values.)
@@ -150,7 +155,7 @@ def _set_by_computed_names(project: Project) -> list[tuple[str, str | None]]:
 
 def has_bases_or_subclasses(module: Module, project: Project, class_definition: cst.ClassDef) -> bool:
     """Return whether a class inherits from another class of the project, or has a subclass in the project."""
-    if any(project.is_class(base) for base in qualified_base_names(module, project, class_definition)):
+    if any(is_project_class(project, base) for base in qualified_base_names(module, project, class_definition)):
         return True
     return _has_subclass(project, class_definition.name.value)
 
@@ -164,7 +169,9 @@ def may_call_method_with_foreign_self(
     """
     title = class_definition.name.value
     titles = (
-        None if has_bases_or_subclasses(module, project, class_definition) else {"", title, *project.aliases(title)}
+        None
+        if has_bases_or_subclasses(module, project, class_definition)
+        else {"", title, *find_aliases(project, title)}
     )
     asked = re.compile(rf"""\.\s*{re.escape(method)}\b|["']{re.escape(method)}["']""")
     return any(
@@ -429,7 +436,7 @@ def may_be_patched_elsewhere(module: Module, project: Project, dotted_name: str)
     """
     owner, first, last = module.name.rpartition(".")[2], dotted_name.partition(".")[0], dotted_name.rpartition(".")[2]
     return (
-        project.is_replaced(owner, first)
+        is_patched(project, owner, first)
         or may_be_assigned_outside(project, last)
         or (first != last and _is_assigned_in(project, owner, first))
     )
@@ -459,7 +466,7 @@ def _mentions_name(project: Project, text: str, name: str) -> bool:
     """
     variables = variables_of_literals(_tree(text))
     return any(
-        node not in variables or project.reads_variable(variables[node])
+        node not in variables or is_variable_read(project, variables[node])
         for node in ast.walk(_tree(text))
         if (isinstance(node, ast.keyword) and node.arg == name)
         or (isinstance(node, ast.Constant) and node.value == name)
@@ -485,11 +492,11 @@ def import_always_binds_same_object(module: Module, project: Project, qualified:
     """Return whether an import of ``qualified`` in ``module`` binds the same object at any time of the run."""
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
-    is_set = owner and (project.is_replaced(owner.rpartition(".")[2], last) or may_be_assigned_outside(project, last))
+    is_set = owner and (is_patched(project, owner.rpartition(".")[2], last) or may_be_assigned_outside(project, last))
     if is_set or project.search(_REPLACES_MODULES, "modules"):
         return False
     return all(
-        not name or _is_bound_once(project, path, name) for path, name in project.located(module.path, qualified)
+        not name or _is_bound_once(project, path, name) for path, name in locate_import(project, module.path, qualified)
     )
 
 
@@ -536,7 +543,7 @@ def new_name_may_clash(module: Module, project: Project, name: str) -> bool:
         return True
     if module.scopes.stars and not name.startswith("_"):
         return True
-    return bool(project.meanings_from_elsewhere(module, name))
+    return bool(find_star_meanings(project, module, name))
 
 
 def is_dotted_name_bound_once(

@@ -37,6 +37,7 @@ from chirp_migrate.analysis.known_names import (
     qualified_base_names,
 )
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.name_resolution import find_parameter_names, resolve_ast_node, resolve_node
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name
@@ -134,12 +135,12 @@ class WorkerPurposeFinder:
         module, project = self._module, self._project
         keyword = argument.keyword.value if argument.keyword is not None else ""
         position = next(n for n, one in enumerate(call.args) if one is argument)
-        called = project.resolved_names(module, call.func)
+        called = resolve_node(project, module, call.func)
         starred = any(one.star for one in call.args)
         is_in_place = not keyword and not any(one.star for one in call.args[:position])
         if is_in_place and is_call_of(module, call, _LOADER_CALL, project):
             keyword = _POSITIONS.get(position, "")
-        names = [] if keyword or starred else [name for one in called for name in project.parameter_names(one)]
+        names = [] if keyword or starred else [name for one in called for name in find_parameter_names(project, one)]
         named = names[position] if position < len(names) else keyword
         if named in _LOADER_KEYWORDS or (named in self._keywords and self._is_about_data(call, called)):
             return named
@@ -349,7 +350,7 @@ def _may_have_purpose(outline: Outline, project: Project) -> bool:
     return any(
         _LOADER_CALL.fullmatch(name)
         or inherits_from(project, name, DATASET)
-        or not _KEYWORDS.isdisjoint(project.parameter_names(name))
+        or not _KEYWORDS.isdisjoint(find_parameter_names(project, name))
         for node in (*bases, *called)
-        for name in project.possible_names(outline, node)
+        for name in resolve_ast_node(project, outline, node)
     )

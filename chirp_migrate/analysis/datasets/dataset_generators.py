@@ -17,6 +17,7 @@ from chirp_migrate.analysis.datasets.dataset_state import (
 )
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
+from chirp_migrate.syntax.name_resolution import resolve_node
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import NameRole, called_method_name, is_name, name_role, nodes_in_scope
 
@@ -105,7 +106,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
         every = (*function.params.params, *function.params.kwonly_params) if function is not None else ()
         annotations = [p.annotation for p in every if p.name.value == value.value and p.annotation is not None]
         named = [n for annotation in annotations for n in find_nodes(annotation, cst.Name, cst.Attribute)]
-        return any(map(_GENERATORS.fullmatch, (name for one in named for name in project.resolved_names(module, one))))
+        return any(map(_GENERATORS.fullmatch, (name for one in named for name in resolve_node(project, module, one))))
     return isinstance(value, cst.Call) and _creating_call(module, project, value) is value
 
 

@@ -25,6 +25,7 @@ from chirp_migrate.analysis.known_names import (
     resolves_to,
 )
 from chirp_migrate.syntax.module import Module, walk_code
+from chirp_migrate.syntax.name_resolution import resolve_ast_node, resolve_node
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import binding_scope, contains_node, dotted_source, function_parameters
@@ -74,7 +75,7 @@ def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
     if isinstance(node, cst.SimpleString):
         return re.search(r"Dataset\b|Subset\b", node.value) is not None
     if isinstance(node, cst.Name | cst.Attribute):
-        return any(is_dataset_class(project, name) for name in project.resolved_names(module, node))
+        return any(is_dataset_class(project, name) for name in resolve_node(project, module, node))
     return False
 
 
@@ -155,5 +156,5 @@ def possible_dataset_classes(outline: Outline, project: Project) -> list[ast.Cla
     return [
         definition
         for definition in outline.find(ast.ClassDef)
-        if any(is_known(name) for base in definition.bases for name in project.possible_names(outline, base))
+        if any(is_known(name) for base in definition.bases for name in resolve_ast_node(project, outline, base))
     ]

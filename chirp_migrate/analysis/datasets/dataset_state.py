@@ -17,6 +17,7 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_assigned_outsi
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
 from chirp_migrate.analysis.known_names import ITERABLE_DATASET, qualified_base_names
 from chirp_migrate.syntax.module import Module, walk_code
+from chirp_migrate.syntax.name_resolution import find_class
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import function_parameters, is_name, is_super_call, nodes_in_scope
 
@@ -57,7 +58,7 @@ class DatasetClass:
     def _follow(self, module: Module, node: cst.ClassDef) -> None:
         self.lineage.append((module, node))
         for name in qualified_base_names(module, self.project, node):
-            found = self.project.class_definition(name)
+            found = find_class(self.project, name)
             if found is None:
                 self.outside.add(name)
             elif all(found[1] is not known for _, known in self.lineage):

@@ -34,6 +34,7 @@ from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dat
 from chirp_migrate.analysis.datasets.image_dataset_meaning import CLEAR as IMAGE_NAMES
 from chirp_migrate.analysis.datasets.image_dataset_meaning import AugmentedImages, match_image_pattern
 from chirp_migrate.syntax.module import Module, find_nodes
+from chirp_migrate.syntax.name_resolution import resolve_node
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     NameRole,
@@ -216,7 +217,7 @@ class _DeclaredReader:
             owner = self._module.scopes.lookup(found.value, found)
             if name_role(self._module, found) is NameRole.LABEL or (owner is not None and owner[0].node is method):
                 continue
-            names = self._project.resolved_names(self._module, found)
+            names = resolve_node(self._project, self._module, found)
             if not names or not names <= clear:
                 return found.value
         return None

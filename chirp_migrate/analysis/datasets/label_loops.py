@@ -23,6 +23,7 @@ from chirp_migrate.analysis.datasets.label_scan import (
 )
 from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.syntax.module import Module, code_children
+from chirp_migrate.syntax.name_uses import is_imported_elsewhere
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted_source, is_name, one_line_source
 
@@ -93,7 +94,7 @@ def match_label_loop(module: Module, project: Project, is_dataset: IsDataset, no
     for name in scan.dropped:
         if is_read_outside_loop(module, node, name):
             problem = problem or f"`{name}` may be read after the loop"
-        if isinstance(scope, cst.Module) and project.imported_elsewhere(module, name):
+        if isinstance(scope, cst.Module) and is_imported_elsewhere(project, module, name):
             problem = problem or f"another module may import `{name}`"
     scan.problem = problem
     return scan

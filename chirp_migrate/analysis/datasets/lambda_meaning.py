@@ -21,6 +21,7 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     is_passed_as_keyword,
 )
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
+from chirp_migrate.syntax.name_resolution import resolve_node
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import NameRole, dotted_source, name_role, normalized_source
 
@@ -129,7 +130,7 @@ def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> 
 def _stacks_pairs(module: Module, project: Project, body: cst.BaseExpression, parameter: str) -> bool:
     """Return whether ``body`` is ``(torch.stack([s[0] for s in batch]), torch.stack([s[1] for s in batch]))``."""
     called = [call.func for call in find_nodes(body, cst.Call)]
-    if len(called) != 2 or any(project.resolved_names(module, one) != _STACKS for one in called):
+    if len(called) != 2 or any(resolve_node(project, module, one) != _STACKS for one in called):
         return False
     stacked = rf"[\w.]+\(\[(\w+)\[{{}}\] for \{{}} in {parameter}\]\)"
     pair = re.fullmatch(rf"\({stacked.format(0, 1)}, {stacked.format(1, 2)}\)", normalized_source(module, body))

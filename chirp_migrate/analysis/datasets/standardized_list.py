@@ -23,6 +23,7 @@ from chirp_migrate.analysis.dataflow.symbolic import (
 from chirp_migrate.analysis.dataflow.with_blocks import swallows_no_exceptions
 from chirp_migrate.analysis.datasets.dataset_meaning import is_part_of_value, match_standardized_pair
 from chirp_migrate.syntax.module import Module, find_nodes
+from chirp_migrate.syntax.name_uses import is_imported_elsewhere
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import contains_node, find_nodes_in_scope, is_in_fstring, normalized_source
 
@@ -195,5 +196,5 @@ def may_be_read_outside_loop(module: Module, project: Project, loop: cst.For, na
         return False
     if owner[0] is not scope or isinstance(scope.node, cst.ClassDef):
         return True
-    exported = scope.parent is None and project.imported_elsewhere(module, name)
+    exported = scope.parent is None and is_imported_elsewhere(project, module, name)
     return exported or is_read_outside_loop(module, loop, name)

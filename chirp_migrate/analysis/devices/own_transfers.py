@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from chirp_migrate.analysis.known_names import NN_MODULE, inherits_from
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
+from chirp_migrate.syntax.name_resolution import resolve_ast_node
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project, answered_once
 
@@ -59,7 +60,7 @@ def _is_model(project: Project, path: str, text: str, owner: str) -> bool:
     """
     outline = Outline(path, text)
     classes = (node for node in outline.find(ast.ClassDef) if node.name == owner)
-    bases = (name for node in classes for base in node.bases for name in project.possible_names(outline, base))
+    bases = (name for node in classes for base in node.bases for name in resolve_ast_node(project, outline, base))
     return any(inherits_from(project, name, NN_MODULE) for name in bases)
 
 

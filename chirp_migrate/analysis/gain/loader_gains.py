@@ -51,6 +51,8 @@ from chirp_migrate.plans.plan import (
     GainKind,
 )
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.name_resolution import import_table, locate_import
+from chirp_migrate.syntax.name_uses import find_aliases
 from chirp_migrate.syntax.project import Project, is_test_file
 
 #: Kinds of objects that a rewrite can make picklable, by moving the definition of the object to the top level of a
@@ -284,9 +286,13 @@ class LoaderGains:
 
     def _may_call_variable(self, place: CreationPlace) -> bool:
         """Return whether the call at a place may call a variable, such as ``cls`` or a parameter ``DataLoader``."""
-        if _called_name(place.node) not in {"DataLoader", *FACTORY_FUNCTIONS, *self._project.aliases("DataLoader")}:
+        if _called_name(place.node) not in {
+            "DataLoader",
+            *FACTORY_FUNCTIONS,
+            *find_aliases(self._project, "DataLoader"),
+        }:
             return True
-        table, called = self._project.table(place.path), getattr(place.node, "func", None)
+        table, called = import_table(self._project, place.path), getattr(place.node, "func", None)
         if table is None or table.stars or called is None:
             return False
         first = ast.unparse(called).partition(".")[0]
@@ -299,10 +305,10 @@ class LoaderGains:
 
         Code in the files that the file imports also counts.
         """
-        table = self._project.table(path)
+        table = import_table(self._project, path)
         names = [one for found in table.imports.values() for one in found] if table is not None else []
         names += [f"{one}.*" for one in table.stars] if table is not None else []
-        near = {path, *(file for name in names for file, _ in self._project.located(path, name))}
+        near = {path, *(file for name in names for file, _ in locate_import(self._project, path, name))}
         return any(_WORKERS.search(self._project.text(one)) for one in near) or any(
             loader.may_have_workers for loader in self._run.loaders if loader.place.path in near
         )
@@ -572,7 +578,7 @@ class LoaderGains:
 
     def _is_torch_dataset(self, path: str, cls: ast.expr) -> bool:
         """Return whether an expression is PyTorch's ``Dataset``, judged by the imports of the file."""
-        table, (first, *rest) = self._project.table(path), ast.unparse(cls).split(".")
+        table, (first, *rest) = import_table(self._project, path), ast.unparse(cls).split(".")
         sources = table.imports.get(first, set()) if table is not None and not table.defines(first) else set()
         named = {".".join((one, *rest)) for one in sources}
         return bool(named) and all(map(_TORCH_DATASET.fullmatch, named))

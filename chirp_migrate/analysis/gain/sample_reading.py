@@ -125,7 +125,7 @@ def _reading_of_library_object(project: Project, instance: Instance, name: str, 
         return DatasetReading(
             SampleReadingMode.ONE_BY_ONE, f"`{short}` reads samples one by one", instance.place, (instance.place,)
         )
-    if HUGGING_FACE_DATASET.fullmatch(name) and not project.has_package("datasets"):
+    if HUGGING_FACE_DATASET.fullmatch(name) and not project.module_paths.has_package("datasets"):
         return DatasetReading(
             SampleReadingMode.ONE_BY_ONE,
             "Hugging Face's `datasets` reads the samples",

@@ -6,6 +6,7 @@ import libcst as cst
 
 from chirp_migrate.syntax.gaps import TO_STRING_OF_SETATTR
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
+from chirp_migrate.syntax.name_uses import find_aliases, find_subclasses
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     bound_target,
@@ -66,8 +67,8 @@ def _has_own_get(project: Project) -> bool:
     Code may define a method ``get``, assign a function to the attribute ``get``, inherit ``get`` from a mapping class,
     or return ``get`` from ``__getattr__``.
     """
-    mappings = _MAPPINGS.union(*map(project.aliases, _MAPPINGS))
-    return bool(project.subclasses(*mappings)) or project.search(_OWN_GET, *_GETS)
+    mappings = _MAPPINGS.union(*(find_aliases(project, name) for name in _MAPPINGS))
+    return bool(find_subclasses(project, *mappings)) or project.search(_OWN_GET, *_GETS)
 
 
 def _is_read_in_init(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:

@@ -86,10 +86,10 @@ def _imported_libraries(outline: Outline, project: Project) -> frozenset[str]:
     """Return the names that a module imports from other packages."""
     found = set[str]()
     for node in outline.find(ast.Import):
-        foreign = (one for one in node.names if not project.has_package(one.name.partition(".")[0]))
+        foreign = (one for one in node.names if not project.module_paths.has_package(one.name.partition(".")[0]))
         found.update(one.asname or one.name.partition(".")[0] for one in foreign)
     for source in outline.find(ast.ImportFrom):
-        if not source.level and not project.has_package((source.module or "").partition(".")[0]):
+        if not source.level and not project.module_paths.has_package((source.module or "").partition(".")[0]):
             found.update(one.asname or one.name for one in source.names)
     return frozenset(found)
 

@@ -9,6 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.known_names import FACTORY_METHOD, TORCH_LOADER, TORCH_POSITIONAL
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.name_resolution import resolve_node
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name, keyword_arguments
 
@@ -44,7 +45,7 @@ def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator
     for call in module.find(cst.Call):
         if mentioning and keyword_arguments(call).keys().isdisjoint(mentioning):
             continue
-        roles = {_role_of_callee(name) for name in project.resolved_names(module, call.func)}
+        roles = {_role_of_callee(name) for name in resolve_node(project, module, call.func)}
         role = roles.pop() if len(roles) == 1 else None
         if role is None:
             continue

@@ -10,6 +10,7 @@ from chirp_migrate.analysis.dataflow.origins import assigned_values
 from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.analysis.loaders.loader_values import WRAPPER, LoaderExpressions, LoaderValue
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.name_resolution import resolve_node
 from chirp_migrate.syntax.project import Project
 
 _DEPTH_LIMIT = 8
@@ -38,7 +39,7 @@ def iterated_loaders(
     if len(values) == 1 and values[0].part is None and isinstance(values[0].value, cst.Call):
         value = values[0].value
     if isinstance(value, cst.Call) and depth < _DEPTH_LIMIT:
-        called = project.resolved_names(module, value.func)
+        called = resolve_node(project, module, value.func)
         given = [a.value for a in value.args if not a.star and (a.keyword is None or a.keyword.value == "iterable")]
         parts = [e.value for e in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
         if called == {"builtins.enumerate"} and given:

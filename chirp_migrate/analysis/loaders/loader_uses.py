@@ -26,6 +26,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
 )
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.name_uses import is_imported_elsewhere
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import NameRole, name_role
@@ -124,7 +125,7 @@ def _use_of_variable(module: Module, project: Project, name: cst.Name) -> Loader
         return LoaderClassUse("used-as-value", f"stored in the class attribute {name.value}")
     mentions = variable_mentions(module, name.value, scope)
     reads = [one for one in mentions if name_role(module, one) not in (NameRole.BOUND, NameRole.DECLARED)]
-    shared = scope is module.scopes.module and project.imported_elsewhere(module, name.value)
+    shared = scope is module.scopes.module and is_imported_elsewhere(project, module, name.value)
     return _use_of_stored_class(module, reads, f"stored in {name.value}", shared)
 
 

@@ -27,6 +27,7 @@ from chirp_migrate.analysis.known_names import (
 )
 from chirp_migrate.syntax.gaps import LINE
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.name_resolution import find_function, is_project_class, resolve_node
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     called_method_name,
@@ -104,8 +105,8 @@ class LoaderExpressions:
             named = _functions_named(owner.body.body, called_method_name(call)) if owner is not None else []
             return [(module, function) for function in named]
         functions: list[tuple[Module, cst.FunctionDef]] = []
-        for qualified in self._project.resolved_names(module, call.func):
-            definition = self._project.function_definition(qualified)
+        for qualified in resolve_node(self._project, module, call.func):
+            definition = find_function(self._project, qualified)
             if definition is not None:
                 home = module if definition[0].path == module.path else definition[0]
                 functions += [(home, one) for one in _functions_named(home.tree.body, definition[1].name.value)]
@@ -141,7 +142,7 @@ class LoaderExpressions:
     def _loader_of_call(
         self, module: Module, call: cst.Call, depth: int, part: int | None, inside: bool
     ) -> LoaderValue | None:
-        names = self._project.resolved_names(module, call.func)
+        names = resolve_node(self._project, module, call.func)
         whole = part is None and not inside
         if (
             names
@@ -157,7 +158,7 @@ class LoaderExpressions:
             if found is not None:
                 return found
         last = (dotted_source(call.func) or "").rpartition(".")[2]
-        classes = any(self._project.is_class(name) for name in names)
+        classes = any(is_project_class(self._project, name) for name in names)
         return LoaderValue() if _is_typical_loader_name(last) and whole and not classes else None
 
     def _loader_of_name(
@@ -201,7 +202,7 @@ class LoaderExpressions:
         if isinstance(node, cst.BinaryOperation):
             return any(self._is_loader_annotation(module, one, inside) for one in (node.left, node.right))
         if isinstance(node, cst.Subscript):
-            head = self._project.resolved_names(module, node.value)
+            head = resolve_node(self._project, module, node.value)
             if any(inherits_from(self._project, one, LOADER) for one in head):
                 return not inside
             transparent = any(_SAME.fullmatch(one) for one in head)
@@ -209,7 +210,7 @@ class LoaderExpressions:
             return (transparent or inside) and any(
                 self._is_loader_annotation(module, p, inside and transparent) for p in parts
             )
-        names = self._project.resolved_names(module, node)
+        names = resolve_node(self._project, module, node)
         return not inside and any(inherits_from(self._project, one, LOADER) for one in names)
 
     def _is_known_non_loader(self, module: Module, value: cst.BaseExpression, inside: bool) -> bool:
@@ -217,8 +218,8 @@ class LoaderExpressions:
             return True
         if not isinstance(value, cst.Call):
             return False
-        names = self._project.resolved_names(module, value.func)
-        return bool(names) and all(NO_LOADER.fullmatch(name) or self._project.is_class(name) for name in names)
+        names = resolve_node(self._project, module, value.func)
+        return bool(names) and all(NO_LOADER.fullmatch(name) or is_project_class(self._project, name) for name in names)
 
 
 def _is_typical_loader_name(name: str) -> bool:

@@ -34,7 +34,7 @@ class WorkerStartAtImport:
 
 def find_worker_starts_at_import(project: Project, path: str) -> list[WorkerStartAtImport]:
     """Return where the import of a module iterates over loaders with workers, or passes loaders to unknown code."""
-    if not project.has_file(path):
+    if path not in project.texts:
         return []
     run = find_unpicklable_objects(project).run_for_module(path)
     run.module(path)

@@ -29,6 +29,7 @@ from chirp_migrate.analysis.objects.libraries import is_numeric_array, unpicklab
 from chirp_migrate.analysis.objects.library_calls import LibraryCalls
 from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, SuperResult, single_possible_key
 from chirp_migrate.syntax.module import package_name
+from chirp_migrate.syntax.name_resolution import locate_import
 
 #: Attributes of objects of libraries, each with the position of the constructor argument that the attribute contains.
 _PLACES = {"dataset": 0, "datasets": 0, "transforms": 0, "indices": 1, "func": 0}
@@ -124,7 +125,9 @@ class ObjectAccess(LibraryCalls):
         if name in scope.cells:
             return self._value_of_name(scope, name)
         if path.rpartition("/")[2] == "__init__.py":
-            inner = [one for one, rest in self._project.located(path, f"{package_name(path)}.{name}") if not rest]
+            inner = [
+                one for one, rest in locate_import(self._project, path, f"{package_name(path)}.{name}") if not rest
+            ]
             if inner:
                 return (ModuleObject(inner[0], is_own=True),)
         found = (LibraryName(f"{star}.{name}") for star in scope.stars)

@@ -40,6 +40,7 @@ from chirp_migrate.analysis.objects.nodes_after_rewrite import NodesAfterRewrite
 from chirp_migrate.analysis.objects.running import AbstractRun
 from chirp_migrate.analysis.objects.values import Arguments
 from chirp_migrate.syntax.module import Module, syntax_tree
+from chirp_migrate.syntax.name_uses import find_aliases
 from chirp_migrate.syntax.project import Project
 
 #: Largest depth of nested objects to visit.
@@ -116,7 +117,7 @@ class UnpicklableObjects:
         self._busy: set[tuple[str, str]] = set()
         self._others: list[tuple[Instance, list[UnpicklableObject]]] = []
         self._found: dict[ast.AST, UnpicklableObject] = {}
-        loaders = {"DataLoader", FACTORY, *FACTORY_FUNCTIONS, *project.aliases("DataLoader")}
+        loaders = {"DataLoader", FACTORY, *FACTORY_FUNCTIONS, *find_aliases(project, "DataLoader")}
         self._words_of_loaders = _pattern_of_words(loaders)
         self._words_of_loading = _pattern_of_words({*loaders, *DATASET_WORDS, *dataset_names(project)})
         self._made: set[ast.AST] = set()

@@ -50,6 +50,7 @@ from chirp_migrate.analysis.objects.values import (
 )
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import UnparsableModule, package_name, syntax_tree
+from chirp_migrate.syntax.name_resolution import locate_import
 from chirp_migrate.syntax.outline import parameter_defaults
 from chirp_migrate.syntax.project import Project
 
@@ -338,7 +339,7 @@ class AbstractRun(TracedCalls):
 
     def _imported(self, path: str, name: str) -> Value:
         """Return the object that an import of an absolute name in the file at ``path`` finds."""
-        found = [self._member_of_module(file, rest) for file, rest in self._project.located(path, name)]
+        found = [self._member_of_module(file, rest) for file, rest in locate_import(self._project, path, name)]
         return unite_values(*found) if found else (LibraryName(name),)
 
     def _imported_folder(self, name: str, path: str) -> Value:
@@ -365,7 +366,7 @@ class AbstractRun(TracedCalls):
                 name = f"{source}.{alias.name}".lstrip(".")
                 self._bind(alias.asname or alias.name, (ImportedName(scope.path, name, is_module=False),), scope)
                 continue
-            own = [file for file, rest in self._project.located(scope.path, f"{source}.*") if rest == "*"]
+            own = [file for file, rest in locate_import(self._project, scope.path, f"{source}.*") if rest == "*"]
             for file in own:
                 module = self.module(file)
                 scope.module.stars += module.stars

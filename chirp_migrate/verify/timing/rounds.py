@@ -216,7 +216,8 @@ def run_rounds(
                 if 2 * covered < everything:
                     wanted = MIN_ROUNDS
                 elif covered == everything:
-                    fitting = _SHARE_OF_MANY * (deadline - time.monotonic()) / max(latest.duration_s, 1e-3)
+                    left_s = _SHARE_OF_MANY * (deadline - time.monotonic())
+                    fitting = min(max_rounds, left_s / max(latest.duration_s, 1e-3))
                     # With an even number of rounds, each order of the versions occurs equally often.
                     wanted = min(max_rounds, max(wanted, int(1 + fitting) // 2 * 2))
                     planned = planned_analyses(wanted)
