@@ -23,7 +23,7 @@ from torch.utils.data import IterableDataset
 from chirpid_patch.datasets.collate import is_stacking_collate
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.distributed.epochs import RankEpochs
-from chirpid_patch.loader_options import ABOUT_WORKERS, LoaderArguments, LoaderOptions
+from chirpid_patch.loader_arguments import ABOUT_WORKERS, LoaderArguments, LoaderOptions
 from chirpid_patch.loader_speed.profiles import (
     default_profile_path,
     loader_choice_key,

@@ -13,8 +13,8 @@ from pathlib import PurePosixPath
 from chirp_migrate.syntax.class_headers import IN_BRACKETS, words_of_bases
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import Module, module_name, package_name
+from chirp_migrate.syntax.patched_names import reads_variable, replaced_module_names
 from chirp_migrate.syntax.project import Project, answered_once
-from chirp_migrate.syntax.replacements import reads_variable, replaced_module_names
 
 #: Attributes of a function that determine what a call does, and a pattern for code that changes such an attribute.
 _FUNCTION_PARTS = ("__defaults__", "__kwdefaults__", "__code__")

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Subset
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.loader_options import CommonArguments
+from chirpid_patch.loader_arguments import CommonArguments
 from chirpid_patch.recipes.image_folder import ImageFolderDataset
 from chirpid_patch.torch_private import DataLoader
 

@@ -35,7 +35,7 @@ from chirpid_patch import (
     create_validation_loader,
     usable_cpus,
 )
-from chirpid_patch.loader_options import LoaderArguments
+from chirpid_patch.loader_arguments import LoaderArguments
 from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
 from chirpid_patch.loading.limits import worker_processes
 

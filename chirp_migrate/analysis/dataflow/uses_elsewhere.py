@@ -15,8 +15,8 @@ from chirp_migrate.analysis.known_names import qualified_base_names
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.name_resolution import find_star_meanings, import_table, is_project_class, locate_import
 from chirp_migrate.syntax.name_uses import find_aliases, find_subclasses, is_patched, is_variable_read
+from chirp_migrate.syntax.patched_names import modules_with_assignment, variables_of_literals
 from chirp_migrate.syntax.project import Project, answered_once
-from chirp_migrate.syntax.replacements import modules_with_assignment, variables_of_literals
 from chirp_migrate.syntax.scopes import Binding
 
 
