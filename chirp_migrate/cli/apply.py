@@ -43,8 +43,8 @@ from chirp_migrate.transaction.recovery import recover
             ExitCode.OK: "done, or nothing to do",
             ExitCode.WORK_REMAINS: "done, but some files could not be handled (see the output)",
             ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
-            ExitCode.REFUSED: "refused, nothing changed: uncommitted changes, pins that contradict the runtime, a "
-            "file that changed since planning, or another run that is active",
+            ExitCode.REFUSED: "refused, nothing changed: uncommitted changes, version pins that chirpid_patch does not "
+            "support, a file that changed since planning, or another run that is active",
             ExitCode.UNDONE: "failed midway, and all changes were undone",
             ExitCode.CHECK_FAILED: "the command of --check-with failed, and everything was rolled back",
         },
@@ -74,11 +74,12 @@ def apply(
     ignore_pins: bool,
     output: Output,
 ) -> None:
-    """Rewrite the project at PATH to worker-safe datasets and the loader factory.
+    """Rewrite the project at PATH to use worker-safe datasets and the loader factory of chirpid_patch.
 
-    The command reads and rewrites source code, and never imports or runs the project's code. Only --check-with runs a
-    command. `chirp-migrate rollback PATH` restores every byte. Options override the settings [tool.chirp-migrate] in
-    the project's pyproject.toml. A comment `# chirp: ignore[CODE]` protects a line.
+    The command reads and rewrites source code, and never imports or runs the project's code. If you pass --check-with,
+    the command also runs your own check, such as the tests of the project. `chirp-migrate rollback PATH` restores every
+    byte. Options override the settings [tool.chirp-migrate] in the project's pyproject.toml. A comment
+    `# chirp: ignore[CODE]` keeps the rule CODE from rewriting a line.
     """
     if show_diff and output.json_is_printed:
         raise UsageProblem("`--diff` and `--json -` both print to standard output: use `--json FILE`.")
@@ -101,7 +102,7 @@ def _preview(request: PlanRequest, plan_file: Path | None, output: Output, *, ig
     """Print a diff of the changes, and write nothing.
 
     Raises:
-        WriteRefused: an earlier run was interrupted. Only commands that write files can recover from an interruption.
+        WriteRefused: an earlier run was interrupted. Only a command that writes files can finish or undo that run.
     """
     if has_unfinished_run(request.journal):
         raise WriteRefused(
@@ -124,7 +125,7 @@ def _recover_from_interruption(request: PlanRequest, output: Output) -> None:
 def _planned(request: PlanRequest, plan_file: Path | None, output: Output) -> tuple[Plan, frozenset[str]]:
     """Return the plan to apply, and the paths of the files with edited hunks.
 
-    The plan is the accepted part of the plan file. Without a plan file, the function makes a new plan.
+    Of a plan file, the function returns the accepted hunks. If ``plan_file`` is None, the function makes a new plan.
     """
     if plan_file is None:
         return make_plan(request, output), frozenset()

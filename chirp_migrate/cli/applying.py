@@ -83,9 +83,9 @@ def apply_plan(
 
 
 def version_pin_problem(plan: Plan, journal: Path) -> str:
-    """Return a message with the version pins that contradict the runtime; "" without such pins.
+    """Return a message that names the version pins of the project that the runtime does not support.
 
-    The result is also "" if no file of the plan imports the runtime.
+    The message is "" if the runtime supports all pins, or if no file of the plan imports the runtime.
     """
     pins = version_conflicts(plan.root, journal) if any_file_needs_runtime(plan.files) else []
     what = "the project and the runtime of the migrated files cannot be installed together."

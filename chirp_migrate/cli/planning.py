@@ -55,7 +55,7 @@ class PlanRequest:
 
     @property
     def folder(self) -> Path:
-        """Return ``path``, or the folder of a single file, as written on the command line."""
+        """Return ``path`` if it is a folder, else the folder of the file ``path``. A relative path stays relative."""
         return self.path if self.path.is_dir() else self.path.parent
 
     @property
@@ -158,8 +158,8 @@ def read_plan_file(file: Path, request: PlanRequest) -> PlanFile:
     """Return the plan in ``file`` for the project of the request.
 
     Raises:
-        UsageProblem: the file cannot be read or is not a plan. The same error occurs if the command line also has
-            options for a new plan.
+        UsageProblem: the file cannot be read or is not a plan, or the command line also has options that choose rules
+            or files.
         WriteRefused: files of the project have changed since the plan was made.
     """
     if not request.is_bare:

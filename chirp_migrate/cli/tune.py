@@ -83,7 +83,7 @@ _kept = partial(option, group="Saved results")
 )
 @_data(
     "--config", "config_file", type=FilePath(), metavar="FILE",
-    help="Configuration file of the training (YAML, TOML, JSON), with data.* and training.batch_size.",
+    help="Configuration of the training (YAML, TOML, JSON) that sets data.* and training.batch_size.",
 )  # fmt: skip
 @collect_options(
     "grid",

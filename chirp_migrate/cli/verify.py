@@ -133,7 +133,7 @@ Examples:
 )  # fmt: skip
 @option(
     "--baseline", type=non_empty_text("a git revision or a folder"), metavar="REV|FOLDER", group=_DECIDED,
-    is_setting=True, help="Compare with a git revision or a folder.  [default: before apply]",
+    is_setting=True, help="Compare with a git revision or a folder.  [default: the code before apply]",
 )  # fmt: skip
 @_decided(
     "--max-rounds", type=WholeNumber(MIN_ROUNDS), default=_DEFAULTS.max_rounds, metavar="N",
@@ -141,7 +141,7 @@ Examples:
 )  # fmt: skip
 @_decided(
     "--time-budget", "budget_s", type=Number(0), default=_DEFAULTS.budget_s, metavar="SECONDS",
-    help="Seconds for the whole command. `verify` compares every entry point, even if the time is over.",
+    help="Seconds for the whole command. `verify` compares every entry point, even after this time.",
 )  # fmt: skip
 @_decided(
     "--min-saving", "threshold_percent", type=Number(0, 100, max_open=True), default=_DEFAULTS.threshold_percent,
@@ -255,7 +255,7 @@ def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
 
 
 def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
-    """Print the report. Without ``--quiet``, print the sentences ``more`` below the report."""
+    """Print the report. Without ``--quiet``, also print the sentences ``more`` below the report."""
     screen = output.screen()
     show_verify_report(report, screen)
     for one in () if output.quiet else more:

@@ -52,8 +52,8 @@ class Screen:
         stream: the stream to print to.
         width: largest number of columns in a line. A value below 40 counts as 40.
         colour: whether to print colours.
-        quiet: whether callers print only the most important lines.
-        verbose: whether callers print all details.
+        quiet: whether callers of the screen should print only the most important lines.
+        verbose: whether callers of the screen should print all details.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ def _whole_words(line: str, most: int) -> str:
 
 
 def render_to_text(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
-    """Return the text that the function ``show`` prints, without colours. :class:`Screen` gets the ``options``."""
+    """Return the text that ``show`` prints to a :class:`Screen` without colours, which has the given options."""
     stream = io.StringIO()
     show(Screen(stream, width=width, **options))
     return stream.getvalue()
