@@ -1,8 +1,8 @@
 """Find the hunk that changed each line of a file, so that reports can show the changed lines of each hunk.
 
 The edits of a hunk determine the lines that the hunk changes. Added imports and removed dead code belong to no hunk.
-The module finds these lines by comparing the texts before and after the changes. The lines of a notebook are the lines
-of its code cells.
+The module finds the lines of such imports and code by comparing the texts before and after the changes. The lines of a
+notebook are the lines of its code cells.
 """
 
 from __future__ import annotations
@@ -159,9 +159,10 @@ class FileLines:
         return next((number for number in following if number is not None), None)
 
     def _last_context_position(self, at: int, step: int) -> int:
-        """Return the position of the last context line above (``step`` -1) or below (``step`` 1) the line ``at``.
+        """Return the position of the farthest context line above (``step`` -1) or below (``step`` 1) the line ``at``.
 
-        Context lines are unchanged lines around a change, at most three on each side.
+        Context lines are unchanged lines around a change, at most three on each side. Without context lines, the result
+        is ``at``.
         """
         for _ in range(_CONTEXT):
             beside = at + step
@@ -185,7 +186,10 @@ class FileLines:
         return place and place[0]
 
     def _enclosing_definition(self, lines: Sequence[_DiffLine]) -> str:
-        """Return the name of the function or class around the last line in ``lines``. Added lines do not count."""
+        """Return the name of the function or class around the last of ``lines`` that is in the original text.
+
+        If all lines are added lines, the result is an empty string.
+        """
         numbers = [line.before for line in lines if line.before is not None]
         return self._name_at(numbers[-1]) if numbers else ""
 
@@ -324,7 +328,11 @@ def _lines(before: str, after: str, runs: Sequence[_ChangedRange]) -> Iterator[_
 
 
 def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | None], dict[int, list[int]]]:
-    """Find each line of ``middle`` in ``new``.
+    """Compare two versions of a text, and find each line of the old version in the new version.
+
+    Args:
+        middle: lines of the old version, which already has the changes of all hunks.
+        new: lines of the new version, which also has the changes that belong to no hunk.
 
     Returns:
         Two values. The first value is a list with the line number in ``new`` of each line of ``middle``, or None for a
@@ -342,7 +350,13 @@ def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | 
 
 
 def _changed_lines(run: _ChangedRange, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_DiffLine]:
-    """Yield the lines of a range as a diff. A line that a hunk replaces by an equal line counts as unchanged."""
+    """Yield the lines of a range as a diff. A line that a hunk replaces by an equal line counts as unchanged.
+
+    Args:
+        run: the range.
+        old: all lines of the original text.
+        written: the new lines of the range, each with its line number in the changed text.
+    """
     for tag, i1, i2, j1, j2 in shortest_diff_opcodes(old[run.first : run.end], [text for _, text in written]):
         removed = range(run.first + i1 + 1, run.first + i2 + 1)
         added = [there for there, _ in written[j1:j2]]

@@ -56,7 +56,7 @@ Pair = tuple[ChangeRow | None, ChangeRow | None]
 def group_changed_rows(rows: Iterable[ChangeRow]) -> Iterator[tuple[bool, list[ChangeRow]]]:
     """Yield groups of neighbouring lines: ``(True, rows)`` for changed lines, ``(False, rows)`` for unchanged lines.
 
-    A removed line after an added line begins a new group.
+    A removed line after an added line begins a new group, so that removed lines come first in every group.
     """
     for changed, found in groupby(rows, key=lambda row: row.sign != " "):
         run: list[ChangeRow] = []
@@ -80,7 +80,7 @@ def pair_rows_for_columns(rows: Iterable[ChangeRow]) -> Iterator[Pair]:
 def differing_words(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """Return the differing parts of two lines: start and end in ``old``, and start and end in ``new``.
 
-    The result is None if the lines have little in common. Common indentation does not count.
+    The result is None if the lines have little in common. Common indentation is ignored in this comparison.
     """
     one, other = _WORD.findall(old), _WORD.findall(new)
     start = _common_prefix_length(one, other)

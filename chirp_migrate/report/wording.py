@@ -76,7 +76,7 @@ def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, listed: str
     Args:
         ledger: the counts.
         planned: whether the plan is not applied.
-        listed: reference to the list of loaders that are not rewritten, such as " (listed after the diff)".
+        listed: text that refers to the list of loaders that are not rewritten, such as " (listed after the diff)".
     """
     if ledger.counting:
         parts = loader_count_rows(ledger, planned=planned)

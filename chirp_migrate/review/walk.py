@@ -211,8 +211,8 @@ def _items(plan: Plan) -> Iterator[ReviewItem]:
 def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
     """Return a dictionary: id of an item → this item, and all items that must get the same decision.
 
-    Two items belong together if the sets ``together`` of their hunks have a call in common. Two items also belong
-    together if both belong to the same third item.
+    Items must get the same decision if the sets ``together`` of their hunks contain the same call. The items to which
+    several such sets lead, one after the other, also form one group.
     """
     first: dict[str, int] = {}
     pairs = [

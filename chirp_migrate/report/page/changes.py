@@ -40,8 +40,8 @@ class FindingDetails:
 class HunkDetails:
     """One change of a file.
 
-    The change is a hunk, which is the smallest change that can be accepted alone. One further change of a file may
-    consist of all changed lines that belong to no hunk, such as imports.
+    The change is a hunk, or all changed lines of the file that belong to no hunk, such as imports. A hunk is the
+    smallest change that can be accepted alone.
 
     Attributes:
         id: name of the change in links, which is the same in every report on the run. The characters are letters,

@@ -286,7 +286,7 @@ def show_loader_counts(
         unwritten: files that could not be written.
         screen: the terminal.
         planned: whether the plan is not applied.
-        listed: reference to the list of loaders that are not rewritten, such as " (listed after the diff)".
+        listed: text that refers to the list of loaders that are not rewritten, such as " (listed after the diff)".
     """
     ledger = LoaderLedger.of(plan, unwritten)
     for sentence in ledger_sentences(ledger, planned=planned, listed=listed):
@@ -335,7 +335,7 @@ def _group_by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> 
 
 
 def _rule_or_gain(same: Sequence[Finding]) -> str:
-    """Return code and name of the rule of equal findings, or code and gain for findings on loaders."""
+    """Return the code and name of the rule with the findings ``same``. For loaders, replace the name by the gain."""
     rule, counting = same[0].rule, {one.code for one in all_rules() if one.counts_sites}
     kinds = Counter(one.gain.kind for one in same if one.gain is not None)
     if rule not in counting or not kinds:
