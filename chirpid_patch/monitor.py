@@ -61,7 +61,7 @@ class UsageWatch:
     def mean_gpu_utilization(self) -> float | None:
         """Return the mean GPU utilisation of all readings, in percent.
 
-        The result is None if no GPU reported its utilisation, and `samples[-1].gpu.reason` is the reason.
+        If no GPU reported its utilisation, the result is None, and `samples[-1].gpu.reason` explains why.
         """
         busy = [sample.gpu.utilization_percent for sample in self.samples]
         known = [value for value in busy if value is not None]
