@@ -81,9 +81,9 @@ def _interval(ratios: list[float]) -> tuple[float, float]:
 
 
 @click.command()
-@click.option("--rounds", default=30, show_default=True, help="Epochs of each loader, at least.")
-@click.option("--seconds-each", default=30.0, show_default=True, help="Seconds for each kind of work, at least.")
-@click.option("--only", default="", help="Only work whose name contains this.")
+@click.option("--rounds", default=30, show_default=True, help="Smallest number of epochs of each loader.")
+@click.option("--seconds-each", default=30.0, show_default=True, help="Smallest number of seconds for each dataset.")
+@click.option("--only", default="", help="Only datasets whose name contains TEXT.")
 @check_option
 @click.option("--write", "save", is_flag=True, help="Write benchmarks/results/foreign.md.")
 def main(rounds: int, seconds_each: float, only: str, check: bool, save: bool) -> None:

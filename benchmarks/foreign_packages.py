@@ -187,9 +187,9 @@ def _page(rows: list[dict[str, Any]], goals: list[Goal], settings: dict[str, Any
 
 
 @click.command()
-@click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="Folder of downloads.")
-@click.option("--rounds", default=60, show_default=True, help="Epochs of each version.")
-@click.option("--only", multiple=True, help="Only cases whose names contain one of these.")
+@click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="Folder for downloads.")
+@click.option("--rounds", default=60, show_default=True, help="Number of timed epochs of each version.")
+@click.option("--only", multiple=True, help="Only cases whose name contains TEXT.")
 @check_option
 @click.option("--write", "save", is_flag=True, help="Write benchmarks/results/foreign-packages.*.")
 def main(cache: Path, rounds: int, only: tuple[str, ...], check: bool, save: bool) -> None:

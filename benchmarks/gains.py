@@ -326,10 +326,10 @@ def _page(rows: list[dict[str, Any]], settings: dict[str, Any]) -> str:
 
 
 @click.command()
-@click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="Folder of downloads.")
-@click.option("--only", multiple=True, help="Names of packages; the figures of the others stay.")
-@click.option("--sample", type=int, help="Print so many loaders of gains.json, drawn at random; nothing is planned.")
-@click.option("--seed", default=40, show_default=True, help="Of the sample.")
+@click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="Folder for downloads.")
+@click.option("--only", multiple=True, help="Plan only this package; keep all other results.")
+@click.option("--sample", type=int, help="Only print this number of random loaders from gains.json.")
+@click.option("--seed", default=40, show_default=True, help="Seed of the random choice.")
 @output_option
 def main(cache: Path, only: tuple[str, ...], sample: int | None, seed: int, output: Path) -> None:
     """Count what the loaders of packages gain."""

@@ -103,10 +103,10 @@ class _Results:
 
 @click.command(help=__doc__)
 @click.argument("out_dir", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--device", "where", default="cuda", show_default=True, help="cuda, cuda:N, or cpu to see that it runs.")
-@click.option("--quick", is_flag=True, help="Few, small samples: to see that it runs.")
-@click.option("--budget", type=click.FloatRange(min=1), help="Seconds for everything.  [default: 440; quick: 120]")
-@click.option("--samples", type=click.IntRange(min=2), help="Samples in memory.  [default: 1600; quick: 20]")
+@click.option("--device", "where", default="cuda", show_default=True, help="cuda, cuda:N, or cpu (only a self-test).")
+@click.option("--quick", is_flag=True, help="Few, small samples, to test the benchmark itself.")
+@click.option("--budget", type=click.FloatRange(min=1), help="Seconds for all parts.  [default: 440; quick: 120]")
+@click.option("--samples", type=click.IntRange(min=2), help="Number of samples.  [default: 1600; quick: 20]")
 def main(out_dir: Path, where: str, quick: bool, budget: float | None, samples: int | None) -> None:
     """Check, measure and print the report."""
     device = _device(where)

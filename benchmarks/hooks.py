@@ -103,8 +103,8 @@ def _say(rows: Iterable[tuple[str, Ratio]]) -> None:
 
 
 @click.command(help=__doc__)
-@click.option("--step-ms", default=5.0, show_default=True, help="Length of a step.")
-@click.option("--rounds", default=400, show_default=True, help="Pairs of 25 steps.")
+@click.option("--step-ms", default=5.0, show_default=True, help="Milliseconds of a step.")
+@click.option("--rounds", default=400, show_default=True, help="Rounds of 25 steps with and without the hook.")
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Write all times to this file.")
 def main(step_ms: float, rounds: int, target: Path | None) -> None:
     """Compare, print the result, and exit."""

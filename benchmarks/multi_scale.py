@@ -225,7 +225,7 @@ def goals_of(results: dict[str, dict[str, Compared]]) -> list[Goal]:
 @click.option("--scales", default="224,448,672", show_default=True)
 @click.option("--samples", type=int, default=192, show_default=True)
 @click.option("--batch-size", type=int, default=32, show_default=True)
-@click.option("--budget-mib", type=int, default=64, show_default=True, help="For forward and backward, in parts.")
+@click.option("--budget-mib", type=int, default=64, show_default=True, help="Memory in MiB for a part of a batch.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--threads", type=int, default=1, show_default=True, help="Compute threads.")
 @output_option

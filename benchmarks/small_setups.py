@@ -147,13 +147,13 @@ def _setups() -> Iterator[tuple[str, str]]:
 
 
 @click.command(context_settings={"max_content_width": 100})
-@click.option("--rounds", type=click.IntRange(min=4), default=20, show_default=True, help="Timings of every loader.")
+@click.option("--rounds", type=click.IntRange(min=4), default=20, show_default=True, help="Timings of each loader.")
 @click.option(
     "--clock",
     type=click.Choice(["wall", "cpu"]),
     default="wall",
     show_default=True,
-    help="Time on the clock, or CPU time of the process (on a busy machine).",
+    help="Measure wall time, or CPU time of the process (on a busy machine).",
 )
 @check_option
 @output_option

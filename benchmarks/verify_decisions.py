@@ -38,15 +38,15 @@ def _record(rounds: int, threads: int, load: bool, raw: Path) -> tuple[Pool, dic
 
 @click.command()
 @click.option("--rounds", type=click.IntRange(min=3), default=48, show_default=True, help="Rounds to record.")
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Compute threads of a side.")
-@click.option("--load/--no-load", default=True, show_default=True, help="Keep a core busy now and then meanwhile.")
-@click.option("--trials", type=click.IntRange(min=100), default=400, show_default=True, help="Verifications each.")
-@click.option("--seed", type=int, default=435, show_default=True, help="Of the drawing.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Compute threads.")
+@click.option("--load/--no-load", default=True, show_default=True, help="Keep a CPU core busy at times.")
 @click.option(
-    "--recorded", "from_recording", is_flag=True, help="Decide on the recording that is there instead of making one."
+    "--trials", type=click.IntRange(min=100), default=400, show_default=True, help="Verifications per scenario."
 )
+@click.option("--seed", type=int, default=435, show_default=True, help="Seed of the simulation.")
+@click.option("--recorded", "from_recording", is_flag=True, help="Use the existing recording, and record nothing.")
 @output_option
-@click.option("--docs/--no-docs", default=False, help="Also put the tables into docs/verify.md.")
+@click.option("--docs/--no-docs", default=False, help="Also write the tables to docs/verify.md.")
 @check_option
 def main(
     rounds: int,

@@ -127,9 +127,9 @@ def _page(rows: Sequence[dict[str, Any]], settings: dict[str, Any]) -> tuple[str
 
 @click.command()
 @click.option("--runs", type=click.IntRange(min=0), default=10, show_default=True, help="New runs of each kind.")
-@click.option("--backend", "backends", type=click.Choice(BACKENDS), multiple=True, help="Only these fixtures.")
-@click.option("--load", "loads", type=click.Choice(_LOADS), multiple=True, help="Only with this other load.")
-@click.option("--new", is_flag=True, help="Begin again instead of adding to the runs that are there.")
+@click.option("--backend", "backends", type=click.Choice(BACKENDS), multiple=True, help="Verify only this backend.")
+@click.option("--load", "loads", type=click.Choice(_LOADS), multiple=True, help="Run only with this load.")
+@click.option("--new", is_flag=True, help="Discard earlier runs.")
 @output_option
 @check_option
 def main(runs: int, backends: tuple[str, ...], loads: tuple[str, ...], new: bool, output: Path, check: bool) -> None:
