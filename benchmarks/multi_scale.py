@@ -265,17 +265,15 @@ def main(
     lines = [
         "# Training at several scales",
         "",
-        f"Scales {scales}, batches of {batch_size}, {samples} images of bytes at the largest scale; "
-        f"{rounds} rounds; budget {budget_mib} MiB; medians. {made_by(settings)}.",
+        f"The {samples} images have bytes at the largest of the scales {scales}. Batches have {batch_size} images. The "
+        f"memory budget is {budget_mib} MiB. The tables have medians of {rounds} rounds. {made_by(settings)}.",
         "",
         *(line for norm, ways in results.items() for line in table(norm, ways)),
-        "Peak: "
-        + (
-            "of PyTorch's CUDA allocator." if device == "cuda" else "of the whole process, Python and PyTorch included."
-        ),
-        "Batch norm normalises by the batch as a whole, so a scale cannot be run in parts there.",
+        "The peak memory is the peak of "
+        + ("PyTorch's CUDA allocator." if device == "cuda" else "the whole process with Python and PyTorch."),
+        "Batch norm needs the statistics of the whole batch, so a batch cannot be computed in parts.",
         "",
-        *(f"Not as wanted: {one.what}: {one.measured}, wanted {one.wanted}." for one in goals if not one.holds),
+        *(f"Missed goal: {one.what} is {one.measured}, but {one.wanted} is wanted." for one in goals if not one.holds),
     ]
     raw = {
         f"{norm}, {way}": [asdict(run) | {"weights": len(run.weights)} for run in found]

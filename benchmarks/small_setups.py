@@ -158,7 +158,7 @@ def _setups() -> Iterator[tuple[str, str]]:
 @check_option
 @output_option
 def main(rounds: int, clock: str, check: bool, output: Path) -> None:
-    """Compare loaders on epochs with hardly any work."""
+    """Compare loaders on epochs with little work."""
     torch.set_num_threads(1)
     progress, found = Progress(), []
     gc.disable()
@@ -169,7 +169,7 @@ def main(rounds: int, clock: str, check: bool, output: Path) -> None:
     progress.end()
     worst = max(found, key=lambda one: one.ratio)
     goal = Goal(
-        f"time of an epoch, beside PyTorch's, in each of {len(found)} set-ups",
+        f"epoch time with the factory / with PyTorch's loader, in each of {len(found)} set-ups",
         f"at most {_MOST}",
         f"{worst.ratio:.2f} at most ({worst.dataset}, {worst.epoch})",
         worst.ratio <= _MOST,
@@ -179,8 +179,8 @@ def main(rounds: int, clock: str, check: bool, output: Path) -> None:
         (one.dataset, one.epoch, f"{one.pytorch_s * 1e6:.0f}", f"{one.ratio:.2f}", f"{one.low:.2f} to {one.high:.2f}")
         for one in found
     ]
-    header = ("dataset", "epoch", "PyTorch's loader, µs an epoch", "ours takes, times", "95 % interval")
-    lines = ["# Epochs with hardly any work", "", made_by(settings), "", *goal_lines([goal]), ""]
+    header = ("dataset", "epoch", "PyTorch's loader, µs per epoch", "factory / PyTorch", "95 % interval")
+    lines = ["# Epochs with little work", "", made_by(settings), "", *goal_lines([goal]), ""]
     write(
         output,
         "small-setups",

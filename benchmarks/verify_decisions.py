@@ -64,7 +64,7 @@ def main(
     raw = output / "verify-decisions.json"
     if from_recording:
         if not raw.is_file():
-            raise click.UsageError(f"{raw} is not there: record first, without --recorded.")
+            raise click.UsageError(f"{raw} does not exist: run the benchmark without --recorded first.")
         pool, settings = Pool.read(raw), json.loads(raw.read_text(encoding="utf-8"))["settings"]
     else:
         pool, settings = _record(rounds, threads, load, raw)

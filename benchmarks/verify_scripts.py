@@ -42,7 +42,7 @@ ACCELERATED = Package(
 
 
 def write_names(folder: Path) -> None:
-    """Names in languages, a file each, as in PyTorch's tutorial on classifying names."""
+    """Write a file of names for each language, as in PyTorch's tutorial on classifying names."""
     generator = np.random.default_rng(0)
     (folder / "names").mkdir()
     for language in ("Czech", "English", "Greek", "Irish", "Polish", "Spanish"):
@@ -59,9 +59,9 @@ class Script:
         package: source distribution that contains the script as an example.
         loop: framework of the training loop.
         folder: folder of the project in the source distribution.
-        words: what follows ``python``.
-        environment: variables of the environment; ``MADE_UP_SAMPLES`` is the number of made-up images, 640 by default.
-        write_data: writes files of samples into the folder, for scripts that read such.
+        words: arguments after ``python``: the script and its options.
+        environment: variables of the environment; ``MADE_UP_SAMPLES`` is the number of generated images (default: 640).
+        write_data: function that writes sample files into a folder; None for scripts that read no such files.
     """
 
     package: str
@@ -171,9 +171,9 @@ def main(options: tuple[str, ...], only: str, output: Path, check: bool) -> None
     lines = [
         "# Training scripts of other people",
         "",
-        "Examples in source distributions from PyPI, examined by `doctor DIR -- python SCRIPT`, then migrated with "
-        "`--all-loaders`, and verified by `verify DIR -- python SCRIPT` with no file written for it. *doctor* counts "
-        "the problems of each check. Images and names are made up.",
+        "The scripts are examples in source distributions from PyPI. `doctor DIR -- python SCRIPT` examines a script, "
+        "`apply --all-loaders` migrates it, and `verify DIR -- python SCRIPT` verifies it without additional files. "
+        "The column *doctor* has the number of problems of each check. The images and names are generated.",
         "",
         *table(["script", "loop", "doctor", *results], [_row(one) for one in outcomes], left=3),
         "",

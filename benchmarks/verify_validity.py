@@ -130,11 +130,11 @@ def main(
     settings = {**conditions(threads), "epochs": epochs, "samples": samples, "repeats": repeats}
     sizes = verified["workload"]
     lines = [
-        "# The predicted saving, and that of long trainings",
+        "# The predicted saving, and the saving of long trainings",
         "",
-        f"Predicted: by a verification of {'these' if alone else 'all'} entry points at its defaults "
-        f"({sizes['samples']} samples in batches of {sizes['batch_size']}), for {epochs} epochs. Measured: "
-        f"{epochs} epochs of {samples} samples, to the end, {repeats} on each side.",
+        f"`verify` predicted the saving for {epochs} epochs from {'these' if alone else 'all'} entry points with its "
+        f"default settings ({sizes['samples']} samples in batches of {sizes['batch_size']}). The measured saving "
+        f"is the saving of whole trainings of {epochs} epochs with {samples} samples. Trainings per version: {repeats}.",
         "",
         *table(["entry point", "predicted", "before", "after", "measured", "holds"], rows),
         "",
