@@ -42,7 +42,17 @@ _ENDING_S = 5.0  # seconds for chart and report
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is trained, and for how long; targets are judged for batches of ``key_size`` samples."""
+    """The sizes and time limits of the trainings.
+
+    Attributes:
+        samples: number of samples in memory.
+        shape: shape of a sample.
+        batch_sizes: all batch sizes to measure.
+        key_size: the batch size for which targets are judged.
+        budget_s: seconds for all parts of the benchmark.
+        longest_turn_s: largest number of seconds of a turn; a turn has at least one epoch.
+        most_rounds: largest number of rounds.
+    """
 
     samples: int
     shape: tuple[int, int, int]
@@ -124,7 +134,7 @@ def main(out_dir: Path, where: str, quick: bool, budget: float | None, samples: 
 
 
 def _measure_all(run: Run, results: _Results, sizes: Sizes, device: torch.device) -> None:
-    """Check first, and then measure as long as time is left; cells with targets come first."""
+    """Check the batches, and then measure as long as time is left. Cells with targets are measured first."""
     budget, say = _Budget(sizes), Progress().step
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     say(f"making {sizes.samples} spectrograms")

@@ -56,7 +56,17 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Run:
-    """The measurements of one process, in bytes and seconds."""
+    """The measurements of one process.
+
+    Attributes:
+        before: memory in bytes before the training.
+        peak: peak memory in bytes.
+        seconds: seconds of the training after the first step.
+        cpu_seconds: CPU seconds of the training after the first step.
+        samples: number of samples after the first step.
+        losses: loss of every step.
+        weights: all weights after the training.
+    """
 
     before: int
     peak: int

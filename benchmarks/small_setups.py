@@ -108,7 +108,15 @@ EPOCHS: dict[str, tuple[int, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One set-up: seconds of an epoch with PyTorch's loader, and time of the factory's loader / this time."""
+    """The result of one set-up.
+
+    Attributes:
+        dataset: name of the kind of dataset.
+        epoch: description of the settings of the loader.
+        pytorch_s: seconds of an epoch with PyTorch's loader.
+        ratio: time with the factory's loader / time with PyTorch's loader.
+        low, high: the ends of the 95 % interval of the ratio.
+    """
 
     dataset: str
     epoch: str

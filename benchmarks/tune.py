@@ -79,7 +79,7 @@ def subjects(folder: Path) -> dict[str, MeasuredDataset]:
 def exhaustive_best(
     subject: MeasuredDataset, ways: list[CandidateSettings], rounds: int, slice_s: float
 ) -> CandidateSettings:
-    """Return the fastest of all configurations; each is measured in every round."""
+    """Return the fastest of all configurations. Every round measures each configuration once."""
     measured = [CandidateMeasurement(way) for way in ways]
     for _, one in turns(measured, rounds):
         one.rates.append(measure_settings(subject, one.candidate, slice_s)[0])

@@ -73,7 +73,7 @@ class Script:
 
 
 _CPU = ("--device", "cpu", "--disable-dp")
-# Its plots need 100 batches in the first epoch, and it makes up 256 images.
+# The plots of this script need 100 batches in the first epoch, and the script generates 256 images.
 _SMALL = ("--batch-size", "2", "--g-filters", "8", "--d-filters", "8")
 _GAN = ("--dataset", "fake", "--dataroot", ".", "--output-dir", "out", *_SMALL)
 _NAMES = ("-b", "64", "--epochs", "50", "--data-root", "names")
@@ -81,7 +81,7 @@ SCRIPTS = (
     Script("opacus", "plain", "examples", ("char-lstm-classification.py", *_CPU, *_NAMES), write_data=write_names),
     Script("opacus", "plain", "examples", ("cifar10.py", *_CPU, "--batch-size", "64", "--data-root", ".")),
     Script("opacus", "plain", "examples", ("mnist.py", *_CPU, "-n", "50", "--data-root", ".")),
-    # It splits 60,000 images; the variable is the framework's own, for short epochs.
+    # This script splits 60,000 images. PT_ACC_LIMIT_BATCHES is a variable of the framework for short epochs.
     Script(
         *("pytorch-accelerated", "accelerate", ".", ("examples/core/train_mnist.py",)),
         {"MADE_UP_SAMPLES": "60000", "PT_ACC_LIMIT_BATCHES": "20"},
@@ -101,7 +101,16 @@ INSTALLED = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a script: findings of doctor, and how migration and verification ended."""
+    """The result of a script.
+
+    Attributes:
+        script: the script.
+        problems: the problems that doctor found; None if doctor failed.
+        changed: number of files that the migration changed.
+        exit_code: exit code of verify.
+        seconds: seconds of verify.
+        report: the JSON report of verify; empty if verify wrote none.
+    """
 
     script: Script
     problems: list[str] | None

@@ -133,8 +133,9 @@ def main(
         "# The predicted saving, and the saving of long trainings",
         "",
         f"`verify` predicted the saving for {epochs} epochs from {'these' if alone else 'all'} entry points with its "
-        f"default settings ({sizes['samples']} samples in batches of {sizes['batch_size']}). The measured saving "
-        f"is the saving of whole trainings of {epochs} epochs with {samples} samples. Trainings per version: {repeats}.",
+        f"default settings ({sizes['samples']} samples in batches of {sizes['batch_size']}). The measured saving is "
+        f"the saving of whole trainings of {epochs} epochs with {samples} samples. Trainings per version: "
+        f"{repeats}.",
         "",
         *table(["entry point", "predicted", "before", "after", "measured", "holds"], rows),
         "",

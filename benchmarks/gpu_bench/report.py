@@ -25,7 +25,7 @@ QUICK_LABEL = "Quick: only a test of the benchmark. The samples are too few and 
 class Run:
     """The settings and results of a run.
 
-    ``label`` explains why no target is judged; None if targets are judged.
+    The attribute ``label`` explains why no target is judged. It is None if targets are judged.
     """
 
     settings: dict[str, Any]
@@ -49,7 +49,7 @@ class Run:
 
     @property
     def holds(self) -> bool:
-        """Return whether all checks and targets hold; a target that was not measured does not hold."""
+        """Return whether all checks and targets hold. A target without a measurement does not hold."""
         return all(check.holds for check in self.checks) and all(outcome.holds for outcome in self.outcomes)
 
 
