@@ -26,7 +26,7 @@ from typing import Any
 import click
 import torch
 from gpu_bench import chart, correctness, models, stalls
-from gpu_bench.cells import cells, measure, share_of
+from gpu_bench.cells import cells, measure, seconds_for_cell
 from gpu_bench.measure import Span
 from gpu_bench.original import Backend, Data
 from gpu_bench.report import CPU_LABEL, QUICK_LABEL, Run, as_data, as_text_report
@@ -153,7 +153,7 @@ def _measure_all(run: Run, results: _Results, sizes: Sizes, device: torch.device
                 both, span = (models.MEDIUM, models.SMALL), budget.span(_STALLS_SHARE * budget.left_s)
                 run.stalls = stalls.measure(backend, data, both, sizes.key_size, device, probe, span)
             if budget.left_s:
-                span = budget.span(share_of(budget.left_s, cell, run.planned[number:]))
+                span = budget.span(seconds_for_cell(budget.left_s, cell, run.planned[number:]))
                 run.results.append(measure(cell, backend, data, device, probe, span, say))
             results.write()
 

@@ -97,7 +97,7 @@ def compare(step: Step, rounds: int) -> tuple[Ratio, list[float], list[float]]:
     return paired_ratio(without, with_hook), without, with_hook
 
 
-def _say(rows: Iterable[tuple[str, Ratio]]) -> None:
+def _print_rows(rows: Iterable[tuple[str, Ratio]]) -> None:
     for name, ratio in rows:
         click.echo(f"{name:<33} {ratio.value:.4f}  [{ratio.low:.4f}, {ratio.high:.4f}]  {ratio.rounds} rounds")
 
@@ -118,7 +118,7 @@ def main(step_ms: float, rounds: int, target: Path | None) -> None:
         rows.append((name, ratio))
         results[name] = {"ratio": [ratio.value, ratio.low, ratio.high], "without": plain, "with": hooked}
     click.echo(f"{'time with the hook / without':<33} ratio   95 % interval")
-    _say(rows)
+    _print_rows(rows)
     _, without, with_hook = compare(lambda: None, 2000)
     bare = (sum(with_hook) - sum(without)) / len(without) / _STRETCH
     click.echo(f"the hook itself, with warm caches: {bare * 1e6:.1f} µs a step")

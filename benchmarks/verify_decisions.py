@@ -18,7 +18,7 @@ import click
 from harness import ROOT, Goal, check_option, conditions, end, output_option, write, write_json
 from verify_decisions import report
 from verify_decisions.pool import Pool, record
-from verify_decisions.trials import AT_MARGIN, SCENARIOS, made_up, recorded, run_trials
+from verify_decisions.trials import AT_MARGIN, SCENARIOS, recorded_noise, run_trials, synthetic_noise
 
 _DOCUMENT = ROOT / "docs" / "verify.md"
 _NOISE = (0.06, 0.15)
@@ -69,8 +69,8 @@ def main(
     else:
         pool, settings = _record(rounds, threads, load, raw)
     settings |= {"command": conditions(threads)["command"], "trials": trials, "seed": seed}
-    noises = {f"{noise:.0%} noise of one time": made_up(noise) for noise in _NOISE}
-    noises[f"Noise of {len(pool.rounds)} recorded rounds on a machine with other load"] = recorded(pool.rounds)
+    noises = {f"{noise:.0%} noise of one time": synthetic_noise(noise) for noise in _NOISE}
+    noises[f"Noise of {len(pool.rounds)} recorded rounds on a machine with other load"] = recorded_noise(pool.rounds)
     tallies = {
         name: {
             rounds_of: {each.name: run_trials(each, noise, rounds_of, trials, seed) for each in SCENARIOS}
@@ -92,7 +92,7 @@ def main(
     write(output, "verify-decisions", f"# How often `verify` is right\n\n{text}", results)
     if docs:
         at_margin = {
-            drift: run_trials(AT_MARGIN, made_up(_NOISE[0], drift), max(_ROUNDS), _AT_MARGIN_TRIALS, seed)
+            drift: run_trials(AT_MARGIN, synthetic_noise(_NOISE[0], drift), max(_ROUNDS), _AT_MARGIN_TRIALS, seed)
             for drift in (0.0, 0.02)
         }
         report.replace_between_marks(_DOCUMENT, report.in_short(tallies, at_margin, settings))

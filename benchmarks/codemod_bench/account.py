@@ -69,7 +69,9 @@ class Account:
     unknown: list[str] = field(default_factory=list)
 
 
-def settle(before: Census, after: Census, findings: Iterable[Finding], ledger: Mapping[str, Any] | None) -> Account:
+def account_for_sites(
+    before: Census, after: Census, findings: Iterable[Finding], ledger: Mapping[str, Any] | None
+) -> Account:
     """Compare the counts before and after the migration with the findings and the ledger of the run.
 
     Args:

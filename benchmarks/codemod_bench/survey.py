@@ -93,7 +93,7 @@ def survey(package: Package, cache: Path, scratch: Path, keep: bool = False) -> 
     seconds = time.monotonic() - begun
     migrated = checks.snapshot(work)
     after = census.count(work)
-    settled = account.settle(before, after, plan["findings"], plan.get("ledger"))
+    settled = account.account_for_sites(before, after, plan["findings"], plan.get("ledger"))
     rules: dict[str, Counter[str]] = {}
     for finding in plan["findings"]:
         rules.setdefault(finding["rule"], Counter())[finding["status"]] += 1

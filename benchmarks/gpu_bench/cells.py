@@ -60,7 +60,7 @@ def cells(batch_sizes: Sequence[int], key_size: int) -> list[Cell]:
     return sorted(everything, key=lambda cell: not cell.key)
 
 
-def share_of(left_s: float, cell: Cell, still: Sequence[Cell]) -> float:
+def seconds_for_cell(left_s: float, cell: Cell, still: Sequence[Cell]) -> float:
     """Return the seconds for the measurement of ``cell``.
 
     Args:

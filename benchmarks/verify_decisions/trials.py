@@ -15,7 +15,17 @@ from chirp_migrate.verify.options import MARGIN
 from chirp_migrate.verify.timing.rounds import TimedRound, run_rounds
 from chirp_migrate.verify.verdict import Judge, Verdict, combine_timings
 
-__all__ = ["AT_MARGIN", "ENTRY_POINTS", "SCENARIOS", "Rate", "Scenario", "Tally", "made_up", "recorded", "run_trials"]
+__all__ = [
+    "AT_MARGIN",
+    "ENTRY_POINTS",
+    "SCENARIOS",
+    "Rate",
+    "Scenario",
+    "Tally",
+    "recorded_noise",
+    "run_trials",
+    "synthetic_noise",
+]
 
 ENTRY_POINTS = 16
 THRESHOLD = 0.2
@@ -107,7 +117,7 @@ class Tally:
         return asdict(self)
 
 
-def made_up(noise: float, drift: float = _DRIFT) -> Noise:
+def synthetic_noise(noise: float, drift: float = _DRIFT) -> Noise:
     """Return a function that draws normal noise for a verification.
 
     The speed of the machine changes by 3 % from round to round, equally in both versions. In one of ten rounds, other
@@ -132,7 +142,7 @@ def made_up(noise: float, drift: float = _DRIFT) -> Noise:
     return draw
 
 
-def recorded(pool: Sequence[TimedRound]) -> Noise:
+def recorded_noise(pool: Sequence[TimedRound]) -> Noise:
     """Return a function that draws the noise of recorded rounds.
 
     The function draws consecutive rounds from a random position. After the last recorded round, it continues with the

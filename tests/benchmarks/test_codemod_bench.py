@@ -161,7 +161,9 @@ def finding(path: str, line: int, column: int, status: str, **more: Any) -> dict
 def settled(findings: list[dict[str, Any]], after: str, ledger: dict[str, Any] | None = None) -> Any:
     count = part("census").count_texts
     before = "from torch.utils.data import DataLoader\nDataLoader(a); DataLoader(b, **c)\nclass L(DataLoader): ...\n"
-    return part("account").settle(count({"a.py": before.encode()}), count({"a.py": after.encode()}), findings, ledger)
+    return part("account").account_for_sites(
+        count({"a.py": before.encode()}), count({"a.py": after.encode()}), findings, ledger
+    )
 
 
 LISTED = finding("a.py", 3, 9, "report", why="subclass")

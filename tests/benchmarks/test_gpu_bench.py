@@ -239,7 +239,7 @@ def test_the_budget_is_divided_among_what_is_left_and_more_goes_to_what_is_judge
     assert len(planned) == 16 and [cell.key for cell in planned[:3]] == [True, True, False]
     left, shares = 440.0, []
     for number, cell in enumerate(planned):
-        shares.append(cells.share_of(left, cell, planned[number:]))
+        shares.append(cells.seconds_for_cell(left, cell, planned[number:]))
         left -= shares[-1]
     assert shares == pytest.approx([80.0] * 2 + [20.0] * 14) and left == pytest.approx(0)
 
