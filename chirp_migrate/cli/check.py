@@ -75,7 +75,7 @@ def check(request: PlanRequest, form: str, add_ignore: bool, strict: bool, outpu
     """
     is_text = form == "text"
     if output.json_is_printed and not is_text:
-        raise UsageProblem("--json and --format name the same file, standard output: choose another file for --json.")
+        raise UsageProblem("`--json -` and --format both print to standard output: use `--json FILE`.")
     project = request.journal
     if has_unfinished_run(project):  # a check of files that are only partly rewritten has no meaning
         raise UsageProblem(

@@ -155,8 +155,8 @@ def tune(
     training, and only reads the named dataset. `tune` finds the training of a ChirpID-shaped backend automatically. For
     other projects, pass -- python train.py or --workload, or add chirp_verify.py.
 
-    `tune` measures worker counts, prefetching and batch sizes in turn, and chooses the smallest setting within 5 % of
-    the best (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
+    `tune` measures worker counts, prefetching and batch sizes in turn. It chooses the smallest setting that is at most
+    5 % slower than the best setting (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: pass the root folder of your project.")
@@ -171,8 +171,8 @@ def tune(
     if (workload is not None or script) and not watches:
         given = "--workload" if workload is not None else "a command after --"
         raise UsageProblem(
-            f"{given} contradicts --dataset and --config, because `tune` then finds the data in the training: pass "
-            "only one of them."
+            f"{given} cannot be combined with --dataset or --config, because a training already determines the data: "
+            "omit one of them."
         )
     if profile is not None and not save:
         raise UsageProblem("--profile and --no-save contradict each other: pass only one of them.")

@@ -119,7 +119,7 @@ class PageContents:
 
     @classmethod
     def of(cls, report: ReportContents) -> PageContents:
-        """Return the contents of the page of a report."""
+        """Collect the contents of the page that shows ``report``."""
         return cls(report, tuple(map(_run_changes, report.runs)))
 
     @property
