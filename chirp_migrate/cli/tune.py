@@ -172,7 +172,7 @@ def tune(
         given = "--workload" if workload is not None else "a command after --"
         raise UsageProblem(
             f"{given} cannot be combined with --dataset or --config, because a training already determines the data: "
-            "omit one of them."
+            "pass only one of them."
         )
     if profile is not None and not save:
         raise UsageProblem("--profile and --no-save contradict each other: pass only one of them.")
