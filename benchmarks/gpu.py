@@ -149,7 +149,7 @@ def _measure_all(run: Run, results: _Results, sizes: Sizes, device: torch.device
     with GpuProbe() as probe:
         for number, cell in enumerate(run.planned):
             if not (run.stalls or cell.key) and budget.left_s:
-                say("what else stalls a GPU")
+                say("calls that make a GPU wait")
                 both, span = (models.MEDIUM, models.SMALL), budget.span(_STALLS_SHARE * budget.left_s)
                 run.stalls = stalls.measure(backend, data, both, sizes.key_size, device, probe, span)
             if budget.left_s:
@@ -162,13 +162,14 @@ def _device(where: str) -> torch.device:
     try:
         device = torch.device(where)
     except RuntimeError:
-        raise click.BadParameter(f"{where!r} is no device of PyTorch", param_hint="--device") from None
+        problem = f"{where!r} is not a device of PyTorch: pass cuda, cuda:N or cpu."
+        raise click.BadParameter(problem, param_hint="--device") from None
     if device.type not in ("cuda", "cpu"):
-        raise click.BadParameter(f"cuda or cpu, not {device.type}", param_hint="--device")
+        raise click.BadParameter(f"pass cuda or cpu, not {device.type}", param_hint="--device")
     if device.type == "cuda" and not torch.cuda.is_available():
         click.echo(
             "This benchmark measures a GPU, and PyTorch finds no CUDA device here: run it on a machine with one, or "
-            "with --device cpu --quick to see that it runs.",
+            "test the benchmark with --device cpu --quick.",
             err=True,
         )
         sys.exit(NO_CUDA)

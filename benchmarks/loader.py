@@ -112,7 +112,7 @@ def main(
     text = report.as_markdown(results, outcomes, settings, "loader.png" if drawn else None)
     click.echo(text)
     write(output, "loader", text, report.as_data(results, outcomes, settings))
-    click.echo("Chart: loader.png" if drawn else "No chart: matplotlib is missing, or the original left out.", err=True)
+    click.echo("Chart: loader.png" if drawn else "No chart: matplotlib or the original loader is missing.", err=True)
     end(outcomes, check)
 
 

@@ -83,7 +83,7 @@ def test_the_table_is_the_last_that_is_printed_and_is_written_too(run: Any) -> N
     [
         ([], 3, "PyTorch finds no CUDA device here: run it on a machine with one, or with --device cpu --quick"),
         (["--device", "meta"], 2, "cuda or cpu, not meta"),
-        (["--device", "nonsense"], 2, "'nonsense' is no device of PyTorch"),
+        (["--device", "nonsense"], 2, "'nonsense' is not a device of PyTorch"),
     ],
 )
 def test_what_cannot_be_measured_is_one_sentence_and_a_code(
