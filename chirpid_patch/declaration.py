@@ -91,7 +91,8 @@ def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
 
     Args:
         declared: any object, such as a dataset, a transform or an augmenter.
-        of_images: the kind of declaration to use: True for masks of 8-bit images; False for all other declarations.
+        of_images: whether to use only declarations of masks for 8-bit images. If False, only all other declarations are
+            used.
     """
     declaration = _declaration_of(type(declared))
     if declaration is None or declaration.of_images is not of_images:

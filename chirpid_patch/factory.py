@@ -70,9 +70,9 @@ def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Call
     """Return a decorator for functions that build loaders.
 
     Other code, such as a test, may have changed or replaced ``DataLoader`` or ``BatchedDataLoader``. In this case, the
-    decorated function calls the class of the other code, because a call of ``DataLoader`` would also do this. The class
-    gets only the arguments that ``DataLoader`` has. If the call needs other arguments, the decorated function does not
-    use the class.
+    decorated function calls the changed class, which a direct call of ``DataLoader`` would also reach. The class gets
+    only the arguments that ``DataLoader`` has. If the caller passes a value for any other argument, the decorated
+    function does not use the changed class.
 
     Args:
         is_plain: function whose argument is the dictionary of the keyword arguments. The function returns whether

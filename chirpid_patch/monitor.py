@@ -77,9 +77,9 @@ class DataLoaderPerformanceMonitor:
     """Measure how fast a loader yields batches, and how much memory and GPU the process uses.
 
     Attributes:
-        metrics: maps three names to lists of measured values, oldest first. `batch_loading_times`: seconds of waiting
-            for each measured batch. `memory_usage`: bytes of this process with its worker processes. `gpu_utilization`:
-            GPU utilisation in percent; an empty list without a GPU.
+        metrics: maps three names to lists of measured values, oldest first. The list `batch_loading_times` has the
+            seconds of waiting for each measured batch. The list `memory_usage` has the bytes of this process with its
+            worker processes. The list `gpu_utilization` has the GPU utilisation in percent, and is empty without a GPU.
     """
 
     def __init__(self) -> None:

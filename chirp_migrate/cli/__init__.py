@@ -44,7 +44,10 @@ _COMMANDS = {
 
 
 class _LazyGroup(click.Group):
-    """The group of all commands. Each command is imported on first use, so ``--help`` does not import PyTorch."""
+    """The click group that contains all commands.
+
+    Each command is imported on first use, so ``--help`` does not import PyTorch.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

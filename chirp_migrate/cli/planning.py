@@ -60,7 +60,7 @@ class PlanRequest:
 
     @property
     def quoted_path(self) -> str:
-        """Return ``path`` as an argument for a shell, for messages that name a command."""
+        """Return ``path`` with shell quotes, for messages that contain a command."""
         return quote(str(self.path))
 
     @cached_property

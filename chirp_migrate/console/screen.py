@@ -113,7 +113,7 @@ class Screen:
         Args:
             text: the text of the paragraph.
             indent: number of blanks in front of every line.
-            style: name of a style of rich.
+            style: name of a style of rich, such as ``bold``; "" for plain text.
             first: text in front of the first line. All other lines are indented by the width of this text.
             hang: additional indentation of all lines after the first line, in columns.
             most: largest number of lines. If the text is longer, the note " … (-v)" replaces its end. If ``most`` is

@@ -48,7 +48,8 @@ class _DiffLine:
 
     Attributes:
         sign: ``-`` for a removed line, ``+`` for an added line, a blank for an unchanged line.
-        before, after: number of the line before and after the change, from 1; None in a version without the line.
+        before, after: numbers of the line in the original and in the changed file, from 1; None in a file without the
+            line.
         owners: numbers of the hunks that changed the line. ``FOLLOWS`` is the number for a change that belongs to no
             hunk. The set is empty for an unchanged line.
     """
@@ -213,8 +214,9 @@ class _FileText:
     """One version of a file.
 
     Attributes:
-        text: the whole text. For a notebook, the text is all code cells joined to one module, without IPython magics.
-        places: (cell, line number) of each line; None for lines between notebook cells.
+        text: the text of the whole file. For a notebook, the text is all code cells joined to one module, without
+            IPython magics.
+        places: (cell, line number) for each line of ``text``; None for lines between notebook cells.
         lines: the lines of the file or of its code cells, with IPython magics such as ``%matplotlib inline``.
     """
 

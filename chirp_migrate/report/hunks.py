@@ -18,9 +18,9 @@ class ChangeRow:
 
     Attributes:
         sign: ``-`` for a removed line, ``+`` for an added line, a blank for an unchanged line.
-        before: number of the line before the change, from 1; None for an added line. In a notebook, the lines of each
-            cell are numbered from 1.
-        after: number of the line after the change; None for a removed line, or for an unknown number.
+        before: number of the line in the original file, from 1; None for an added line. In a notebook, the lines of
+            each cell are numbered from 1.
+        after: number of the line in the changed file; None for a removed line, or for an unknown number.
         text: the text of the line, without the newline.
         words: the tokens of the text, each with the kind that determines its colour.
     """

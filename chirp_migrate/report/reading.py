@@ -120,7 +120,8 @@ def _last_document(
         document_type: class of the result.
 
     Returns:
-        The result, or None without a stored result; and the later runs.
+        Two values. The first value is the result; None if no result is stored. The second value is the later runs of
+        ``apply``.
     """
     command = Path(name).stem
     for at, run in reversed([*enumerate(runs, start=1)]):

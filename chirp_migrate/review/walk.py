@@ -211,8 +211,8 @@ def _items(plan: Plan) -> Iterator[ReviewItem]:
 def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
     """Return a dictionary: id of an item → this item, and all items that must get the same decision.
 
-    Items must get the same decision if the sets ``together`` of their hunks contain the same call. The items to which
-    several such sets lead, one after the other, also form one group.
+    Two items must get the same decision if the sets ``together`` of their hunks have a common element. This also holds
+    for two items that are only connected through other items.
     """
     first: dict[str, int] = {}
     pairs = [
@@ -228,7 +228,7 @@ def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
 
 
 def _blocks_of_item(item: ReviewItem, choice: HunkChoice | None) -> tuple[SourceLines, list[LineBlock]]:
-    """Return the lines of the file of an item, and the ranges of lines that the edits of the item change."""
+    """Return all lines of an item's file, and the ranges of lines that the item's edits change."""
     if item.file.before is None or item.hunk is None:
         raise InvalidEdit("this change has no hunk to edit: accept or refuse the whole file")
     lines = SourceLines(decode_source(item.file.path, item.file.before).text)

@@ -35,7 +35,7 @@ _Json = dict[str, Any]
 def check_sarif(check: CheckReport) -> _Json:
     """Return the SARIF document of all findings, except findings with the status ``FINE`` or ``UNCHANGED``.
 
-    These findings are correct code, and loaders for which the rewrite has no gain.
+    The excluded findings are correct code, and loaders for which the rewrite has no gain.
     Findings of rules that find bugs have the level ``warning``. All other findings have the level ``note``. Skipped
     files are notifications with the level ``error``.
 

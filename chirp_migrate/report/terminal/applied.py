@@ -335,7 +335,10 @@ def _group_by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> 
 
 
 def _rule_or_gain(same: Sequence[Finding]) -> str:
-    """Return the code and name of the rule with the findings ``same``. For loaders, replace the name by the gain."""
+    """Return the code and the name of the rule that has the findings ``same``.
+
+    For findings on loaders, the gains of the loaders replace the name of the rule.
+    """
     rule, counting = same[0].rule, {one.code for one in all_rules() if one.counts_sites}
     kinds = Counter(one.gain.kind for one in same if one.gain is not None)
     if rule not in counting or not kinds:
