@@ -125,7 +125,8 @@ def _recover_from_interruption(request: PlanRequest, output: Output) -> None:
 def _planned(request: PlanRequest, plan_file: Path | None, output: Output) -> tuple[Plan, frozenset[str]]:
     """Return the plan to apply, and the paths of the files with edited hunks.
 
-    Of a plan file, the function returns the accepted hunks. If ``plan_file`` is None, the function makes a new plan.
+    If ``plan_file`` is None, the function makes a new plan. Otherwise, the function reads the plan from the file, and
+    removes all refused hunks.
     """
     if plan_file is None:
         return make_plan(request, output), frozenset()

@@ -51,7 +51,7 @@ def apply_plan(
     Args:
         request: the project, and the options of the command line.
         plan: the plan, without refused hunks.
-        output: the output of the command.
+        output: settings for the output of the command.
         edited: paths of the files with hunks that the user edited.
         allow_dirty: whether files with uncommitted changes may be written.
         ignore_pins: whether to apply the plan even if the project pins versions that the runtime does not support.

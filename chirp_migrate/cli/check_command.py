@@ -26,7 +26,7 @@ def check_with_command(command: str, folder: Path, journal: Path, run: str, outp
         folder: folder in which to run the command.
         journal: folder with the journal of the run.
         run: number of the run of ``apply``, such as ``0001``.
-        output: the output of ``apply``.
+        output: settings for the output of ``apply``.
 
     Raises:
         CheckFailed: the command failed. The message reports whether the run of ``apply`` is undone.

@@ -34,7 +34,7 @@ class PlanRequest:
     """The project for which a command makes a plan, and the options of the command line.
 
     Attributes:
-        path: PATH of the command line.
+        path: the argument PATH of the command line.
         jobs: number of processes that run the rules; None chooses the number by the amount of code.
         overrides: the options that override settings (see :meth:`.Settings.overridden`). The value of an option that is
             not set is None or empty.

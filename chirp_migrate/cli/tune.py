@@ -209,7 +209,7 @@ def tune(
 
 
 def _config_path(root: Path, given: Path) -> Path:
-    """Return the path of the configuration file: ``given``, or ``root / given`` if only ``root / given`` exists."""
+    """Return ``given`` as the path of the configuration file, or ``root / given`` if only ``root / given`` exists."""
     return given if given.exists() or not (root / given).exists() else root / given
 
 

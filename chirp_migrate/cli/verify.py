@@ -182,10 +182,10 @@ def verify(
     Both versions are copies in a temporary folder. The command changes no file of PATH except the journal, which stores
     the result for `chirp-migrate report`.
 
-    The entry points of a ChirpID-shaped backend are found automatically. They train on synthetic spectrograms or on
-    --data. For other projects, pass the command that trains: `verify PATH -- python train.py`. `verify` watches the
-    script, and ends it after enough epochs. Alternatively, `chirp-migrate init-workload PATH` writes a file that
-    defines the training. Options override [tool.chirp-migrate.verify] in pyproject.toml.
+    `verify` finds the entry points of a ChirpID-shaped backend automatically. They train on synthetic spectrograms, or
+    on the samples of --data. For other projects, pass the command that trains, as in `verify PATH -- python train.py`.
+    `verify` watches the script, and ends it after enough epochs. Alternatively, `chirp-migrate init-workload PATH`
+    writes a file that defines the training. Options override [tool.chirp-migrate.verify] in pyproject.toml.
     """
     asked = {**values_from_options_and_settings(click.get_current_context()), "simulate_step_ms": simulate_step_ms}
     if output.quiet and output.verbose:

@@ -118,9 +118,9 @@ class Screen:
             hang: additional indentation of all lines after the first line, in columns.
             most: largest number of lines. If the text is longer, the note " … (-v)" replaces its end. If ``most`` is
                 None, there is no limit.
-            short: a shorter form of the text, or "". If the text has more than ``most`` lines, the shorter form is
-                printed instead, with the note " (-v)" at its end. If the shorter form is also too long, only its
-                beginning is printed, on one line if possible.
+            short: a shorter form of the text; "" if there is none. If the text has more than ``most`` lines, the
+                shorter form is printed instead, with the note " (-v)" at its end. If the shorter form is also too long,
+                only its beginning is printed, on one line if possible.
         """
         self._paragraph(
             Text(to_one_line(text), style), indent, Text(first), hang, most, Text(to_one_line(short), style)
@@ -239,7 +239,7 @@ def _whole_words(line: str, most: int) -> str:
 
 
 def render_to_text(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
-    """Return the text that ``show`` prints to a :class:`Screen` without colours, which has the given options."""
+    """Return the text that ``show`` prints to a new :class:`Screen` without colours and with the given options."""
     stream = io.StringIO()
     show(Screen(stream, width=width, **options))
     return stream.getvalue()

@@ -137,8 +137,8 @@ class FileLines:
 
         Args:
             at: position of the removed line.
-            hunk: number of the hunk whose added lines count; None if the added lines of all hunks that removed the line
-                count.
+            hunk: number of the hunk whose added lines are compared. None: the added lines of all hunks that removed the
+                line are compared.
         """
         removed = self._old.lines[(self._lines[at].before or 1) - 1].strip()
         owners = self._lines[at].owners if hunk is None else {hunk}

@@ -54,7 +54,7 @@ Pair = tuple[ChangeRow | None, ChangeRow | None]
 
 
 def group_changed_rows(rows: Iterable[ChangeRow]) -> Iterator[tuple[bool, list[ChangeRow]]]:
-    """Yield groups of neighbouring lines: ``(True, rows)`` for changed lines, ``(False, rows)`` for unchanged lines.
+    """Group neighbouring lines. Yield ``(True, rows)`` for changed lines, and ``(False, rows)`` for unchanged lines.
 
     A removed line after an added line begins a new group, so that removed lines come first in every group.
     """

@@ -69,7 +69,7 @@ class FileDetails:
     Attributes:
         path: POSIX path relative to the project.
         action: ``rewrite`` or ``create``.
-        note: reason for the change: ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
+        note: reason for the change, which is ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
         added: number of added lines, as in ``git diff``. For a notebook, the lines of its JSON text count.
         removed: number of removed lines.
         hunks: the changes in the order of the file; changes that are not hunks are last.

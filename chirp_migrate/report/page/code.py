@@ -78,7 +78,7 @@ class _SectionLayout:
 
 
 def _differing_parts(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
-    """Find the part of each row to highlight, because this part differs from the paired row.
+    """Find the part of each row that differs from the paired row. The page highlights this part.
 
     Returns:
         A dictionary that maps ``id(row)`` to the start and the end of the part. Rows without such a part are missing.

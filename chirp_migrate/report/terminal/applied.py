@@ -285,7 +285,7 @@ def show_loader_counts(
         plan: the plan.
         unwritten: files that could not be written.
         screen: the terminal.
-        planned: whether the plan is not applied.
+        planned: True if the plan is not applied yet, so that the words describe the future.
         listed: text that refers to the list of loaders that are not rewritten, such as " (listed after the diff)".
     """
     ledger = LoaderLedger.of(plan, unwritten)
