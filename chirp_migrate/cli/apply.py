@@ -89,7 +89,7 @@ def apply(
         if show_diff:
             sys.exit(_preview(request, plan_file, output, ignore_pins=ignore_pins))
         _recover_from_interruption(request, output)
-        plan, edited = _planned(request, plan_file, output)
+        plan, edited = _plan_to_apply(request, plan_file, output)
         result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty, ignore_pins=ignore_pins)
         if command is not None and result.run:
             check_with_command(command, plan.root, request.journal, result.run, output)
@@ -108,7 +108,7 @@ def _preview(request: PlanRequest, plan_file: Path | None, output: Output, *, ig
         raise WriteRefused(
             f"an earlier run was interrupted here: run `chirp-migrate rollback {request.quoted_path}` first."
         )
-    plan, _ = _planned(request, plan_file, output)
+    plan, _ = _plan_to_apply(request, plan_file, output)
     _show_diff(plan.seen_from(request.journal), output)
     if not ignore_pins and (problem := version_pin_problem(plan, request.journal)):
         output.print_line(f"`apply` will refuse this plan: {problem}")
@@ -122,7 +122,7 @@ def _recover_from_interruption(request: PlanRequest, output: Output) -> None:
         click.echo(found, err=True)
 
 
-def _planned(request: PlanRequest, plan_file: Path | None, output: Output) -> tuple[Plan, frozenset[str]]:
+def _plan_to_apply(request: PlanRequest, plan_file: Path | None, output: Output) -> tuple[Plan, frozenset[str]]:
     """Return the plan to apply, and the paths of the files with edited hunks.
 
     If ``plan_file`` is None, the function makes a new plan. Otherwise, the function reads the plan from the file, and

@@ -156,7 +156,7 @@ Examples:
     help="Exit with 15 if an entry point is inconclusive.",
 )  # fmt: skip
 @_decided(
-    "--threads", type=WholeNumber(1), metavar="N", show_default="the CPUs that other processes leave free",
+    "--threads", type=WholeNumber(1), metavar="N", show_default="one for each free CPU",
     help="Number of compute threads for each version."
 )  # fmt: skip
 @_decided(

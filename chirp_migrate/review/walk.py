@@ -68,7 +68,7 @@ class Review:
     def __init__(self, plan: Plan, choices: Choices) -> None:
         self._root = plan.root
         self.items = list(_items(plan))
-        self._bound = _bound(self.items)
+        self._items_decided_together = _items_decided_together(self.items)
         self.choices: dict[HunkId, HunkChoice] = {
             item.id: choices[item.id] for item in self.items if item.id in choices
         }
@@ -87,7 +87,7 @@ class Review:
 
     def decided_with(self, item: ReviewItem) -> list[ReviewItem]:
         """Return ``item``, and all other items that must get the same decision as ``item``."""
-        return self._bound[item.id]
+        return self._items_decided_together[item.id]
 
     def undecided(self) -> int:
         """Return the number of items without a decision."""
@@ -208,7 +208,7 @@ def _items(plan: Plan) -> Iterator[ReviewItem]:
             yield ReviewItem((file.path, WHOLE_FILE), file, None, ())
 
 
-def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
+def _items_decided_together(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
     """Return a dictionary: id of an item → this item, and all items that must get the same decision.
 
     Two items must get the same decision if the sets ``together`` of their hunks have a common element. This also holds

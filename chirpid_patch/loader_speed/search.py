@@ -69,9 +69,9 @@ class LoaderChoice:
         alone, chosen = rates[0, 0], rates[self.num_workers, self.prefetch_threads]
         assert alone is not None and chosen is not None
         if not (self.num_workers or self.prefetch_threads):
-            others = ", ".join(f"{trial} {_rate_of_trial(trial)}" for trial in self.trials[1:]) or "no other mode tried"
+            others = ", ".join(f"{trial} {_rate_of_trial(trial)}" for trial in self.trials[1:]) or "no other trials"
             return f"measured {alone:.0f} samples/s; {others}"
-        return f"measured {chosen:.0f} samples/s, against {alone:.0f} without threads and workers"
+        return f"measured {chosen:.0f} samples/s, and {alone:.0f} samples/s without threads and workers"
 
 
 def _rate_of_trial(trial: LoadingTrial) -> str:
