@@ -30,7 +30,7 @@ def _chosen(names: tuple[str, ...]) -> list[Package]:
     known = {package.name: package for package in PACKAGES}
     unknown = sorted(set(wanted) - known.keys())
     if unknown:
-        raise click.BadParameter(f"nothing is called {unknown[0]!r}; there are {', '.join(known)}")
+        raise click.BadParameter(f"there is no package {unknown[0]!r}; the packages are {', '.join(known)}")
     return [known[name] for name in wanted]
 
 
@@ -65,7 +65,7 @@ def _speed(packages: list[Package], cache: Path, rounds: int, progress: Progress
 
 def _grow(packages: list[Package], sizes: str, cache: Path, progress: Progress) -> list[growth.Grown]:
     if not all(one.strip().isdecimal() for one in sizes.split(",")):
-        raise click.BadParameter(f"{sizes!r} are no numbers of files")
+        raise click.BadParameter(f"pass numbers of files, separated by commas, such as 500,1000, not {sizes!r}.")
     return growth.measure(packages, [int(one) for one in sizes.split(",")], cache, usable_cpus(), progress)
 
 
@@ -82,17 +82,17 @@ Packages: {", ".join(package.name for package in PACKAGES)}
 
 
 @click.command(epilog=_EPILOG, context_settings={"max_content_width": 100})
-@click.option("--only", type=click.Choice(["survey", "speed", "growth"]), help="Only this part.")
-@click.option("--packages", multiple=True, metavar="NAMES", help="Survey only these, comma-separated.")
+@click.option("--only", type=click.Choice(["survey", "speed", "growth"]), help="Run only this part.")
+@click.option("--packages", multiple=True, metavar="NAMES", help="Survey only these packages (a,b).")
 @click.option(
-    "--trees", multiple=True, metavar="NAMES", default=_TREES, show_default=True, help="Time these, comma-separated."
+    "--trees", multiple=True, metavar="NAMES", default=_TREES, show_default=True, help="Packages to time (a,b)."
 )
-@click.option("--rounds", type=click.IntRange(min=1), default=_ROUNDS, show_default=True, help="Timings of everyone.")
+@click.option("--rounds", type=click.IntRange(min=1), default=_ROUNDS, show_default=True, help="Timings of each tool.")
 @click.option(
     "--sizes",
     default=",".join(map(str, growth.SIZES)),
     show_default=True,
-    help="Files of the trees that grow, comma-separated.",
+    help="Numbers of files in the trees of the growth part (500,1000).",
 )
 @click.option(
     "--cache",
@@ -100,7 +100,7 @@ Packages: {", ".join(package.name for package in PACKAGES)}
     help="Folder for downloads.  [default: chirp-migrate-bench in the user's cache folder]",
 )
 @click.option(
-    "--keep", type=click.Path(file_okay=False, path_type=Path), help="Leave the surveyed trees in this folder."
+    "--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the surveyed trees in this folder."
 )
 @output_option
 @check_option

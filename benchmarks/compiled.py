@@ -39,8 +39,8 @@ def _epoch(loader: torch.utils.data.DataLoader, train: bool) -> float:
 
 
 @click.command()
-@click.option("--rounds", default=15, show_default=True, help="Epochs of each way.")
-@click.option("--samples", default=800, show_default=True, help="Samples of an epoch.")
+@click.option("--rounds", default=15, show_default=True, help="Epochs with, and epochs without the C module.")
+@click.option("--samples", default=800, show_default=True, help="Number of samples in an epoch.")
 def main(rounds: int, samples: int) -> None:
     """Print the time of an epoch without the C module / the time with it."""
     if not native.is_available():

@@ -27,7 +27,7 @@ _MOST = 1.05
 
 
 class Spectrograms(Dataset[Any]):
-    """Samples of 1x224x313 float32 values, each of which takes ``seconds`` of CPU time."""
+    """Samples of 1x224x313 float32 values. Reading a sample takes ``seconds`` of CPU time."""
 
     def __init__(self, n: int, seconds: float) -> None:
         self.values = torch.rand(n, 1, 224, 313)
@@ -81,9 +81,9 @@ def _interval(ratios: list[float]) -> tuple[float, float]:
 
 
 @click.command()
-@click.option("--rounds", default=30, show_default=True, help="Epochs of each loader, at least.")
-@click.option("--seconds-each", default=30.0, show_default=True, help="Seconds for each kind of work, at least.")
-@click.option("--only", default="", help="Only work whose name contains this.")
+@click.option("--rounds", default=30, show_default=True, help="Smallest number of epochs of each loader.")
+@click.option("--seconds-each", default=30.0, show_default=True, help="Smallest number of seconds for each dataset.")
+@click.option("--only", default="", help="Only datasets whose name contains TEXT.")
 @check_option
 @click.option("--write", "save", is_flag=True, help="Write benchmarks/results/foreign.md.")
 def main(rounds: int, seconds_each: float, only: str, check: bool, save: bool) -> None:
@@ -112,9 +112,10 @@ def main(rounds: int, seconds_each: float, only: str, check: bool, save: bool) -
         gc.collect()
     if save:
         lines = [
-            "# Somebody else's datasets, through PyTorch's loader and ours", "", f"{made_by(settings)}.",
-            "Time of an epoch, ours over PyTorch's: median of the rounds, and its 95 % interval.", "",
-            *table(["work", "ratio", "interval"], rows), "",
+            "# Datasets without decorators: PyTorch's loader and the loader of chirpid_patch", "",
+            f"{made_by(settings)}.",
+            "Ratio of epoch times (chirpid_patch / PyTorch): median of the rounds, and its 95 % interval.", "",
+            *table(["dataset", "ratio", "interval"], rows), "",
         ]  # fmt: skip
         write(RESULTS, "foreign", "\n".join(lines))
     end(goals, check)

@@ -82,7 +82,7 @@ class _Side:
             if line.startswith("{"):
                 found: dict[str, Any] = json.loads(line)
                 return found
-        raise Unavailable(f"the case ended with {self._process.wait()}")
+        raise Unavailable(f"the process of the case ended with code {self._process.wait()}")
 
 
 def _installed(cases: list[Case], folder: Path) -> Path:
@@ -168,13 +168,14 @@ def _page(rows: list[dict[str, Any]], goals: list[Goal], settings: dict[str, Any
         ]
         for row in rows
     ]  # fmt: skip
-    head = ["loader", "package", "gain", "rounds", "CPU time, after / before", "wall time", "newly picklable"]
+    ratios = ["CPU time, after / before", "wall time, after / before"]
+    head = ["loader", "package", "gain", "rounds", *ratios, "picklable only after"]
     return "\n".join(
         [
-            "# Loaders of packages from PyPI, before and after",
+            "# Loaders of packages from PyPI, before and after their migration",
             "",
             f"{made_by(settings)}.",
-            "Epochs of both versions alternate; the median of the ratios and its 95 % interval.",
+            "Epochs of both versions alternate. Each ratio is the median over all rounds, with its 95 % interval.",
             "",
             *table(head, body),
             "",
@@ -187,9 +188,9 @@ def _page(rows: list[dict[str, Any]], goals: list[Goal], settings: dict[str, Any
 
 
 @click.command()
-@click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="Folder of downloads.")
-@click.option("--rounds", default=60, show_default=True, help="Epochs of each version.")
-@click.option("--only", multiple=True, help="Only cases whose names contain one of these.")
+@click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="Folder for downloads.")
+@click.option("--rounds", default=60, show_default=True, help="Number of timed epochs of each version.")
+@click.option("--only", multiple=True, help="Only cases whose name contains TEXT.")
 @check_option
 @click.option("--write", "save", is_flag=True, help="Write benchmarks/results/foreign-packages.*.")
 def main(cache: Path, rounds: int, only: tuple[str, ...], check: bool, save: bool) -> None:

@@ -3,7 +3,7 @@
 A gain is the improvement that the migration of a loader brings. The benchmark plans the migration of each source
 distribution, but does not apply the plan and does not measure times. For each distribution, the table has the number of
 loaders, of loaders with each kind of gain, of hunks and of unchanged loaders. The table also lists requirements of the
-distribution that contradict the runtime `chirpid_patch`.
+distribution that the runtime `chirpid_patch` does not support.
 
 `--sample 40` chooses random loaders from `gains.json`. A person read the code of loaders chosen with several seeds, and
 judged their gain. `gains_judged.json` has these judgements. The page shows how often chirp-migrate and the judgements
@@ -260,11 +260,11 @@ def _sample(rows: list[dict[str, Any]], number: int, seed: int) -> list[dict[str
 
 
 def _judged(rows: list[dict[str, Any]]) -> list[str]:
-    """Return lines on how many judgements of a person the tool agrees with, for each sample."""
+    """Return lines on the agreement of the tool with the judgements of a person, for each sample."""
     samples = json.loads(_JUDGEMENTS.read_text(encoding="utf-8"))["samples"] if _JUDGEMENTS.exists() else []
     kinds = {(row["package"], site["place"]): site["kind"] for row in rows for site in row["sites"]}
     lines = [line for sample in samples for line in _judged_sample(sample, kinds)]
-    return lines[1:] or ["None of these loaders was judged by a person."]
+    return lines[1:] or ["No person has judged these loaders."]
 
 
 def _judged_sample(sample: dict[str, Any], kinds: dict[tuple[str, str], str]) -> list[str]:
@@ -274,7 +274,7 @@ def _judged_sample(sample: dict[str, Any], kinds: dict[tuple[str, str], str]) ->
     if not found:
         return []
     alike = sum(kind == one["judged"] for one, kind in found)
-    missing = f"; {len(pairs) - len(found)} others are not among the loaders of this run" * (len(found) < len(pairs))
+    missing = f" This run lacks {len(pairs) - len(found)} loaders of the sample." * (len(found) < len(pairs))
     wrong = [
         f"* {one['package']} {one['place']}: {kind}, judged {one['judged']}: {one.get('why', '')}"
         for one, kind in found
@@ -285,9 +285,9 @@ def _judged_sample(sample: dict[str, Any], kinds: dict[tuple[str, str], str]) ->
     )
     return [
         "",
-        f"{alike} of {len(found)} loaders ({alike / len(found):.0%}) have the class that a person gave them who read",
-        f"the code. They were drawn at random with `--sample {len(pairs)} --seed {sample['seed']}`{missing}.",
-        f"Of the other {len(wrong)}, {cautious} are decided at run time, where the code shows that nothing is gained.",
+        f"For {alike} of {len(found)} loaders ({alike / len(found):.0%}), the gain is the gain that a person found in",
+        f"the code. `--sample {len(pairs)} --seed {sample['seed']}` chose the loaders at random.{missing}",
+        f"{len(wrong)} loaders differ. {cautious} of them have the gain of a decision at run time, but gain nothing.",
         *(["", *wrong] if wrong else []),
     ]
 
@@ -302,22 +302,23 @@ def _page(rows: list[dict[str, Any]], settings: dict[str, Any]) -> str:
     pins = [f"* {row['package']}: {pin}" for row in rows for pin in row["pins"]]
     return "\n".join(
         [
-            "# What loaders of packages from PyPI gain",
+            "# Gains of the loaders of packages from PyPI",
             "",
             made_by(settings),
             "",
-            "Source distributions without their tests, planned by default. *Loaders* are calls that CHP001 can",
-            "rewrite, *hunks* those of all rules, *unchanged* what only `--all-loaders` would rewrite (also lambdas,",
-            "copies and the like), and *pins* those that contradict the runtime.",
-            "[apply.md](../../docs/apply.md#which-loaders-are-rewritten) describes the gains. Nothing is timed.",
+            "The benchmark plans source distributions without their tests, with the default options. *Loaders* are",
+            "calls that rule CHP001 can rewrite. *Hunks* are the hunks of all rules. *Unchanged* findings, such as",
+            "loaders, lambdas and copies, are only rewritten with `--all-loaders`. *Pins* are version pins that the",
+            "runtime does not support. The benchmark measures no times.",
+            "[apply.md](../../docs/apply.md#which-loaders-are-rewritten) describes the gains.",
             "",
             *table(head, [*body, [*totals, sum(len(row["pins"]) for row in rows)]]),
             "",
-            "## Judged by a person",
+            "## Comparison with the judgements of a person",
             "",
             *_judged(rows),
             "",
-            "## Pins that contradict the runtime",
+            "## Pins that the runtime does not support",
             "",
             *(pins or ["None."]),
             "",
@@ -326,13 +327,13 @@ def _page(rows: list[dict[str, Any]], settings: dict[str, Any]) -> str:
 
 
 @click.command()
-@click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="Folder of downloads.")
-@click.option("--only", multiple=True, help="Names of packages; the figures of the others stay.")
-@click.option("--sample", type=int, help="Print so many loaders of gains.json, drawn at random; nothing is planned.")
-@click.option("--seed", default=40, show_default=True, help="Of the sample.")
+@click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="Folder for downloads.")
+@click.option("--only", multiple=True, help="Plan only this package; keep all other results.")
+@click.option("--sample", type=int, help="Only print this number of random loaders from gains.json.")
+@click.option("--seed", default=40, show_default=True, help="Seed of the random choice.")
 @output_option
 def main(cache: Path, only: tuple[str, ...], sample: int | None, seed: int, output: Path) -> None:
-    """Count what the loaders of packages gain."""
+    """Count the gains of the loaders of packages."""
     if sample is not None:
         for one in _sample(recorded_gains(output), sample, seed):
             click.echo("\t".join(one.values()))

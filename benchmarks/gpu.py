@@ -26,7 +26,7 @@ from typing import Any
 import click
 import torch
 from gpu_bench import chart, correctness, models, stalls
-from gpu_bench.cells import cells, measure, share_of
+from gpu_bench.cells import cells, measure, seconds_for_cell
 from gpu_bench.measure import Span
 from gpu_bench.original import Backend, Data
 from gpu_bench.report import CPU_LABEL, QUICK_LABEL, Run, as_data, as_text_report
@@ -42,7 +42,17 @@ _ENDING_S = 5.0  # seconds for chart and report
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is trained, and for how long; targets are judged for batches of ``key_size`` samples."""
+    """The sizes and time limits of the trainings.
+
+    Attributes:
+        samples: number of samples in memory.
+        shape: shape of a sample.
+        batch_sizes: all batch sizes to measure.
+        key_size: the batch size for which targets are judged.
+        budget_s: seconds for all parts of the benchmark.
+        longest_turn_s: largest number of seconds of a turn; a turn has at least one epoch.
+        most_rounds: largest number of rounds.
+    """
 
     samples: int
     shape: tuple[int, int, int]
@@ -103,10 +113,10 @@ class _Results:
 
 @click.command(help=__doc__)
 @click.argument("out_dir", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--device", "where", default="cuda", show_default=True, help="cuda, cuda:N, or cpu to see that it runs.")
-@click.option("--quick", is_flag=True, help="Few, small samples: to see that it runs.")
-@click.option("--budget", type=click.FloatRange(min=1), help="Seconds for everything.  [default: 440; quick: 120]")
-@click.option("--samples", type=click.IntRange(min=2), help="Samples in memory.  [default: 1600; quick: 20]")
+@click.option("--device", "where", default="cuda", show_default=True, help="cuda, cuda:N, or cpu (only a self-test).")
+@click.option("--quick", is_flag=True, help="Few, small samples, to test the benchmark itself.")
+@click.option("--budget", type=click.FloatRange(min=1), help="Seconds for all parts.  [default: 440; quick: 120]")
+@click.option("--samples", type=click.IntRange(min=2), help="Number of samples.  [default: 1600; quick: 20]")
 def main(out_dir: Path, where: str, quick: bool, budget: float | None, samples: int | None) -> None:
     """Check, measure and print the report."""
     device = _device(where)
@@ -124,7 +134,7 @@ def main(out_dir: Path, where: str, quick: bool, budget: float | None, samples: 
 
 
 def _measure_all(run: Run, results: _Results, sizes: Sizes, device: torch.device) -> None:
-    """Check first, and then measure as long as time is left; cells with targets come first."""
+    """Check the batches, and then measure as long as time is left. Cells with targets are measured first."""
     budget, say = _Budget(sizes), Progress().step
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     say(f"making {sizes.samples} spectrograms")
@@ -139,11 +149,11 @@ def _measure_all(run: Run, results: _Results, sizes: Sizes, device: torch.device
     with GpuProbe() as probe:
         for number, cell in enumerate(run.planned):
             if not (run.stalls or cell.key) and budget.left_s:
-                say("what else stalls a GPU")
+                say("calls that make a GPU wait")
                 both, span = (models.MEDIUM, models.SMALL), budget.span(_STALLS_SHARE * budget.left_s)
                 run.stalls = stalls.measure(backend, data, both, sizes.key_size, device, probe, span)
             if budget.left_s:
-                span = budget.span(share_of(budget.left_s, cell, run.planned[number:]))
+                span = budget.span(seconds_for_cell(budget.left_s, cell, run.planned[number:]))
                 run.results.append(measure(cell, backend, data, device, probe, span, say))
             results.write()
 
@@ -152,13 +162,14 @@ def _device(where: str) -> torch.device:
     try:
         device = torch.device(where)
     except RuntimeError:
-        raise click.BadParameter(f"{where!r} is no device of PyTorch", param_hint="--device") from None
+        problem = f"{where!r} is not a device of PyTorch: pass cuda, cuda:N or cpu."
+        raise click.BadParameter(problem, param_hint="--device") from None
     if device.type not in ("cuda", "cpu"):
-        raise click.BadParameter(f"cuda or cpu, not {device.type}", param_hint="--device")
+        raise click.BadParameter(f"pass cuda or cpu, not {device.type}", param_hint="--device")
     if device.type == "cuda" and not torch.cuda.is_available():
         click.echo(
             "This benchmark measures a GPU, and PyTorch finds no CUDA device here: run it on a machine with one, or "
-            "with --device cpu --quick to see that it runs.",
+            "test the benchmark with --device cpu --quick.",
             err=True,
         )
         sys.exit(NO_CUDA)

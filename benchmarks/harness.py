@@ -62,7 +62,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Goal:
-    """A goal: the wanted value and the measured value as texts, and whether it is reached (None: not measured)."""
+    """A goal of a benchmark or check.
+
+    Attributes:
+        what: the measured value, in words.
+        wanted: the wanted value as text.
+        measured: the measured value as text; "" without a measurement.
+        holds: whether the goal is reached; None without a measurement.
+    """
 
     what: str
     wanted: str
@@ -71,7 +78,7 @@ class Goal:
 
 
 class Progress:
-    """Progress on standard error: a line that a terminal overwrites, or one line for each step."""
+    """Show progress on standard error: as one line that changes on a terminal, or else as one line for each step."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
@@ -117,7 +124,7 @@ class Progress:
 
 
 def conditions(threads: int | None = None) -> dict[str, Any]:
-    """Return ``command`` and ``machine``, for the settings in a file of results.
+    """Return a dictionary with ``command`` and ``machine``, which files of results contain.
 
     Args:
         threads: number of compute threads; None for the number of this process.
@@ -139,14 +146,17 @@ def made_by(settings: dict[str, Any]) -> str:
 
 
 def in_turn(names: Sequence[_T], number: int) -> list[_T]:
-    """Return the order of a round: each round begins with another name, and every second round is reversed."""
+    """Return the names in the order of round ``number``.
+
+    Each round begins with another name, and every second round has the reverse order.
+    """
     start = number % len(names) if names else 0
     turned = [*names[start:], *names[:start]]
     return turned[::-1] if number % 2 else turned
 
 
 def turns(names: Sequence[_T], rounds: int) -> Iterator[tuple[int, _T]]:
-    """Yield number of the round (from 0) and name, round after round, in a changing order."""
+    """Yield (number of the round from 0, name) for all names in all rounds. The order of the names changes."""
     return ((number, name) for number in range(rounds) for name in in_turn(names, number))
 
 
@@ -186,7 +196,7 @@ def write(folder: Path, name: str, text: str, values: Any = None) -> None:
 
 
 def end(goals: Iterable[Goal], check: bool = True) -> None:
-    """Exit with code 1 if a goal is not reached and ``check`` is true."""
+    """If ``check`` is true, exit with code 1 if a goal is not reached."""
     if check and any(one.holds is False for one in goals):
         sys.exit(1)
 

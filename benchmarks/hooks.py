@@ -97,14 +97,14 @@ def compare(step: Step, rounds: int) -> tuple[Ratio, list[float], list[float]]:
     return paired_ratio(without, with_hook), without, with_hook
 
 
-def _say(rows: Iterable[tuple[str, Ratio]]) -> None:
+def _print_rows(rows: Iterable[tuple[str, Ratio]]) -> None:
     for name, ratio in rows:
         click.echo(f"{name:<33} {ratio.value:.4f}  [{ratio.low:.4f}, {ratio.high:.4f}]  {ratio.rounds} rounds")
 
 
 @click.command(help=__doc__)
-@click.option("--step-ms", default=5.0, show_default=True, help="Length of a step.")
-@click.option("--rounds", default=400, show_default=True, help="Pairs of 25 steps.")
+@click.option("--step-ms", default=5.0, show_default=True, help="Milliseconds of a step.")
+@click.option("--rounds", default=400, show_default=True, help="Rounds of 25 steps with and without the hook.")
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Write all times to this file.")
 def main(step_ms: float, rounds: int, target: Path | None) -> None:
     """Compare, print the result, and exit."""
@@ -118,7 +118,7 @@ def main(step_ms: float, rounds: int, target: Path | None) -> None:
         rows.append((name, ratio))
         results[name] = {"ratio": [ratio.value, ratio.low, ratio.high], "without": plain, "with": hooked}
     click.echo(f"{'time with the hook / without':<33} ratio   95 % interval")
-    _say(rows)
+    _print_rows(rows)
     _, without, with_hook = compare(lambda: None, 2000)
     bare = (sum(with_hook) - sum(without)) / len(without) / _STRETCH
     click.echo(f"the hook itself, with warm caches: {bare * 1e6:.1f} µs a step")

@@ -53,10 +53,10 @@ Contenders: {", ".join(contender.name for contender in CONTENDERS[:7])},
 
 
 @click.command(epilog=_EPILOG, context_settings={"max_content_width": 100})
-@click.option("--rounds", type=click.IntRange(min=1), help="Timings of every contender.  [default: 7; quick: 3]")
-@click.option("--samples", type=click.IntRange(min=32), help="Samples in memory.  [default: 1000; quick: 320]")
-@click.option("--workloads", multiple=True, metavar="NAMES", help="Only these: names or patterns, comma-separated.")
-@click.option("--contenders", multiple=True, metavar="NAMES", help="Only these: names or patterns, comma-separated.")
+@click.option("--rounds", type=click.IntRange(min=1), help="Timings of each loader.  [default: 7; quick: 3]")
+@click.option("--samples", type=click.IntRange(min=32), help="Number of samples.  [default: 1000; quick: 320]")
+@click.option("--workloads", multiple=True, metavar="NAMES", help="Only these workloads (names or patterns a,b*).")
+@click.option("--contenders", multiple=True, metavar="NAMES", help="Only these loaders (names or patterns a,b*).")
 @click.option("--quick", is_flag=True, help="Fewer samples, rounds and workloads.")
 @output_option
 @check_option
@@ -112,7 +112,7 @@ def main(
     text = report.as_markdown(results, outcomes, settings, "loader.png" if drawn else None)
     click.echo(text)
     write(output, "loader", text, report.as_data(results, outcomes, settings))
-    click.echo("Chart: loader.png" if drawn else "No chart: matplotlib is missing, or the original left out.", err=True)
+    click.echo("Chart: loader.png" if drawn else "No chart: matplotlib or the original loader is missing.", err=True)
     end(outcomes, check)
 
 

@@ -56,7 +56,17 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Run:
-    """The measurements of one process, in bytes and seconds."""
+    """The measurements of one process.
+
+    Attributes:
+        before: memory in bytes before the training.
+        peak: peak memory in bytes.
+        seconds: seconds of the training after the first step.
+        cpu_seconds: CPU seconds of the training after the first step.
+        samples: number of samples after the first step.
+        losses: loss of every step.
+        weights: all weights after the training.
+    """
 
     before: int
     peak: int
@@ -225,7 +235,7 @@ def goals_of(results: dict[str, dict[str, Compared]]) -> list[Goal]:
 @click.option("--scales", default="224,448,672", show_default=True)
 @click.option("--samples", type=int, default=192, show_default=True)
 @click.option("--batch-size", type=int, default=32, show_default=True)
-@click.option("--budget-mib", type=int, default=64, show_default=True, help="For forward and backward, in parts.")
+@click.option("--budget-mib", type=int, default=64, show_default=True, help="Memory in MiB for a part of a batch.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--threads", type=int, default=1, show_default=True, help="Compute threads.")
 @output_option
@@ -265,17 +275,15 @@ def main(
     lines = [
         "# Training at several scales",
         "",
-        f"Scales {scales}, batches of {batch_size}, {samples} images of bytes at the largest scale; "
-        f"{rounds} rounds; budget {budget_mib} MiB; medians. {made_by(settings)}.",
+        f"The {samples} images have bytes at the largest of the scales {scales}. Batches have {batch_size} images. The "
+        f"memory budget is {budget_mib} MiB. The tables have medians of {rounds} rounds. {made_by(settings)}.",
         "",
         *(line for norm, ways in results.items() for line in table(norm, ways)),
-        "Peak: "
-        + (
-            "of PyTorch's CUDA allocator." if device == "cuda" else "of the whole process, Python and PyTorch included."
-        ),
-        "Batch norm normalises by the batch as a whole, so a scale cannot be run in parts there.",
+        "The peak memory is the peak of "
+        + ("PyTorch's CUDA allocator." if device == "cuda" else "the whole process with Python and PyTorch."),
+        "Batch norm needs the statistics of the whole batch, so a batch cannot be computed in parts.",
         "",
-        *(f"Not as wanted: {one.what}: {one.measured}, wanted {one.wanted}." for one in goals if not one.holds),
+        *(f"Missed goal: {one.what} is {one.measured}, but {one.wanted} is wanted." for one in goals if not one.holds),
     ]
     raw = {
         f"{norm}, {way}": [asdict(run) | {"weights": len(run.weights)} for run in found]

@@ -108,7 +108,15 @@ EPOCHS: dict[str, tuple[int, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One set-up: seconds of an epoch with PyTorch's loader, and time of the factory's loader / this time."""
+    """The result of one set-up.
+
+    Attributes:
+        dataset: name of the kind of dataset.
+        epoch: description of the settings of the loader.
+        pytorch_s: seconds of an epoch with PyTorch's loader.
+        ratio: time with the factory's loader / time with PyTorch's loader.
+        low, high: the ends of the 95 % interval of the ratio.
+    """
 
     dataset: str
     epoch: str
@@ -147,18 +155,18 @@ def _setups() -> Iterator[tuple[str, str]]:
 
 
 @click.command(context_settings={"max_content_width": 100})
-@click.option("--rounds", type=click.IntRange(min=4), default=20, show_default=True, help="Timings of every loader.")
+@click.option("--rounds", type=click.IntRange(min=4), default=20, show_default=True, help="Timings of each loader.")
 @click.option(
     "--clock",
     type=click.Choice(["wall", "cpu"]),
     default="wall",
     show_default=True,
-    help="Time on the clock, or CPU time of the process (on a busy machine).",
+    help="Measure wall time, or CPU time of the process (on a busy machine).",
 )
 @check_option
 @output_option
 def main(rounds: int, clock: str, check: bool, output: Path) -> None:
-    """Compare loaders on epochs with hardly any work."""
+    """Compare loaders on epochs with little work."""
     torch.set_num_threads(1)
     progress, found = Progress(), []
     gc.disable()
@@ -169,7 +177,7 @@ def main(rounds: int, clock: str, check: bool, output: Path) -> None:
     progress.end()
     worst = max(found, key=lambda one: one.ratio)
     goal = Goal(
-        f"time of an epoch, beside PyTorch's, in each of {len(found)} set-ups",
+        f"epoch time with the factory / with PyTorch's loader, in each of {len(found)} set-ups",
         f"at most {_MOST}",
         f"{worst.ratio:.2f} at most ({worst.dataset}, {worst.epoch})",
         worst.ratio <= _MOST,
@@ -179,8 +187,8 @@ def main(rounds: int, clock: str, check: bool, output: Path) -> None:
         (one.dataset, one.epoch, f"{one.pytorch_s * 1e6:.0f}", f"{one.ratio:.2f}", f"{one.low:.2f} to {one.high:.2f}")
         for one in found
     ]
-    header = ("dataset", "epoch", "PyTorch's loader, µs an epoch", "ours takes, times", "95 % interval")
-    lines = ["# Epochs with hardly any work", "", made_by(settings), "", *goal_lines([goal]), ""]
+    header = ("dataset", "epoch", "PyTorch's loader, µs per epoch", "factory / PyTorch", "95 % interval")
+    lines = ["# Epochs with little work", "", made_by(settings), "", *goal_lines([goal]), ""]
     write(
         output,
         "small-setups",

@@ -79,7 +79,7 @@ def subjects(folder: Path) -> dict[str, MeasuredDataset]:
 def exhaustive_best(
     subject: MeasuredDataset, ways: list[CandidateSettings], rounds: int, slice_s: float
 ) -> CandidateSettings:
-    """Return the fastest of all configurations; each is measured in every round."""
+    """Return the fastest of all configurations. Every round measures each configuration once."""
     measured = [CandidateMeasurement(way) for way in ways]
     for _, one in turns(measured, rounds):
         one.rates.append(measure_settings(subject, one.candidate, slice_s)[0])
@@ -99,12 +99,12 @@ def compared(
 
 
 @click.command(help=__doc__)
-@click.option("--repeats", default=5, show_default=True, help="Of each kind of data.")
-@click.option("--seconds", default=30.0, show_default=True, help="For tune's own sweep.")
-@click.option("--slice", "slice_s", default=0.7, show_default=True, help="Seconds of each measurement of the others.")
-@click.option("--pairs", default=8, show_default=True, help="Measurements of the pick and the best.")
-@click.option("--quick", is_flag=True, help="Two repeats of short measurements: shows that it runs.")
-@click.option("--only", default="", help="Only data whose name contains this.")
+@click.option("--repeats", default=5, show_default=True, help="Repeats for each kind of samples.")
+@click.option("--seconds", default=30.0, show_default=True, help="Time budget of tune in seconds.")
+@click.option("--slice", "slice_s", default=0.7, show_default=True, help="Seconds of each other measurement.")
+@click.option("--pairs", default=8, show_default=True, help="Pairs of measurements of pick and best.")
+@click.option("--quick", is_flag=True, help="Two short repeats, to test the benchmark itself.")
+@click.option("--only", default="", help="Only kinds of samples whose name contains TEXT.")
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Write raw values to this file.")
 def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, only: str, target: Path | None) -> None:
     """Measure, print and judge."""

@@ -18,7 +18,7 @@ import click
 from harness import ROOT, Goal, check_option, conditions, end, output_option, write, write_json
 from verify_decisions import report
 from verify_decisions.pool import Pool, record
-from verify_decisions.trials import AT_MARGIN, SCENARIOS, made_up, recorded, run_trials
+from verify_decisions.trials import AT_MARGIN, SCENARIOS, recorded_noise, run_trials, synthetic_noise
 
 _DOCUMENT = ROOT / "docs" / "verify.md"
 _NOISE = (0.06, 0.15)
@@ -38,15 +38,15 @@ def _record(rounds: int, threads: int, load: bool, raw: Path) -> tuple[Pool, dic
 
 @click.command()
 @click.option("--rounds", type=click.IntRange(min=3), default=48, show_default=True, help="Rounds to record.")
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Compute threads of a side.")
-@click.option("--load/--no-load", default=True, show_default=True, help="Keep a core busy now and then meanwhile.")
-@click.option("--trials", type=click.IntRange(min=100), default=400, show_default=True, help="Verifications each.")
-@click.option("--seed", type=int, default=435, show_default=True, help="Of the drawing.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Compute threads.")
+@click.option("--load/--no-load", default=True, show_default=True, help="Keep a CPU core busy at times.")
 @click.option(
-    "--recorded", "from_recording", is_flag=True, help="Decide on the recording that is there instead of making one."
+    "--trials", type=click.IntRange(min=100), default=400, show_default=True, help="Verifications per scenario."
 )
+@click.option("--seed", type=int, default=435, show_default=True, help="Seed of the simulation.")
+@click.option("--recorded", "from_recording", is_flag=True, help="Use the existing recording, and record nothing.")
 @output_option
-@click.option("--docs/--no-docs", default=False, help="Also put the tables into docs/verify.md.")
+@click.option("--docs/--no-docs", default=False, help="Also write the tables to docs/verify.md.")
 @check_option
 def main(
     rounds: int,
@@ -64,13 +64,13 @@ def main(
     raw = output / "verify-decisions.json"
     if from_recording:
         if not raw.is_file():
-            raise click.UsageError(f"{raw} is not there: record first, without --recorded.")
+            raise click.UsageError(f"{raw} does not exist: run the benchmark without --recorded first.")
         pool, settings = Pool.read(raw), json.loads(raw.read_text(encoding="utf-8"))["settings"]
     else:
         pool, settings = _record(rounds, threads, load, raw)
     settings |= {"command": conditions(threads)["command"], "trials": trials, "seed": seed}
-    noises = {f"{noise:.0%} noise of one time": made_up(noise) for noise in _NOISE}
-    noises[f"Noise of {len(pool.rounds)} recorded rounds on a machine with other load"] = recorded(pool.rounds)
+    noises = {f"{noise:.0%} noise of one time": synthetic_noise(noise) for noise in _NOISE}
+    noises[f"Noise of {len(pool.rounds)} recorded rounds on a machine with other load"] = recorded_noise(pool.rounds)
     tallies = {
         name: {
             rounds_of: {each.name: run_trials(each, noise, rounds_of, trials, seed) for each in SCENARIOS}
@@ -92,7 +92,7 @@ def main(
     write(output, "verify-decisions", f"# How often `verify` is right\n\n{text}", results)
     if docs:
         at_margin = {
-            drift: run_trials(AT_MARGIN, made_up(_NOISE[0], drift), max(_ROUNDS), _AT_MARGIN_TRIALS, seed)
+            drift: run_trials(AT_MARGIN, synthetic_noise(_NOISE[0], drift), max(_ROUNDS), _AT_MARGIN_TRIALS, seed)
             for drift in (0.0, 0.02)
         }
         report.replace_between_marks(_DOCUMENT, report.in_short(tallies, at_margin, settings))

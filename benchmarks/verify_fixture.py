@@ -21,7 +21,7 @@ BEGIN, END = "<!-- verify: begin -->", "<!-- verify: end -->"
 
 
 def main() -> int:
-    """Run apply and verify; return the exit code of verify."""
+    """Run ``apply`` and ``verify`` on a copy of the fixture backend, and return the exit code of ``verify``."""
     if "--help" in sys.argv:
         print(__doc__)
         return 0
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def effective(options: list[str]) -> list[str]:
-    """Return the options with their values; of options that occur several times, the last."""
+    """Return the options with their values. If an option occurs several times, only its last value counts."""
     kept: dict[str, list[str]] = {}
     name = ""
     for word in options:

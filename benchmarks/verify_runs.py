@@ -90,7 +90,7 @@ def _goals(load: str, rows: Sequence[dict[str, Any]]) -> list[Goal]:
     found = [
         ("runs with the same verdict", "9 of 10", f"{times} of {len(rows)}", times >= 0.9 * len(rows)),
         ("longest run", f"≤ {_MOST_S:.0f} s", f"{max(seconds):.0f} s", max(seconds) <= _MOST_S),
-        ("median half width of the total's interval", f"≤ {wide:.0f} points", f"{width:.1f}", width <= wide),
+        ("median of half the width of the total's interval", f"≤ {wide:.0f} points", f"{width:.1f}", width <= wide),
     ]
     if load == "quiet":
         median = statistics.median(seconds)
@@ -108,8 +108,8 @@ def _page(rows: Sequence[dict[str, Any]], settings: dict[str, Any]) -> tuple[str
     for row in rows:
         groups.setdefault((row["backend"], row["load"]), []).append(row)
     goals: list[Goal] = []
-    made = f"{made_by(settings)}. Earlier sittings may have made some of the runs."
-    lines = ["# Repeated runs of `verify` at its defaults", "", made, ""]
+    made = f"{made_by(settings)}. Some of the runs may be from earlier calls of the benchmark."
+    lines = ["# Repeated runs of `verify` with its default settings", "", made, ""]
     body = []
     for (backend, load), runs in groups.items():
         goals += _goals(load, runs)
@@ -127,17 +127,19 @@ def _page(rows: Sequence[dict[str, Any]], settings: dict[str, Any]) -> tuple[str
 
 @click.command()
 @click.option("--runs", type=click.IntRange(min=0), default=10, show_default=True, help="New runs of each kind.")
-@click.option("--backend", "backends", type=click.Choice(BACKENDS), multiple=True, help="Only these fixtures.")
-@click.option("--load", "loads", type=click.Choice(_LOADS), multiple=True, help="Only with this other load.")
-@click.option("--new", is_flag=True, help="Begin again instead of adding to the runs that are there.")
+@click.option("--backend", "backends", type=click.Choice(BACKENDS), multiple=True, help="Verify only this backend.")
+@click.option("--load", "loads", type=click.Choice(_LOADS), multiple=True, help="Run only with this load.")
+@click.option("--new", is_flag=True, help="Discard earlier runs.")
 @output_option
 @check_option
 def main(runs: int, backends: tuple[str, ...], loads: tuple[str, ...], new: bool, output: Path, check: bool) -> None:
-    """Verify fixture backends again and again, and table the verdicts, times and intervals."""
+    """Verify fixture backends repeatedly, and write a table of the verdicts, times and intervals."""
     raw = output / f"{_NAME}.json"
     output.mkdir(parents=True, exist_ok=True)
     if not runs and (new or not raw.is_file()):
-        raise click.UsageError("--runs 0 needs recorded runs, and excludes --new.")
+        raise click.UsageError(
+            "--runs 0 only writes the page, so it needs recorded runs, and cannot be used with --new."
+        )
     kept = json.loads(raw.read_text(encoding="utf-8")) if raw.is_file() and not new else {"runs": []}
     rows: list[dict[str, Any]] = kept["runs"]
     settings = conditions() if runs else kept["settings"]

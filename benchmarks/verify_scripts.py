@@ -42,7 +42,7 @@ ACCELERATED = Package(
 
 
 def write_names(folder: Path) -> None:
-    """Names in languages, a file each, as in PyTorch's tutorial on classifying names."""
+    """Write a file of names for each language, as in PyTorch's tutorial on classifying names."""
     generator = np.random.default_rng(0)
     (folder / "names").mkdir()
     for language in ("Czech", "English", "Greek", "Irish", "Polish", "Spanish"):
@@ -59,9 +59,9 @@ class Script:
         package: source distribution that contains the script as an example.
         loop: framework of the training loop.
         folder: folder of the project in the source distribution.
-        words: what follows ``python``.
-        environment: variables of the environment; ``MADE_UP_SAMPLES`` is the number of made-up images, 640 by default.
-        write_data: writes files of samples into the folder, for scripts that read such.
+        words: arguments after ``python``: the script and its options.
+        environment: variables of the environment; ``MADE_UP_SAMPLES`` is the number of generated images (default: 640).
+        write_data: function that writes sample files into a folder; None for scripts that read no such files.
     """
 
     package: str
@@ -73,7 +73,7 @@ class Script:
 
 
 _CPU = ("--device", "cpu", "--disable-dp")
-# Its plots need 100 batches in the first epoch, and it makes up 256 images.
+# The plots of this script need 100 batches in the first epoch, and the script generates 256 images.
 _SMALL = ("--batch-size", "2", "--g-filters", "8", "--d-filters", "8")
 _GAN = ("--dataset", "fake", "--dataroot", ".", "--output-dir", "out", *_SMALL)
 _NAMES = ("-b", "64", "--epochs", "50", "--data-root", "names")
@@ -81,7 +81,7 @@ SCRIPTS = (
     Script("opacus", "plain", "examples", ("char-lstm-classification.py", *_CPU, *_NAMES), write_data=write_names),
     Script("opacus", "plain", "examples", ("cifar10.py", *_CPU, "--batch-size", "64", "--data-root", ".")),
     Script("opacus", "plain", "examples", ("mnist.py", *_CPU, "-n", "50", "--data-root", ".")),
-    # It splits 60,000 images; the variable is the framework's own, for short epochs.
+    # This script splits 60,000 images. PT_ACC_LIMIT_BATCHES is a variable of the framework for short epochs.
     Script(
         *("pytorch-accelerated", "accelerate", ".", ("examples/core/train_mnist.py",)),
         {"MADE_UP_SAMPLES": "60000", "PT_ACC_LIMIT_BATCHES": "20"},
@@ -101,7 +101,16 @@ INSTALLED = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a script: findings of doctor, and how migration and verification ended."""
+    """The result of a script.
+
+    Attributes:
+        script: the script.
+        problems: the problems that doctor found; None if doctor failed.
+        changed: number of files that the migration changed.
+        exit_code: exit code of verify.
+        seconds: seconds of verify.
+        report: the JSON report of verify; empty if verify wrote none.
+    """
 
     script: Script
     problems: list[str] | None
@@ -171,9 +180,9 @@ def main(options: tuple[str, ...], only: str, output: Path, check: bool) -> None
     lines = [
         "# Training scripts of other people",
         "",
-        "Examples in source distributions from PyPI, examined by `doctor DIR -- python SCRIPT`, then migrated with "
-        "`--all-loaders`, and verified by `verify DIR -- python SCRIPT` with no file written for it. *doctor* counts "
-        "the problems of each check. Images and names are made up.",
+        "The scripts are examples in source distributions from PyPI. `doctor DIR -- python SCRIPT` examines a script, "
+        "`apply --all-loaders` migrates it, and `verify DIR -- python SCRIPT` verifies it without additional files. "
+        "The column *doctor* has the number of problems of each check. The images and names are generated.",
         "",
         *table(["script", "loop", "doctor", *results], [_row(one) for one in outcomes], left=3),
         "",

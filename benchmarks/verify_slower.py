@@ -29,7 +29,7 @@ SLOWER = 12
 @click.command()
 @click.option("--docs", is_flag=True, help="Write docs/verify-slower.md.")
 def main(docs: bool) -> None:
-    """Slow down one entry point of a migrated backend; exit with 0 if verify reports it as slower."""
+    """Slow down one entry point of a migrated backend. Exit with 0 if ``verify`` reports the entry point as slower."""
     with tempfile.TemporaryDirectory() as folder:
         backend = migrated_copy(FIXTURE, Path(folder))
         module = backend / "utils" / f"{MODULE}.py"

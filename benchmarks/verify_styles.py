@@ -45,7 +45,7 @@ def _page(sections: list[tuple[str, dict[str, Any]]]) -> str:
     lines = [
         "# Backends in the style of other training code",
         "",
-        f"{made_by(settings)}. Less time than before, with 95 % intervals.",
+        f"{made_by(settings)}. The tables show the share of time saved, with 95 % intervals.",
     ]
     for name, report in sections:
         lines += ["", f"**{name}**: {report['verdict']}, {report['reason']}", ""]

@@ -83,12 +83,12 @@ def seconds(tree: Path, label: str, samples: int, epochs: int, threads: int) -> 
 
 
 @click.command()
-@click.option("--entry", "entries", multiple=True, default=ENTRY_POINTS, help="Entry point; may be given again.")
-@click.option("--epochs", type=click.IntRange(min=2), default=40, show_default=True, help="Of the long trainings.")
-@click.option("--samples", type=click.IntRange(min=48), default=1000, show_default=True, help="Of the long trainings.")
-@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Long trainings of a side.")
-@click.option("--alone", is_flag=True, help="Verify these entry points alone, instead of all.")
-@click.option("--own-samples", type=click.IntRange(min=48), help="Samples of the verification, instead of its default.")
+@click.option("--entry", "entries", multiple=True, default=ENTRY_POINTS, help="Entry point (may be repeated).")
+@click.option("--epochs", type=click.IntRange(min=2), default=40, show_default=True, help="Epochs per long training.")
+@click.option("--samples", type=click.IntRange(min=48), default=1000, show_default=True, help="Samples per epoch.")
+@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Trainings per version.")
+@click.option("--alone", is_flag=True, help="Verify only these entry points.")
+@click.option("--own-samples", type=click.IntRange(min=48), help="Number of samples for verify.  [default: as verify]")
 @output_option
 @check_option
 def main(
@@ -130,11 +130,12 @@ def main(
     settings = {**conditions(threads), "epochs": epochs, "samples": samples, "repeats": repeats}
     sizes = verified["workload"]
     lines = [
-        "# The predicted saving, and that of long trainings",
+        "# The predicted saving, and the saving of long trainings",
         "",
-        f"Predicted: by a verification of {'these' if alone else 'all'} entry points at its defaults "
-        f"({sizes['samples']} samples in batches of {sizes['batch_size']}), for {epochs} epochs. Measured: "
-        f"{epochs} epochs of {samples} samples, to the end, {repeats} on each side.",
+        f"`verify` predicted the saving for {epochs} epochs from {'these' if alone else 'all'} entry points with its "
+        f"default settings ({sizes['samples']} samples in batches of {sizes['batch_size']}). The measured saving is "
+        f"the saving of whole trainings of {epochs} epochs with {samples} samples. Trainings per version: "
+        f"{repeats}.",
         "",
         *table(["entry point", "predicted", "before", "after", "measured", "holds"], rows),
         "",

@@ -1,4 +1,4 @@
-"""Migrate PyTorch training backends to fast, worker-safe data loading, and prove the result."""
+"""Migrate PyTorch training backends to fast, worker-safe data loading, and verify the result."""
 
 from __future__ import annotations
 

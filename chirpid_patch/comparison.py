@@ -1,8 +1,9 @@
 """The comparison of candidates, such as loading modes, by their measured speeds.
 
-The search of ``tune=True``, ``diagnose_dataloader_speed``, the controllers of a running loader and ``chirp-migrate
-tune`` decide with these functions. All functions that measure candidates in rounds use ``order_of_round``. The
-controllers of a running loader measure no rounds, because they only observe the loading mode of the training.
+``tune=True``, ``diagnose_dataloader_speed`` and ``chirp-migrate tune`` choose loader settings with these functions.
+``order_of_round`` gives the order of the candidates in each round of a measurement. A loader can also change its own
+number of threads or workers during the training. For this decision, the loader uses ``is_worth`` without rounds,
+because it observes only the loading mode that the training uses.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def compare(speeds: Sequence[Sequence[float]]) -> Comparison:
     """Compare candidates, and return which candidates are about as fast as the fastest candidate.
 
     The ratio of two candidates is the geometric mean of the ratios of their speeds in each round. If the machine is
-    slow in a round, both speeds fall, and the ratio stays the same. A candidate with fewer measured rounds is compared
-    over its own rounds only, and cannot be the fastest candidate.
+    slow in a round, both speeds fall, and the ratio stays the same. If a candidate has fewer measured rounds than the
+    other candidates, only these rounds are compared, and the candidate cannot be the fastest candidate.
 
     Args:
         speeds: a sequence for each candidate, with the speed in each round; an empty sequence for a candidate that

@@ -1,4 +1,4 @@
-"""Declarations of user classes, from which this package computes whole batches.
+"""Store which attributes the methods of user classes depend on, so that this package can compute whole batches.
 
 A decorator declares the attributes from which a method of a user class computes its result. From the values of these
 attributes, this package builds its own object, which computes the same results for whole batches.
@@ -32,7 +32,7 @@ class Declaration:
         held: maps an attribute that stores a bound method of the object to the name of the method.
         build: function whose argument is a dictionary of the attributes. The function returns an object of this package
             with the same results as the class, or None if this is not possible.
-        of_images: whether the declared method masks 8-bit images, for ``augments_images``.
+        of_images: whether the declared method masks 8-bit images, as the decorator ``augments_images`` declares.
     """
 
     attributes: tuple[str, ...]
@@ -67,7 +67,7 @@ def declare_method(
         of_images: whether ``method`` masks 8-bit images.
 
     Raises:
-        TypeError: the class does not itself define a method that ``method``, ``calls`` or ``held`` names.
+        TypeError: ``method``, ``calls`` or ``held`` names a method that the class lacks or only inherits.
     """
 
     def decorate(kind: Class) -> Class:
@@ -86,12 +86,13 @@ def declare_method(
 def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
     """Return an object of this package that computes the same results as ``declared``.
 
-    If this is not possible, return ``declared``. The attribute ``declared`` of the new object is the original object,
-    except with ``of_images=True``.
+    If this is not possible, return ``declared`` itself. With ``of_images=False``, the new object has an attribute
+    ``declared``, which is the original object.
 
     Args:
         declared: any object, such as a dataset, a transform or an augmenter.
-        of_images: whether ``declared`` must mask 8-bit images.
+        of_images: whether to use only declarations of masks for 8-bit images. If False, only all other declarations are
+            used.
     """
     declaration = _declaration_of(type(declared))
     if declaration is None or declaration.of_images is not of_images:

@@ -51,7 +51,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class _NotGiven(Enum):
-    """The default of ``shuffle``: shuffle, except if a sampler or an iterable dataset determines the order."""
+    """The type of the default of ``shuffle``.
+
+    With this default, the loader shuffles. It does not shuffle if a sampler or an iterable dataset determines the
+    order.
+    """
 
     NOT_GIVEN = "shuffle unless a sampler or an iterable dataset defines the order"
 
@@ -65,8 +69,10 @@ _NOT_GIVEN = _NotGiven.NOT_GIVEN
 def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Callable[[_Function], _Function]:
     """Return a decorator for functions that build loaders.
 
-    If other code has changed or replaced ``DataLoader`` or ``BatchedDataLoader``, the decorated function calls the
-    changed class. The changed class gets only the arguments that ``DataLoader`` also has.
+    Other code, such as a test, may have changed or replaced ``DataLoader`` or ``BatchedDataLoader``. In this case, the
+    decorated function calls the changed class, which a direct call of ``DataLoader`` would also reach. The class gets
+    only the arguments that ``DataLoader`` has. If the caller passes a value for any other argument, the decorated
+    function does not use the changed class.
 
     Args:
         is_plain: function whose argument is the dictionary of the keyword arguments. The function returns whether
@@ -344,7 +350,10 @@ class LoadingPlan:
 
 
 def plan_loading(options: LoaderOptions) -> LoadingPlan:
-    """Return the loading mode that a measurement found, or, without a measurement, that ``_choose_workers`` chooses."""
+    """Return the loading mode that was fastest in a measurement.
+
+    Without a measurement, return the loading mode that ``_choose_workers`` chooses.
+    """
     plan = _measured_plan(options)
     if plan is None:
         workers, why = _choose_workers(options)
@@ -374,7 +383,7 @@ def _allocates_batches(options: LoaderOptions) -> bool:
 
 
 def _choose_workers(options: LoaderOptions) -> tuple[int, str]:
-    """Return the number of worker processes and the reason. The first rule that applies determines both."""
+    """Return the number of worker processes, and the reason for this number. The first rule that applies decides."""
     if not options.num_workers:
         return 0, "no workers were requested"
     if isinstance(options.dataset, IterableDataset):  # each worker iterates over its own copy of the dataset
@@ -536,7 +545,10 @@ def _batch_arguments(options: LoaderOptions) -> dict[str, Any]:
 
 
 def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None, persistent: bool) -> dict[str, Any]:
-    """Return ``options`` plus the arguments about workers that ``DataLoader`` accepts together with ``workers``."""
+    """Return ``options`` with the arguments for ``workers`` worker processes.
+
+    Without workers, ``prefetch`` and ``persistent`` are omitted, because ``DataLoader`` would raise an error.
+    """
     if workers:
         return {
             **options,

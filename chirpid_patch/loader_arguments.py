@@ -17,7 +17,7 @@ ABOUT_WORKERS = ("timeout", "multiprocessing_context")
 
 
 class CommonArguments(TypedDict, total=False):
-    """The arguments that do not depend on the dataset, so that several loaders can get the same values."""
+    """The arguments that do not depend on the dataset. A caller can pass the same values to several loaders."""
 
     prefetch_factor: int | None
     persistent_workers: bool

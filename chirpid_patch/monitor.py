@@ -1,8 +1,8 @@
 """Measurements of data loading: the wait for each batch, GPU utilisation and memory.
 
-The function `time_batch_loading` of the best-practice guide for ChirpID starts its clock after a batch has arrived. In
-this module, the clock runs while the caller waits for the next batch. The start-up time of a loader does not count for
-the rate in samples per second.
+The function `time_batch_loading` of the best-practice guide for ChirpID starts its clock after a batch has arrived, so
+it does not measure the wait for this batch. In this module, the clock runs while the caller waits for the next batch.
+The start-up time of a loader does not count for the rate in samples per second.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class UsageWatch:
     def mean_gpu_utilization(self) -> float | None:
         """Return the mean GPU utilisation of all readings, in percent.
 
-        The result is None if no GPU reported its utilisation, and `samples[-1].gpu.reason` is the reason.
+        If no GPU reported its utilisation, the result is None, and `samples[-1].gpu.reason` explains why.
         """
         busy = [sample.gpu.utilization_percent for sample in self.samples]
         known = [value for value in busy if value is not None]
@@ -77,9 +77,9 @@ class DataLoaderPerformanceMonitor:
     """Measure how fast a loader yields batches, and how much memory and GPU the process uses.
 
     Attributes:
-        metrics: maps three names to lists of measured values, oldest first. `batch_loading_times`: seconds of waiting
-            for each measured batch. `memory_usage`: bytes of this process with its worker processes. `gpu_utilization`:
-            GPU utilisation in percent; an empty list without a GPU.
+        metrics: maps three names to lists of measured values, oldest first. The list `batch_loading_times` has the
+            seconds of waiting for each measured batch. The list `memory_usage` has the bytes of this process with its
+            worker processes. The list `gpu_utilization` has the GPU utilisation in percent, and is empty without a GPU.
     """
 
     def __init__(self) -> None:

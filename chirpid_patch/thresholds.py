@@ -9,17 +9,19 @@ from __future__ import annotations
 #: a difference of the same size. With this value, no pick of ``chirp-migrate tune`` was provably slower than the
 #: fastest mode (benchmarks/results/tune.md).
 TIED = 0.05
-#: The same share for threads in a running training. This share is larger, because a trial has few batches, the training
-#: keeps the result, and threads take the interpreter lock from the training. Threads can at most hide all loading, so
-#: threads are tried only if loading takes at least this share of the time from batch to batch.
+#: In a running training, loading without threads is tied with loading with threads if it is slower by at most this
+#: share. This share is larger than ``TIED``, because a trial has few batches, the training keeps the result, and
+#: threads take the interpreter lock from the training. Threads can at most hide all loading, so threads are tried only
+#: if loading takes at least this share of the time from batch to batch.
 TIED_IN_TRAINING = 0.1
-#: The same share for advice: a change is advised only if it makes loading more than 1.2 times as fast. A smaller gain
-#: could be chance, because two rounds are few, and speeds on one machine differ by 15 % from run to run. Also, users
-#: must change their program for the gain.
+#: For advice to users, the current settings are tied with faster settings if they are slower by at most this share. So
+#: a change is advised only if it makes loading more than 1.2 times as fast. A smaller gain could be chance, because two
+#: rounds are few, and speeds on one machine differ by 15 % from run to run. Also, users must change their program for
+#: the gain.
 TIED_FOR_ADVICE = 1 / 6
 
-#: Waits for batches, or the start of workers, are noticeable if they take at least this share of the training time. A
-#: training without waits of a smaller share would be tied with the present training (``TIED``).
+#: Waits for batches, or the start of workers, are noticeable if they take at least this share of the training time. If
+#: they take less, a training without waits would be tied with the present training (``TIED``).
 NOTICEABLE = 0.05
 #: If loading uses a CPU for less than this share of its time, loading mostly waits for a disk or network. In this case,
 #: more threads than CPUs help, because most threads wait.

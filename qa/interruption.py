@@ -1,9 +1,10 @@
-"""Runs killed and disks filled at random, and whether anything is ever lost.
+"""Kill runs at random moments and fill disks, and check that no file is ever lost or damaged.
 
-Real processes of the command line work on copies of a backend in which some hundred files are rewritten. They are
-killed with SIGKILL at random instants, most of them while they write; others find no room on a disk. See
-`interrupting/` for the tree (`trees.py`), what is checked in between (`checks.py`), the kills (`kills.py`) and
-the full disks (`full_disk.py`). Writes `interruption.json` (every run) and `interruption.md` (counts).
+The check runs the commands in separate processes on copies of a backend, in which `apply` rewrites some hundred files.
+Some processes are killed with SIGKILL at random moments, mostly while they write. Other processes run on a disk without
+enough space. In `interrupting/`, `trees.py` creates the backend, and `checks.py` examines the files. `kills.py` kills
+processes, and `full_disk.py` fills disks. The check writes `interruption.json` (every run) and `interruption.md`
+(counts).
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ import click
 
 from benchmarks.harness import QA_RESULTS, Progress, conditions, end, write
 from qa.interrupting import report
-from qa.interrupting.full_disk import can_mount, limited_apply, on_full_disks
-from qa.interrupting.kills import Outcome, Reference, kill_apply, kill_rollback, reference
+from qa.interrupting.full_disk import can_mount, limited_apply, run_on_full_disks
+from qa.interrupting.kills import Outcome, Reference, kill_apply, kill_rollback, make_reference
 from qa.interrupting.trees import build, digest
 
 _MEMORY = Path("/dev/shm")
-#: A run that ended before it could be killed does not count; so many more are tried at most.
+#: Largest number of runs, as a multiple of the wanted number. More runs than wanted are necessary, because a run that
+#: ends before the kill does not count.
 _TRIES = 3
 _OPTIONS: tuple[tuple[str, ...], ...] = ((), ("--no-scaffold",), ("--vendor",))
 
@@ -33,22 +35,23 @@ Attempt = Callable[[Path, Reference, random.Random, set[str]], Outcome]
 
 
 def _default_folder() -> Path:
-    # A killed process loses nothing that is in memory, and waiting for a disk would be all that is measured.
+    # A file system in memory is enough, because files in memory survive the kill of a process. On a disk, the check
+    # would spend most of its time on waiting.
     return _MEMORY if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def _interrupted(
-    work: Path, attempt: Attempt, likes: list[Reference], count: int, seed: int, lanes: int
+    work: Path, attempt: Attempt, references: list[Reference], count: int, seed: int, lanes: int
 ) -> Iterator[Outcome]:
-    """Attempts, ``lanes`` at a time, until ``count`` of them were interrupted."""
+    """Try to interrupt runs, ``lanes`` at a time, until ``count`` runs were interrupted. Yield the outcomes."""
     compiled: set[str] = set()
 
     def one(number: int) -> Outcome:
-        draw = random.Random(f"{seed} {attempt.__name__} {number}")
+        rng = random.Random(f"{seed} {attempt.__name__} {number}")
         folder = work / f"{attempt.__name__}_{number}"
         folder.mkdir()
-        outcome = attempt(folder, likes[number % len(likes)], draw, compiled)
-        if not outcome.problems:  # others are left to be looked at
+        outcome = attempt(folder, references[number % len(references)], rng, compiled)
+        if not outcome.problems:  # keep the tree of a run with problems, so that developers can examine the tree
             shutil.rmtree(folder)
         return outcome
 
@@ -62,20 +65,25 @@ def _interrupted(
                 yield outcome
 
 
-def _without_room(
-    work: Path, likes: list[Reference], count: int, seed: int, lanes: int, *, mount: bool
+def _run_without_space(
+    work: Path, references: list[Reference], count: int, seed: int, lanes: int, *, mount: bool
 ) -> Iterator[Outcome]:
-    """Runs on full disks, or where none can be mounted with the size of files limited, until ``count`` failed."""
+    """Run commands without enough space until ``count`` runs failed, and yield the outcomes.
+
+    The runs use full disks. If no disk can be mounted, the size of files is limited instead.
+    """
     work.mkdir()
     if not mount or not can_mount(work):
-        yield from _interrupted(work, limited_apply, likes, count, seed, lanes)
+        yield from _interrupted(work, limited_apply, references, count, seed, lanes)
         return
     wanted, number = count, 0
-    while wanted > 0 and number < _TRIES * len(likes):
-        share = -(-count // len(likes)) if number < len(likes) else wanted
+    while wanted > 0 and number < _TRIES * len(references):
+        share = -(-count // len(references)) if number < len(references) else wanted
         folder = work / str(number)
         folder.mkdir()
-        for outcome in on_full_disks(folder, likes[number % len(likes)], min(share, wanted), seed + number):
+        for outcome in run_on_full_disks(
+            folder, references[number % len(references)], min(share, wanted), seed + number
+        ):
             wanted -= outcome.interrupted
             yield outcome
         number += 1
@@ -91,17 +99,24 @@ Examples:
 @click.command(epilog=_EPILOG)
 @click.option("--kills", type=click.IntRange(0), default=220, show_default=True, help="Runs of apply to kill.")
 @click.option("--rollbacks", type=click.IntRange(0), default=60, show_default=True, help="Runs of rollback to kill.")
-@click.option("--full", type=click.IntRange(0), default=60, show_default=True, help="Runs that find a full disk.")
+@click.option("--full", type=click.IntRange(0), default=60, show_default=True, help="Runs on a full disk.")
 @click.option(
-    "--files", type=click.IntRange(1), default=320, show_default=True, help="Python files that are rewritten."
+    "--files",
+    type=click.IntRange(1),
+    default=320,
+    show_default=True,
+    help="Python files that apply rewrites.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the tree and of all instants.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the tree and of all random moments.")
 @click.option(
-    "--variants", type=click.IntRange(1, len(_OPTIONS)), default=len(_OPTIONS), help="Sets of options of apply."
+    "--variants",
+    type=click.IntRange(1, len(_OPTIONS)),
+    default=len(_OPTIONS),
+    help="Sets of options for apply.",
 )
-@click.option("--no-mount", is_flag=True, help="Limit the size of files, also where a small disk could be mounted.")
-@click.option("--lanes", type=click.IntRange(1), default=2, show_default=True, help="Runs at a time.")
-@click.option("--folder", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Where trees are made.")
+@click.option("--no-mount", is_flag=True, help="Limit the size of files instead of mounting small disks.")
+@click.option("--lanes", type=click.IntRange(1), default=2, show_default=True, help="Number of runs at the same time.")
+@click.option("--folder", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Folder for the trees.")
 @click.option(
     "--output", type=click.Path(file_okay=False, path_type=Path), default=QA_RESULTS,
     help="Folder for the results.  [default: qa/results]",
@@ -118,36 +133,36 @@ def main(
     folder: Path | None,
     output: Path,
 ) -> None:
-    """Interrupt runs at random, and see whether every file is always wholly old or wholly new, and none is lost."""
+    """Interrupt runs at random, and check that every file is always equal to its old or its new version."""
     if not hasattr(os, "killpg"):
-        raise click.ClickException("processes are killed as POSIX systems do it: run this on Linux or macOS.")
+        raise click.ClickException("this check kills process groups of POSIX systems: run it on Linux or macOS.")
     progress = Progress()
     with tempfile.TemporaryDirectory(dir=folder or _default_folder(), prefix="chirp-migrate-bench-") as name:
         work = Path(name).resolve()
         build(work / "original", files, seed)
-        likes = []
+        references = []
         for number, options in enumerate(_OPTIONS[:variants]):
             (work / f"reference_{number}").mkdir()
-            likes.append(reference(work / f"reference_{number}", work / "original", options))
+            references.append(make_reference(work / f"reference_{number}", work / "original", options))
         outcomes: list[Outcome] = []
         for some in (
-            _interrupted(work, kill_apply, likes, kills, seed, lanes),
-            _interrupted(work, kill_rollback, likes, rollbacks, seed, lanes),
-            _without_room(work / "disks", likes, full, seed, lanes, mount=not no_mount),
+            _interrupted(work, kill_apply, references, kills, seed, lanes),
+            _interrupted(work, kill_rollback, references, rollbacks, seed, lanes),
+            _run_without_space(work / "disks", references, full, seed, lanes, mount=not no_mount),
         ):
             for outcome in some:
                 outcomes.append(outcome)
                 for problem in outcome.problems:
                     click.echo(f"{outcome.kind}, {outcome.phase}: {problem}", err=True)
                 progress.count(len(outcomes), kills + rollbacks + full, every=20)
-        python = [path for path in likes[0].sides.before if path.endswith(".py")]
+        python = [path for path in references[0].versions.before if path.endswith(".py")]
         settings = {
             **conditions(1),
             "folder": str(folder or _default_folder()),
             "seed": seed,
             "python_files": len(python),
-            "not_rewritten": len(python) - sum(path.endswith(".py") for path in likes[0].sides.rewritten),
-            "tree": digest(likes[0].sides.before),
+            "not_rewritten": len(python) - sum(path.endswith(".py") for path in references[0].versions.rewritten),
+            "tree": digest(references[0].versions.before),
             "seconds": round(progress.seconds, 1),
         }
     reached = report.goals(outcomes, kills, full)

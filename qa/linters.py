@@ -4,8 +4,8 @@ The check unpacks each package into a new git repository, and migrates the packa
 command `chirp-migrate`. Then the check runs black, ruff, isort and flake8 on every rewritten file, if the package
 has settings for the tool. After a rollback, the check runs these tools again on the same files. The migration
 breaks a file if a tool reports or would reformat something in the migrated file, but not in the original file. The
-benchmark also checks that `apply --diff` shows as many changed lines as `git diff --minimal`, and that `apply` adds
-dependencies and files only if they are needed.
+check also compares the number of changed lines in `apply --diff` and in `git diff --minimal`. `apply` must add
+dependencies and files only if the migrated code needs them.
 
 With `--write`, the check writes `linters.md` to `qa/results/`.
 """
@@ -206,9 +206,9 @@ def _as_markdown(checked: Sequence[Checked], goals: Sequence[Goal], ran: str) ->
         "",
         *goal_lines(goals),
         "",
-        "Source distributions as they are, tests included. Each tool runs with the settings of the package, on the "
-        "files that were rewritten and on the same files before. *Clean before*: files that the tool had nothing to "
-        "say about.",
+        "The packages are source distributions with their tests. Each tool runs with the settings of the package on "
+        "the rewritten files, before and after the migration. The column *clean before* lists each tool with the "
+        "number of rewritten files in which the tool found nothing before the migration.",
         "",
     ]
     rows = []
@@ -227,15 +227,15 @@ def _as_markdown(checked: Sequence[Checked], goals: Sequence[Goal], ran: str) ->
         "by git",
     ]
     found = [f"- {one.name}: {problem}" for one in checked for problem in one.problems]
-    problems = ["", "## What should not be", "", *found] if found else []
+    problems = ["", "## Problems", "", *found] if found else []
     return "\n".join([*lines, *table(header, rows, left=2), *problems]) + "\n"
 
 
 def _goals(checked: Sequence[Checked]) -> list[Goal]:
     ran = sum(bool(one.tools and one.rewritten) for one in checked)
     none_of = {
-        "files that fail newly": sum(len(one.newly_failing) for one in checked),
-        "findings that are new": sum(len(one.new) for one in checked),
+        "files that fail only after the migration": sum(len(one.newly_failing) for one in checked),
+        "new findings": sum(len(one.new) for one in checked),
         "packages whose diff is longer than git's": sum(one.diff_lines != one.git_lines for one in checked),
         "files added or changed without need": sum(len(one.unneeded) for one in checked),
     }
@@ -261,13 +261,13 @@ Packages: {", ".join(package.name for package in PACKAGES)}
 
 
 @click.command(epilog=_EPILOG)
-@click.option("--packages", metavar="NAMES", help="Only these, comma-separated.")
+@click.option("--packages", metavar="NAMES", help="Only these packages, separated by commas.")
 @click.option(
     "--cache",
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for downloads.  [default: chirp-migrate-bench in the user's cache folder]",
 )
-@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Leave the trees in this folder.")
+@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the trees in this folder.")
 @click.option("--write", "save", is_flag=True, help="Write the results to qa/results.")
 def main(packages: str | None, cache: Path | None, keep: Path | None, save: bool) -> None:
     """Migrate packages from PyPI, and run their own formatters and linters before and after."""

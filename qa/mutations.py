@@ -32,8 +32,18 @@ _PAIRS = ROOT / "fixtures" / "rules"
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What detected the loss of a condition: programs of requirements, pairs, and numbers of random programs."""
+class Detection:
+    """The programs that detect the loss of a condition.
+
+    Attributes:
+        mutant: module and function of the condition.
+        module: name of the module of the condition.
+        line: line of the condition.
+        text: the condition.
+        rewritten: programs in fixtures/rules that must not be rewritten, and are rewritten without the condition.
+        broken: codes of the rules whose ``before.py`` no longer becomes ``after.py``.
+        random: numbers of the random programs that behave differently after their migration.
+    """
 
     mutant: str
     module: str
@@ -44,7 +54,7 @@ class Seen:
     random: tuple[int, ...] = ()
 
     @property
-    def missed(self) -> bool:
+    def is_detected(self) -> bool:
         """Return whether anything detected the loss of the condition."""
         return bool(self.rewritten or self.broken or self.random)
 
@@ -58,16 +68,16 @@ def rewriting_rules(codes: Iterable[str]) -> list[Rule]:
 @click.command()
 @click.option("--rule", "codes", multiple=True, help="Conditions of this rule only, such as CHP002. [all safe rules]")
 @click.option("--module", "only", multiple=True, help="Conditions in this module only, such as movability. [all]")
-@click.option("--random", default=0, show_default=True, help="For what is not missed: so many programs made up.")
-@click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="How many at a time.")
+@click.option("--random", default=0, show_default=True, help="Random programs to run if nothing else detects a loss.")
+@click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="Number of processes.")
 @click.option("--write", "save", is_flag=True, help="Write qa/results/mutations.md.")
 def main(codes: tuple[str, ...], only: tuple[str, ...], random: int, jobs: int, save: bool) -> None:
     """Switch off each condition, and check whether the loss is detected."""
     progress = Progress()
     rules = rewriting_rules(codes)
-    seen = list(_all_seen(rules, only, random, jobs, progress))
+    detections = list(_detections(rules, only, random, jobs, progress))
     progress.end()
-    lines = [*_requirements(rules, seen), "", *_modules(seen)]
+    lines = [*_requirements(rules, detections), "", *_modules(detections)]
     text = "\n".join(lines)
     click.echo(f"{text}\n\n{progress.seconds:.0f} s")
     if save:
@@ -76,22 +86,24 @@ def main(codes: tuple[str, ...], only: tuple[str, ...], random: int, jobs: int, 
     sys.exit(1 if any("| **none** |" in line for line in lines) else 0)
 
 
-def _all_seen(rules: list[Rule], only: tuple[str, ...], random: int, jobs: int, progress: Progress) -> Iterator[Seen]:
+def _detections(
+    rules: list[Rule], only: tuple[str, ...], random: int, jobs: int, progress: Progress
+) -> Iterator[Detection]:
     names = sorted(set().union(*(judging_modules(rule) for rule in rules)))
     names = [name for name in names if not only or name.rpartition(".")[2] in only]
     mutants = [(name, place) for name in names for place, _ in enumerate(mutants_of(name))]
     codes = tuple(rule.code for rule in rules)
     context = get_context("fork")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        for number, one in enumerate(pool.map(partial(_see, codes, random), mutants, chunksize=8)):
+        for number, one in enumerate(pool.map(partial(_detect, codes, random), mutants, chunksize=8)):
             progress.count(number + 1, len(mutants))
             yield one
 
 
-def _see(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Seen:
+def _detect(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Detection:
     name, place = which
     mutant = _mutants(name)[place]
-    for rule in rewriting_rules(codes):  # as it is, before anything is switched off
+    for rule in rewriting_rules(codes):  # trace the calls of all programs before the condition is switched off
         for title in cases(rule.code):
             _called(rule.code, title)
     with mutant():
@@ -114,7 +126,7 @@ def _see(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Seen:
     if random and not (rewritten or broken):
         found = tuple(_differing(mutant, random))
     short = name.rpartition(".")[2]
-    return Seen(f"{short}.{mutant.function}", short, mutant.line, mutant.text, rewritten, broken, found)
+    return Detection(f"{short}.{mutant.function}", short, mutant.line, mutant.text, rewritten, broken, found)
 
 
 def _is_rewritten(rule: Rule, texts: dict[str, str]) -> bool | None:
@@ -130,17 +142,17 @@ def _is_broken(rule: Rule) -> bool:
 
 def _migrated(rule: Rule, texts: dict[str, str], path: str) -> str | None:
     """Return the text of ``path`` after the rule; None if the rule raises an error."""
-    beside = {f"rule/{one.name}": one.read_text(encoding="utf-8") for one in (_PAIRS / rule.code).glob("*.py")}
-    beside = {name: text for name, text in beside.items() if name not in ("rule/before.py", "rule/after.py")}
+    others = {f"rule/{one.name}": one.read_text(encoding="utf-8") for one in (_PAIRS / rule.code).glob("*.py")}
+    others = {name: text for name, text in others.items() if name not in ("rule/before.py", "rule/after.py")}
     try:
-        return rewrite_text(path, texts[path], Project({**beside, **texts}), unsafe=True, rules=[rule])[0]
+        return rewrite_text(path, texts[path], Project({**others, **texts}), unsafe=True, rules=[rule])[0]
     except Exception:
         return None
 
 
 @cache
 def _called(code: str, title: str) -> frozenset[tuple[str, int]]:
-    """Return (file, line) of the functions that a program calls; only their conditions can matter to it."""
+    """Return (file, line) of the functions that a program calls. Conditions of other functions cannot affect it."""
     rule = next(rule for rule in all_rules() if rule.code == code)
     found = set()
 
@@ -197,23 +209,23 @@ def judging_modules_of(code: str) -> set[str]:
     return judging_modules(next(rule for rule in all_rules() if rule.code == code))
 
 
-def _requirements(rules: list[Rule], seen: list[Seen]) -> list[str]:
-    lines = ["| rule | requirement | programs | conditions whose absence one of them shows |", "|---|---|--:|---|"]
+def _requirements(rules: list[Rule], detections: list[Detection]) -> list[str]:
+    lines = ["| rule | requirement | programs | conditions whose loss a program detects |", "|---|---|--:|---|"]
     for rule in rules:
         programs: dict[str, list[str]] = {}
         for title in cases(rule.code):  # ``known-members.default`` is another program of ``known-members``
             programs.setdefault(title.partition(".")[0], []).append(f"{rule.code} {title}")
         for requirement, titles in programs.items():
-            shown = [f"{one.mutant}:{one.line}" for one in seen if not set(titles).isdisjoint(one.rewritten)]
+            shown = [f"{one.mutant}:{one.line}" for one in detections if not set(titles).isdisjoint(one.rewritten)]
             lines.append(f"| {rule.code} | {requirement} | {len(titles)} | {', '.join(shown) or '**none**'} |")
     return lines
 
 
-def _modules(seen: list[Seen]) -> list[str]:
-    lines = ["| module | conditions | missed | not missed |", "|---|--:|--:|---|"]
-    for name in sorted({one.module for one in seen}):
-        here = [one for one in seen if one.module == name]
-        kept = [one for one in here if not one.missed]
+def _modules(detections: list[Detection]) -> list[str]:
+    lines = ["| module | conditions | detected losses | conditions without detection |", "|---|--:|--:|---|"]
+    for name in sorted({one.module for one in detections}):
+        here = [one for one in detections if one.module == name]
+        kept = [one for one in here if not one.is_detected]
         places = "<br>".join(f"{one.line}: `{one.text.replace('|', chr(92) + '|')}`" for one in kept)
         lines.append(f"| {name} | {len(here)} | {len(here) - len(kept)} | {places} |")
     return lines

@@ -20,10 +20,10 @@ from qa.oracle_programs.runner import explain, run_cases
 
 
 @click.command()
-@click.option("--cases", default=2000, show_default=True, type=click.IntRange(min=1), help="How many programs.")
-@click.option("--first", default=0, show_default=True, help="Number of the first: the same number, the same program.")
-@click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="How many at a time.")
-@click.option("--slow-methods", default=0.04, show_default=True, help="Share that spawn workers or use a fork server.")
+@click.option("--cases", default=2000, show_default=True, type=click.IntRange(min=1), help="Number of programs.")
+@click.option("--first", default=0, show_default=True, help="Number of the first program.")
+@click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="Number of processes.")
+@click.option("--slow-methods", default=0.04, show_default=True, help="Share of programs with spawn or forkserver.")
 @click.option("--write", "save", is_flag=True, help="Write qa/results/oracle.md.")
 def main(cases: int, first: int, jobs: int, slow_methods: float, save: bool) -> None:
     """Compare the loaders of `chirpid_patch` with PyTorch's loader on random programs."""
@@ -48,8 +48,8 @@ def main(cases: int, first: int, jobs: int, slow_methods: float, save: bool) -> 
     if save:
         counted = [(side, f"{count} of {cases}") for side, count in sorted(counts.items())]
         lines = [
-            "# Our loaders beside PyTorch's, on programs made up at random", "", f"{made_by(conditions())}.", "",
-            *table(["of the programs", ""], sorted(uses.items())), "",
+            "# Loaders of chirpid_patch compared with PyTorch's loader", "", f"{made_by(conditions())}.", "",
+            *table(["property of the random program", "programs"], sorted(uses.items())), "",
             *table(["loader", "programs that differ from PyTorch's"], counted), "",
         ]  # fmt: skip
         write(QA_RESULTS, "oracle", "\n".join(lines))

@@ -1,7 +1,7 @@
 """Check that the rules find exactly the objects that cannot be pickled for workers.
 
-The benchmark generates a program for every kind of object, at every position in which a dataset or loader may contain
-such an object. A seed determines the names and the structure of the program. To find the correct answer, another
+The check generates a program for every kind of object, at every position in which a dataset or loader may contain such
+an object. A seed determines the names and the structure of the program. To find the correct answer, another
 process pickles the objects that workers need.
 """
 
@@ -23,9 +23,9 @@ _FAMILY = {kind.name: kind.family for kind in KINDS}
 
 
 @click.command()
-@click.option("--seeds", default=2, show_default=True, type=click.IntRange(min=1), help="Programs of each pair.")
-@click.option("--first", default=0, show_default=True, help="The first seed: the same seed, the same programs.")
-@click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="Processes of the oracle.")
+@click.option("--seeds", default=2, show_default=True, type=click.IntRange(min=1), help="Programs for each pair.")
+@click.option("--first", default=0, show_default=True, help="Seed of the first programs.")
+@click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="Number of processes.")
 @click.option("--write", "save", is_flag=True, help="Write qa/results/pickling.md.")
 def main(seeds: int, first: int, jobs: int, save: bool) -> None:
     """Compare the reports of the rules with the results of pickling."""
@@ -34,7 +34,7 @@ def main(seeds: int, first: int, jobs: int, save: bool) -> None:
     seen: list[Answer] = []
     for one in answers(programs, jobs):
         seen.append(one)
-        for what, is_so in (("missed", one.is_missed), ("reported for nothing", one.is_false)):
+        for what, is_so in (("missed", one.is_missed), ("wrong finding", one.is_false)):
             if is_so:
                 click.echo(f"{what}: {one.program.kind}, {one.program.place}, seed {one.program.seed}: {one.reported}")
         progress.count(len(seen), len(programs), every=1000)
@@ -45,12 +45,12 @@ def main(seeds: int, first: int, jobs: int, save: bool) -> None:
     share = found / len(failing)
     goals = [
         Goal(
-            "datasets that fail to pickle and are found",
+            "findings for datasets that cannot be pickled",
             f"{_FOUND_SHARE:.0%}",
             f"{found} of {len(failing)} ({share:.1%})",
             share >= _FOUND_SHARE,
         ),
-        Goal("reported where pickling works", "0", f"{false} of {len(seen) - len(failing)}", not false),
+        Goal("findings for datasets that can be pickled", "0", f"{false} of {len(seen) - len(failing)}", not false),
     ]
     kinds = _rows(seen, lambda one: one.program.kind, (kind.name for kind in KINDS))
     places = _rows(seen, lambda one: one.program.place, PLACES)
@@ -59,14 +59,15 @@ def main(seeds: int, first: int, jobs: int, save: bool) -> None:
     click.echo(text)
     if save:
         page = [
-            "# What cannot be pickled for workers",
-            f"{len(KINDS)} kinds of objects in {len(PLACES)} places, {seeds} programs of each pair. The oracle pickles "
-            "what a loader sends its workers, as spawning does, in another process. h5py, lmdb, netCDF4, torchvision "
-            "are stand-ins. *Rewritten* counts programs in which a rule makes a module-level function of a lambda or "
-            "local function that workers do not get.",
+            "# Objects that cannot be pickled for workers",
+            f"The programs contain {len(KINDS)} kinds of objects in {len(PLACES)} places. Number of programs for each "
+            f"pair: {seeds}. Another process pickles the objects that a loader sends to spawned workers. h5py, lmdb, "
+            "netCDF4 and torchvision are replaced by stubs. The column *rewritten* counts programs without a pickling "
+            "error, in which a rule moves a lambda or local function to module level.",
             text,
             "## By place and kind",
-            "Found / programs whose pickling fails; `+n`: programs that pickle and have a report all the same.",
+            "Each cell has two numbers: programs with a finding / programs whose pickling fails. `+n` is the number of "
+            "programs with a finding whose pickling works.",
             "\n".join(matrix),
             "## By kind",
             "\n".join(table(_HEADER, kinds)),

@@ -43,7 +43,11 @@ def _trees(packages: tuple[str, ...], folders: tuple[Path, ...], scratch: Path) 
 @click.argument("revision")
 @click.argument("folders", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--package", "packages", multiple=True, type=click.Choice([one.name for one in PACKAGES]), help="Only these. [all]"
+    "--package",
+    "packages",
+    multiple=True,
+    type=click.Choice([one.name for one in PACKAGES]),
+    help="Only this package. [all]",
 )
 @click.option("--rule", "rules", multiple=True, default=("CHP006", "CHP007", "CHP012"), show_default=True)
 @click.option("--write", "save", is_flag=True, help="Write qa/results/rewritten-sites.md.")
@@ -84,11 +88,11 @@ def main(
     progress.end()
     rows = [[rule, before[rule], kept[rule], new[rule], "<br>".join(declined[rule])] for rule in rules]
     rows.append(["all", before.total(), kept.total(), new.total(), ""])
-    lines = table(["rule", f"sites at {revision}", "of these now", "new sites", "why declined"], rows)
+    lines = table(["rule", f"sites at {revision}", "still rewritten", "new sites", "reasons"], rows)
     text = "\n".join(lines)
     click.echo(text)
     if save:
-        head = "# Sites that are still rewritten"
+        head = f"# Call sites that {revision} rewrites, and that this revision rewrites"
         trees = f"{len(names)} trees: {', '.join(names)}."
         ran = made_by({**conditions(), "command": f"python -m qa rewritten-sites {revision} FOLDER… --write"})
         write(QA_RESULTS, "rewritten-sites", f"{head}\n\n{text}\n\n{trees}\n\n{ran}.\n")

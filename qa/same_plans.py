@@ -78,8 +78,10 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
 
 @click.command()
 @click.argument("revision")
-@click.option("--packages", default="", help="Only these of the survey, with commas; 'none': no package.")
-@click.option("--programs", default=600, show_default=True, type=click.IntRange(min=1), help="Programs made up.")
+@click.option("--packages", default="", help="Packages of the survey (a,b), or none. [all]")
+@click.option(
+    "--programs", default=600, show_default=True, type=click.IntRange(min=1), help="Number of random programs."
+)
 def main(revision: str, packages: str, programs: int) -> None:
     """Compare the plans of REVISION with the plans of this tree."""
     names = [one.strip() for one in packages.split(",") if one.strip()]
@@ -89,7 +91,7 @@ def main(revision: str, packages: str, programs: int) -> None:
         if subprocess.run(
             ["git", "worktree", "add", "--quiet", "--detach", str(checkout), revision], cwd=ROOT
         ).returncode:
-            raise click.ClickException(f"git has no revision {revision} to compare with")
+            raise click.ClickException(f"git cannot check out the revision {revision}: pass an existing revision.")
         try:
             for name, tree in _trees(names, programs, Path(folder)):
                 progress.step(name)

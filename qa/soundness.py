@@ -18,18 +18,18 @@ from qa.soundness_programs.running import start_method as method_of
 
 
 @click.command()
-@click.option("--programs", default=5000, show_default=True, type=click.IntRange(min=1), help="How many programs.")
-@click.option("--first", default=0, show_default=True, help="Number of the first: the same number, the same program.")
-@click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="How many at a time.")
+@click.option("--programs", default=5000, show_default=True, type=click.IntRange(min=1), help="Number of programs.")
+@click.option("--first", default=0, show_default=True, help="Number of the first program.")
+@click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="Number of processes.")
 @click.option("--rule", "codes", multiple=True, help="Migrate with this rule only, such as CHP002. [all rules]")
 @click.option(
     "--start-method",
     default="both",
     show_default=True,
     type=click.Choice(["fork", "spawn", "both"]),
-    help="How programs start worker processes; both: every fifth program by spawn.",
+    help="Start method of worker processes. With both, every fifth program uses spawn.",
 )
-@click.option("--minutes", type=click.FloatRange(min=0), help="Stop after so long. [when all programs have run]")
+@click.option("--minutes", type=click.FloatRange(min=0), help="Minutes after which the check ends. [no limit]")
 @click.option("--write", "save", is_flag=True, help="Write qa/results/soundness.md.")
 def main(
     programs: int,
@@ -68,8 +68,8 @@ def main(
     ended = f"{differing} of {total} programs differ ({by_method})"
     click.echo(f"{tables}\n\n{ended}; {progress.seconds:.0f} s")
     if save:
-        head = "# Programs made up at random, before and after their migration"
-        but = "but for the documented differences ([their table](../../docs/differences.md))"
+        head = "# Random programs before and after their migration"
+        but = "not counting the documented differences (see [differences.md](../../docs/differences.md))"
         ran = f"{made_by(conditions())}, {progress.seconds:.0f} s."
         write(QA_RESULTS, "soundness", f"{head}\n\n{tables}\n\n{ended}, {but}.\n\n{ran}\n")
     sys.exit(1 if differing else 0)

@@ -210,10 +210,10 @@ def as_markdown(compared: Sequence[Compared]) -> str:
         "",
         f"`python -m qa suites --write` on {'; '.join(dict.fromkeys(one.machine for one in compared))}.",
         "",
-        "Source distributions of packages that come with their tests; package and tests are migrated by "
-        "`chirp-migrate apply --tests --all-loaders`. Of the tests those files are run that mention `DataLoader`, are "
-        "migrated themselves, or import a module that is: twice before, once after. Tests on which the two runs before "
-        "do not agree are flaky. Tests of other files are not run.",
+        "The packages are source distributions with their tests. `chirp-migrate apply --tests --all-loaders` migrates "
+        "package and tests. A test file runs if it mentions `DataLoader`, is migrated, or imports a migrated module. "
+        "The tests run twice before and once after the migration. A test is flaky if its outcomes differ in the two "
+        "runs before the migration.",
         "",
         "| suite | sites migrated | files | tests | passed | failed | errors | skipped | flaky | changed outcomes |",
         "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |",
@@ -224,11 +224,11 @@ def as_markdown(compared: Sequence[Compared]) -> str:
         lines.append(f"| {' | '.join(map(str, cells))} | {len(one.flaky)} | {len(one.changed)} |")
     lines += [
         "",
-        "Tests that fail do so before as well: they need what is not there (downloads, other versions).",
+        "The failing tests also fail before the migration, because they need downloads or other versions.",
         *(f"\nNot run, of {suite.package}: " + "; ".join(f"`{test}` ({why})" for test, why in suite.left_out.items())
           for suite in SUITES if suite.left_out),
     ]  # fmt: skip
-    for title, listed in (("Changed outcomes", "changed"), ("Flaky before", "flaky")):
+    for title, listed in (("Changed outcomes", "changed"), ("Flaky tests", "flaky")):
         found = [f"- {one.name}: `{test}`" for one in compared for test in getattr(one, listed)]
         lines += ["", f"## {title}", "", *found] if found else []
     return "\n".join(lines) + "\n"
@@ -244,14 +244,14 @@ Suites: {", ".join(suite.package for suite in SUITES)}
 
 
 @click.command(epilog=_EPILOG)
-@click.option("--suites", metavar="NAMES", help="Only these, comma-separated.")
-@click.option("--python", type=click.Path(path_type=Path), help="Of an environment with all they need.  [default: new]")
+@click.option("--suites", metavar="NAMES", help="Only these suites, separated by commas.")
+@click.option("--python", type=click.Path(path_type=Path), help="Python with all packages.  [default: new environment]")
 @click.option(
     "--cache",
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for downloads.  [default: chirp-migrate-bench in the user's cache folder]",
 )
-@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Leave the trees in this folder.")
+@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the trees in this folder.")
 @click.option("--write", is_flag=True, help="Write the results to qa/results.")
 def main(suites: str | None, python: Path | None, cache: Path | None, keep: Path | None, write: bool) -> None:
     """Run tests of packages from PyPI before and after package and tests are migrated."""

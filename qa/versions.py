@@ -147,7 +147,7 @@ class Debian:
         return f"Debian {self.release}"
 
     def set_up(self, folder: Path, *, default_builds: bool) -> tuple[list[str], bool]:
-        """Do the same as :meth:`Interpreter.set_up`. ``folder`` is ``/mnt`` inside; torch has no CUDA."""
+        """Do the same as :meth:`Interpreter.set_up`. In the release, ``folder`` is ``/mnt``; torch has no CUDA."""
         if os.geteuid() or shutil.which("debootstrap") is None:
             raise Unusable("needs root, and debootstrap")
         system = folder / "system"
@@ -297,10 +297,10 @@ def as_markdown(tried: Sequence[Tried]) -> str:
         "",
         f"`python -m qa versions --write` on {machine}.",
         "",
-        "The wheels are installed into a new environment, and the tests that are not slow run on what was installed "
-        "(those of the packages themselves left out). Where no torch can be had without CUDA's libraries, the tests of "
-        "the tool that need none: rules, command line, transaction, report. Of the oldest version that is required of "
-        "each package the latest release is taken.",
+        "The wheels are installed into a new environment. All tests that are not slow run on the installed packages, "
+        "except tests of the sources and wheels. If no torch without CUDA is available, only the tests run that need "
+        "no torch (rules, command line, transaction, report). *Oldest of all requirements* is the latest bug-fix "
+        "release of the oldest version that each requirement allows.",
         "",
         "| environment | commit | Python | torch | numpy | libcst | tests | passed | failed | skipped |",
         "| --- | --- | --- | --- | --- | --- | --: | --: | --: | --: |",
@@ -327,13 +327,13 @@ Environments: {", ".join(one.name for one in ENVIRONMENTS)}
 
 
 @click.command(epilog=_EPILOG)
-@click.option("--only", multiple=True, metavar="NAME", help="Only this environment; may be repeated.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only this environment (may be repeated).")
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Leave the environments in this folder, and use those that are there.",
+    help="Keep environments in this folder, and use existing environments again.",
 )
-@click.option("--default-builds", is_flag=True, help="Where torch has no build for CPUs, take the one with CUDA (GBs).")
+@click.option("--default-builds", is_flag=True, help="If torch has no build for CPUs, use the CUDA build (GBs).")
 @click.option("--write", is_flag=True, help="Write the results to qa/results.")
 def main(only: tuple[str, ...], keep: Path | None, default_builds: bool, write: bool) -> None:
     """Install the wheels with other versions of Python and torch, and run the fast tests."""

@@ -18,7 +18,14 @@ LOADER_RULE = "CHP001"
 
 @dataclass
 class Tally:
-    """The number of sites of a kind, and the number of migrated sites."""
+    """The numbers of sites of a kind, by outcome.
+
+    Attributes:
+        found: number of all sites.
+        migrated: number of sites that the run rewrote.
+        listed: number of sites that the run reported and did not rewrite.
+        fine: number of sites that need no rewrite.
+    """
 
     found: int = 0
     migrated: int = 0
@@ -50,7 +57,7 @@ class Account:
         reasons: reason why sites are not rewritten → number of sites.
         unaccounted: sites that the run does not report.
         disagreements: files in which the number of removed sites differs from the reported number of migrated sites.
-        unknown: lines that the run rewrites or reports and that the census does not count.
+        unknown: lines that the run rewrites or reports, although the census counts no site there.
     """
 
     plain: Tally = field(default_factory=Tally)
@@ -62,14 +69,23 @@ class Account:
     unknown: list[str] = field(default_factory=list)
 
 
-def settle(before: Census, after: Census, findings: Iterable[Finding], ledger: Mapping[str, Any] | None) -> Account:
-    """Compare the counts before and after with the findings of the run and, if it has one, with its ledger."""
+def account_for_sites(
+    before: Census, after: Census, findings: Iterable[Finding], ledger: Mapping[str, Any] | None
+) -> Account:
+    """Compare the counts before and after the migration with the findings and the ledger of the run.
+
+    Args:
+        before: the sites of the original tree.
+        after: the sites of the migrated tree.
+        findings: the findings of the run.
+        ledger: the ledger of the run; None if the run has no ledger.
+    """
     account = Account()
     loaders = [finding for finding in findings if finding["rule"] == LOADER_RULE]
     by_place: dict[tuple[str, int], list[Finding]] = defaultdict(list)
     for finding in loaders:
         by_place[finding["path"], finding["line"]].append(finding)
-    said: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     for site in before.sites:
         at_line = by_place.get((site.path, site.line), [])
         own = next((one for one in at_line if one["column"] == site.column), at_line[0] if at_line else None)
@@ -77,11 +93,11 @@ def settle(before: Census, after: Census, findings: Iterable[Finding], ledger: M
             at_line.remove(own)
         _enter(account, site, own)
         if own is not None and own["status"] == "rewrite":
-            said[site.path] += 1
+            reported[site.path] += 1
     for (path, line), left in by_place.items():
         account.unknown += [f"{path}:{line} ({one['status']})" for one in left if one["status"] != "fine"]
-        said[path] += sum(one["status"] == "rewrite" for one in left)
-    _compare(account, before, after, said)
+        reported[path] += sum(one["status"] == "rewrite" for one in left)
+    _compare(account, before, after, reported)
     if ledger is not None:
         _check_ledger(account, len(loaders), ledger["sites"])
     return account
@@ -113,13 +129,15 @@ def reason(finding: Finding) -> str:
     return re.split(r"[;:,]", message)[0].strip()
 
 
-def _compare(account: Account, before: Census, after: Census, said: Counter[str]) -> None:
+def _compare(account: Account, before: Census, after: Census, reported: Counter[str]) -> None:
     """Compare the removed sites of each file with the sites that are reported as migrated."""
     was = Counter(site.path for site in before.sites)
     now = Counter(site.path for site in after.sites)
     for path in sorted(was.keys() | now.keys()):
-        if was[path] - now[path] != said[path]:
-            account.disagreements.append(f"{path}: {was[path] - now[path]} gone, {said[path]} said to be migrated")
+        if was[path] - now[path] != reported[path]:
+            account.disagreements.append(
+                f"{path}: {was[path] - now[path]} sites removed, {reported[path]} reported as migrated"
+            )
 
 
 def _check_ledger(account: Account, findings: int, sites: Mapping[str, int]) -> None:
@@ -128,4 +146,4 @@ def _check_ledger(account: Account, findings: int, sites: Mapping[str, int]) -> 
     if sum(parts.values()) != sites["found"]:
         account.disagreements.append(f"the ledger does not add up: {sites['found']} found, {parts}")
     if sites["found"] != findings:
-        account.disagreements.append(f"the ledger knows {sites['found']} sites, the findings {findings}")
+        account.disagreements.append(f"the ledger has {sites['found']} sites, but there are {findings} findings")

@@ -220,7 +220,7 @@ def _bound(node: ast.expr, scope: Scope) -> list[Bound] | None:
 
 
 def _is_alias(node: ast.expr, scope: Scope) -> bool:
-    """Return whether a name got the class by an assignment; the assignment itself is then the site."""
+    """Return whether a name got the class by an assignment. In this case, the assignment is the site."""
     return any(isinstance(one, ast.expr) for one in _bound(node, scope) or ())
 
 

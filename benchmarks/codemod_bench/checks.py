@@ -71,7 +71,7 @@ def check_file(path: str, before: bytes, after: bytes, lines: Collection[int]) -
     found = Findings()
     old, new = _parsed(before), _parsed(after)
     if old is None:
-        found.unexplained.append(f"{path}: rewritten, but it was no Python before")
+        found.unexplained.append(f"{path}: rewritten, although the original file is not valid Python")
         return found
     if new is None:
         found.uncompilable.append(path)

@@ -50,9 +50,9 @@ def main() -> None:
         if len(passed) == 1 and not found:
             idle.update(passed)
         for code in sorted(found - passed):
-            print(f"{path}: {code} has something to say, but the file does not pass", file=sys.stderr)
-    print(f"{len(texts)} files; {files_read} are read by LibCST, {files_with_findings} have findings")
-    print("| rule | files passing | with findings of it | passing for it alone, without findings | lost |")
+            print(f"{path}: {code} has findings, but the file does not pass the first stage", file=sys.stderr)
+    print(f"{len(texts)} files; LibCST parses {files_read}, {files_with_findings} have findings")
+    print("| rule | files that pass | pass, findings | pass only for this rule, no findings | findings, no pass |")
     print("| --- | --: | --: | --: | --: |")
     for code in sorted({*passing, *lost}):
         print(f"| {code} | {passing[code]} | {finding[code]} | {idle[code]} | {lost[code]} |")

@@ -32,7 +32,12 @@ _PLAN = [*TOOL, "apply", "--tests", "--all-loaders", "--diff"]
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a command: CPU seconds of all its processes, and megabytes of its largest process."""
+    """The cost of a command.
+
+    Attributes:
+        seconds: CPU seconds of all processes of the command.
+        megabytes: memory of its largest process in megabytes.
+    """
 
     seconds: float
     megabytes: float
@@ -40,14 +45,14 @@ class Cost:
 
 @dataclass(frozen=True)
 class Grown:
-    """One tree of the curve.
+    """The result for one tree, which consists of several packages.
 
     Attributes:
         files: number of Python files in the tree.
-        packages: packages that the tree consists of.
-        whole: cost of planning one tree.
-        parts: seconds of planning its packages one by one; the start of the command counts once.
-        unshared: rule → number of findings that only the tree has, or only its packages one by one.
+        packages: number of packages in the tree.
+        whole: cost of planning the whole tree at once.
+        parts: CPU seconds of planning its packages one by one. The start of the command counts once.
+        unshared: rule → number of findings that occur either only in the whole tree or only in the single packages.
     """
 
     files: int
@@ -115,7 +120,7 @@ def _unshared(whole: Findings, parts: Findings) -> dict[str, int]:
 
 
 def _plan(tree: Path, jobs: int, prefix: str = "") -> tuple[Cost, Findings]:
-    """Plan a tree, and return the cost and the findings; ``prefix`` is put in front of the paths.
+    """Plan a tree, and return the cost and the findings. The paths of the findings begin with ``prefix``.
 
     Raises:
         RuntimeError: the command ends with an error.
@@ -127,7 +132,7 @@ def _plan(tree: Path, jobs: int, prefix: str = "") -> tuple[Cost, Findings]:
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode not in (0, 1):  # 1: some files cannot be read
             output.seek(0)
-            raise RuntimeError(f"chirp-migrate ended with {child.returncode}: {output.read()[-300:].decode()}")
+            raise RuntimeError(f"chirp-migrate ended with code {child.returncode}: {output.read()[-300:].decode()}")
         findings = json.loads(Path(written.name).read_bytes())["findings"]
     unit = 1 if sys.platform == "darwin" else 1024
     cost = Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit / 1e6)

@@ -36,8 +36,8 @@ def _survey_outcomes(surveyed: Sequence[Surveyed]) -> list[Goal]:
     found = ", ".join(f"{number} x {kind}" for kind, number in problems.most_common()) or "none"
     return [
         Goal("packages migrated", "at least 10", str(len(surveyed)), len(surveyed) >= 10),
-        Goal("direct calls without `*`, `**`: migrated", "≥ 85 %", _share(plain), _reaches(plain, PLAIN_GOAL)),
-        Goal("direct calls with `*`, `**`: migrated", "≥ 60 %", _share(starred), _reaches(starred, STARRED_GOAL)),
+        Goal("migrated direct calls without `*` and `**`", "≥ 85 %", _share(plain), _reaches(plain, PLAIN_GOAL)),
+        Goal("migrated direct calls with `*` or `**`", "≥ 60 %", _share(starred), _reaches(starred, STARRED_GOAL)),
         Goal("problems in migrated trees", "none", found, not problems),
     ]
 
@@ -62,7 +62,7 @@ def _speed_outcomes(timed: Sequence[Timed], everyone: Sequence[Contender]) -> li
                 found.append(Goal(what, wanted, "", None))
         if one.parsing is not None:
             share = one.parsing.rest / one.parsing.parsing
-            what = f"{one.tree}: all else that planning takes / parsing what has to be parsed"
+            what = f"{one.tree}: time of all other planning / time of parsing"
             found.append(Goal(what, "≤ 1", f"{share:.2f}", share <= 1))
     return found
 
@@ -73,7 +73,12 @@ def _growth_outcomes(grown: Sequence[Grown]) -> list[Goal]:
     last = grown[-1]
     cost, memory = f"{last.share:.2f}", f"{last.whole.megabytes:.0f} MB"
     return [
-        Goal(f"{last.files} files: cost of one tree / sum of its parts", f"≤ {SHARE:g}", cost, last.share <= SHARE),
+        Goal(
+            f"{last.files} files: cost of the whole tree / cost of its packages",
+            f"≤ {SHARE:g}",
+            cost,
+            last.share <= SHARE,
+        ),
         Goal(
             f"{last.files} files: memory of the largest process",
             f"≤ {MEGABYTES:g} MB",
@@ -81,7 +86,7 @@ def _growth_outcomes(grown: Sequence[Grown]) -> list[Goal]:
             last.whole.megabytes <= MEGABYTES,
         ),
         Goal(
-            f"{last.files} files: findings on one side only, but of rules for whole projects",
+            f"{last.files} files: differing findings, without rules for whole projects",
             "0",
             str(last.unexplained),
             last.unexplained == 0,
@@ -124,9 +129,9 @@ def as_markdown(
     settings: Settings,
 ) -> str:
     """Return the report: goals first, then the survey, the times and the curve."""
-    lines = ["# The codemod over packages from PyPI", "", f"{made_by(settings)}."]
+    lines = ["# Migration of packages from PyPI", "", f"{made_by(settings)}."]
     if settings["reduced"]:
-        lines += ["", "**A reduced run: not the figures to quote.**"]
+        lines += ["", "**A reduced run, whose results are not representative.**"]
     lines += ["", "## Goals", "", *goal_lines(reached)]
     if surveyed:
         lines += _survey(surveyed)
@@ -164,17 +169,18 @@ def _survey(surveyed: Sequence[Surveyed]) -> list[str]:
         "",
         "## Survey",
         "",
-        "Source distributions as they are, tests included, migrated by `chirp-migrate apply` on copies. Sites are "
-        "counted in the original and in the migrated tree by `ast` alone, without anything of the tool: *calls* name "
-        "PyTorch's class and nothing else; *other uses* are subclasses, the class as a value, and calls of what may "
-        "be another class. Then: every rewritten file compiles; pyflakes knows no more undefined names; no definition "
-        "hides another; every changed line belongs to a finding, an import, or a statement that went as a whole; no "
-        "comment is lost; a second run changes nothing; rollback gives every byte back; every site has a finding; and "
-        "findings, ledger and both counts agree.",
+        "`chirp-migrate apply` migrated copies of source distributions with their tests. A separate program counted "
+        "the sites in the original and in the migrated tree with `ast`, without code of the tool. *Calls* are calls "
+        "of a name that can only be PyTorch's class. *Other uses* are subclasses, uses of the class as a value, and "
+        "calls of a name that may be another class. The benchmark checks that every rewritten file compiles, that "
+        "pyflakes finds no new undefined names, that no definition hides another definition, and that no comment is "
+        "lost. Every changed line must belong to a finding, to an import, or to a statement that was removed as a "
+        "whole. A second run must change nothing, and rollback must restore every byte. Every site must have a "
+        "finding, and the findings, the ledger and both counts must agree.",
         "",
         *table(header, rows),
         "",
-        "### Why sites are listed",
+        "### Reasons for sites that are not rewritten",
         "",
     ]
     reasons: Counter[str] = Counter()
@@ -197,8 +203,8 @@ def _survey(surveyed: Sequence[Surveyed]) -> list[str]:
     lines += problems or ["None."]
     failures = [f"* {one.name}: {failure}" for one in surveyed for failure in one.failures]
     untidy = sum(len(one.checks.untidy) for one in surveyed)
-    lines += ["", "### Files left alone", "", *(failures or ["None."])]
-    lines += ["", f"Imports and names that pyflakes newly calls unused or redefined: {untidy}."]
+    lines += ["", "### Files that could not be processed", "", *(failures or ["None."])]
+    lines += ["", f"Imports and names that pyflakes reports as unused or redefined only after the migration: {untidy}."]
     return lines
 
 
@@ -217,9 +223,9 @@ def _speed(timed: Timed) -> list[str]:
         "",
         f"## Speed: {timed.tree}",
         "",
-        f"{timed.files} Python files, {timed.jobs} processes for everyone who can use them; wall time of the whole "
-        f"command, start included; {rounds} rounds, in each of which everyone runs once, in an order that changes. "
-        "Medians with quartiles in brackets; ratios are taken round by round.",
+        f"The tree has {timed.files} Python files. Each tool may use {timed.jobs} processes. The times are wall times "
+        f"of whole commands with their start. In each of {rounds} rounds, every tool runs once, in a changing order. "
+        "The table has medians with quartiles in brackets. A ratio is computed for each round.",
         "",
     ]
     rows = []
@@ -232,8 +238,8 @@ def _speed(timed: Timed) -> list[str]:
     if (parsing := timed.parsing) is not None:
         lines += [
             "",
-            f"LibCST reads {parsing.texts} texts, rewritten ones included: {parsing.parsing:.2f} s of processor time "
-            f"in one process, where all else that planning takes is {parsing.rest:.2f} s.",
+            f"LibCST parses {parsing.texts} texts, including rewritten texts. In one process, parsing takes "
+            f"{parsing.parsing:.2f} s of CPU time, and all other planning takes {parsing.rest:.2f} s.",
         ]
     lines += [f"\nNot run: {name}: {problem}" for name, problem in timed.failed.items()]
     return lines
@@ -252,16 +258,17 @@ def _growth(grown: Sequence[Grown]) -> list[str]:
         ]
         for one in grown
     ]
-    header = ["files", "packages", "seconds", "ms a file", "its packages one by one", "ratio", "MB, largest process"]
-    header += ["findings not shared"]
+    header = ["files", "packages", "seconds", "ms per file", "seconds, single packages", "ratio", "MB, largest process"]
+    header += ["differing findings"]
     return [
         "",
         "## Growth",
         "",
-        "Packages of the survey beside each other in one folder, planned with `chirp-migrate apply --tests "
-        "--diff --json FILE`: processor time of all processes of the command, its start included; then the same "
-        "packages planned one by one, the start counted once. Findings are compared by file and rule; only rules that "
-        f"look at the whole project by design ({', '.join(WHOLE_PROJECT)}) may find others in a larger tree.",
+        "A tree is a folder with several packages of the survey. `chirp-migrate apply --tests --diff --json FILE` "
+        "plans the whole tree, and then each package alone. The times are the CPU times of all processes of a "
+        "command with its start, which counts once for the single packages. The findings are compared by file and "
+        f"rule. Only rules that read the whole project ({', '.join(WHOLE_PROJECT)}) may have other findings in a "
+        "larger tree.",
         "",
         *table(header, rows),
     ]

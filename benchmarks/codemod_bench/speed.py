@@ -24,7 +24,7 @@ _OLD, _NEW = "torch.utils.data.DataLoader", "torch.utils.data.DataLoader2"
 
 @dataclass(frozen=True)
 class Contender:
-    """A command on a tree.
+    """A tool whose command is timed.
 
     Attributes:
         name: name of the tool for tables.
@@ -45,7 +45,13 @@ class Contender:
 
 @dataclass(frozen=True)
 class Parsing:
-    """Planning in one process: number of texts that LibCST parses, CPU seconds of parsing and of all else."""
+    """The parsing during the planning of a tree in one process.
+
+    Attributes:
+        texts: number of texts that LibCST parses.
+        parsing: CPU seconds of parsing.
+        rest: CPU seconds of all other planning.
+    """
 
     texts: int
     parsing: float
@@ -54,7 +60,16 @@ class Parsing:
 
 @dataclass
 class Timed:
-    """Seconds of every round, the share of parsing in this tool, and the errors of commands."""
+    """The timings of all tools on one tree.
+
+    Attributes:
+        tree: name of the tree.
+        files: number of Python files in the tree.
+        jobs: number of processes that each tool may use.
+        seconds: name of a tool → seconds of each round.
+        failed: name of a tool that failed → error message.
+        parsing: the parsing of this tool; None if it was not measured.
+    """
 
     tree: str
     files: int
@@ -74,7 +89,7 @@ def usable_cpus() -> int:
 
 
 def contenders(jobs: int, torchfix: Path | None) -> list[Contender]:
-    """Return all tools, this tool first; torchfix only if it could be installed."""
+    """Return all tools, with this tool first. Without an installed torchfix, torchfix is missing."""
     python = sys.executable
     parse = str(Path(__file__).with_name("parse_all.py"))
     # Options must be single words; otherwise their values would be the name of the command.

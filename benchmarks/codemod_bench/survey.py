@@ -43,7 +43,7 @@ class Surveyed:
         checks: problems of the rewritten files.
         second_run: files that a second run changed again.
         not_rolled_back: files that differ from the original after a rollback.
-        failures: files that the tool could not handle, with the reason.
+        failures: files that the tool could not process, with the reason.
     """
 
     name: str
@@ -68,9 +68,9 @@ class Surveyed:
             "comment lost": self.checks.lost_comments,
             "changed by a second run": self.second_run,
             "not restored by rollback": self.not_rolled_back,
-            "site without a word": self.account.unaccounted,
-            "site the count does not know": self.account.unknown,
-            "counts disagree": self.account.disagreements,
+            "site without a finding": self.account.unaccounted,
+            "finding without a counted site": self.account.unknown,
+            "counts differ": self.account.disagreements,
             "internal error": [one for one in self.failures if "internal error" in one],
         }
         return {kind: places for kind, places in found.items() if places}
@@ -93,7 +93,7 @@ def survey(package: Package, cache: Path, scratch: Path, keep: bool = False) -> 
     seconds = time.monotonic() - begun
     migrated = checks.snapshot(work)
     after = census.count(work)
-    settled = account.settle(before, after, plan["findings"], plan.get("ledger"))
+    settled = account.account_for_sites(before, after, plan["findings"], plan.get("ledger"))
     rules: dict[str, Counter[str]] = {}
     for finding in plan["findings"]:
         rules.setdefault(finding["rule"], Counter())[finding["status"]] += 1

@@ -21,7 +21,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Cell:
-    """One training set-up. ``key`` cells have targets; they are measured first and longer."""
+    """One training set-up.
+
+    Attributes:
+        model: name of the network.
+        batch_size: number of samples in a batch.
+        augmented: whether the samples are augmented.
+        key: whether targets are judged for this cell. Such cells are measured first and longer.
+    """
 
     model: str
     batch_size: int
@@ -53,8 +60,14 @@ def cells(batch_sizes: Sequence[int], key_size: int) -> list[Cell]:
     return sorted(everything, key=lambda cell: not cell.key)
 
 
-def share_of(left_s: float, cell: Cell, still: Sequence[Cell]) -> float:
-    """Return the seconds for ``cell``, the first of the cells ``still`` to be measured within ``left_s`` seconds."""
+def seconds_for_cell(left_s: float, cell: Cell, still: Sequence[Cell]) -> float:
+    """Return the seconds for the measurement of ``cell``.
+
+    Args:
+        left_s: seconds that are left for all cells.
+        cell: the next cell.
+        still: the cells that are not measured yet, including ``cell``.
+    """
     weights = [_KEY_WEIGHT if one.key else 1 for one in still]
     return left_s * (_KEY_WEIGHT if cell.key else 1) / sum(weights)
 
@@ -100,7 +113,7 @@ def measure(
                 timings.failed = f"{type(error).__name__}: {error}".splitlines()[0]
                 if way.name in running:
                     running.pop(way.name).close()
-        say(f"{cell.title}: {len(running)} ways in turn")
+        say(f"{cell.title}: {len(running)} loaders in turns")
         epochs = {name: epoch_with(batches) for name, batches in running.items()}
         take_turns(epochs, result.ways, _KEY_ROUNDS if cell.key else _ROUNDS, span, device, probe)
     finally:

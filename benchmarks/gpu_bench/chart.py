@@ -13,7 +13,7 @@ _GREYS = ["#c6d3e0", "#9fb4c9", "#7f9fbf"]
 
 
 def draw(results: Sequence[Measured], path: Path, caption: str) -> bool:
-    """Draw the samples per second of every loader; a panel for each network with and without augmentation.
+    """Draw the samples per second of every loader. The chart has panels for each network with and without augmentation.
 
     Returns:
         False if matplotlib is missing or there are no results.

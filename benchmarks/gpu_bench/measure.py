@@ -54,7 +54,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Turn:
-    """Some epochs of training: samples, seconds, and use of the GPU."""
+    """One or more whole epochs of training with a loader: number of samples, seconds, and use of the GPU."""
 
     samples: int
     seconds: float
@@ -107,9 +107,10 @@ def wait_for(device: torch.device) -> None:
 
 
 def turn(epoch: Callable[[], int], seconds: float, device: torch.device, probe: GpuProbe) -> Turn:
-    """Train whole epochs until ``seconds`` are over, at least one; ``epoch`` returns its number of samples.
+    """Train at least one whole epoch, and further epochs until ``seconds`` are over.
 
-    The GPU is read in the second half, or after one second, because NVML reports a mean over up to the last second.
+    ``epoch`` trains one epoch, and returns its number of samples. The use of the GPU is read in the second half of the
+    turn, or after one second, because NVML reports a mean over up to the last second.
     """
     samples = 0
     statuses: list[GpuStatus] = []
@@ -131,10 +132,13 @@ def turn(epoch: Callable[[], int], seconds: float, device: torch.device, probe: 
 
 @dataclass(frozen=True)
 class Span:
-    """The time limit of a measurement: end by ``until`` if possible, and begin nothing after ``hard_end``.
+    """The time limits of a measurement.
 
-    Both are times on the clock of ``time.monotonic``. A turn takes at most ``longest_turn_s`` seconds, but always at
-    least an epoch. There are at most ``most_rounds`` rounds.
+    Attributes:
+        until: value of ``time.monotonic`` at which the measurement should end. Two rounds may exceed this time.
+        hard_end: value of ``time.monotonic`` after which no turn begins.
+        longest_turn_s: largest number of seconds of a turn; a turn has at least one epoch.
+        most_rounds: largest number of rounds.
     """
 
     until: float
@@ -144,11 +148,11 @@ class Span:
 
     @property
     def over(self) -> bool:
-        """Return whether nothing more may begin."""
+        """Return whether no further turn may begin."""
         return time.monotonic() > self.hard_end
 
     def turn_s(self, turns: int) -> float:
-        """Return the seconds for each of ``turns`` turns from now on."""
+        """Return the seconds for each of the next ``turns`` turns."""
         return min(self.longest_turn_s, max(0.0, self.until - time.monotonic()) / max(1, turns))
 
 

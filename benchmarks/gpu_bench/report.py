@@ -17,15 +17,15 @@ from .stalls import NOTHING, Stalls
 from .targets import as_text, goodput, judge, speed_up
 from .ways import TITLES
 
-CPU_LABEL = "CPU: shows that it runs. Nothing here says anything about a GPU, and no target is judged."
-QUICK_LABEL = "Quick: shows that it runs. The samples are too few and too small for the targets, and none is judged."
+CPU_LABEL = "CPU: only a test of the benchmark. The results do not apply to a GPU, and no target is judged."
+QUICK_LABEL = "Quick: only a test of the benchmark. The samples are too few and too small, so no target is judged."
 
 
 @dataclass
 class Run:
     """The settings and results of a run.
 
-    ``label`` explains why no target is judged; None if targets are judged.
+    The attribute ``label`` explains why no target is judged. It is None if targets are judged.
     """
 
     settings: dict[str, Any]
@@ -49,7 +49,7 @@ class Run:
 
     @property
     def holds(self) -> bool:
-        """Return whether all checks and targets hold; a target that was not measured does not hold."""
+        """Return whether all checks and targets hold. A target without a measurement does not hold."""
         return all(check.holds for check in self.checks) and all(outcome.holds for outcome in self.outcomes)
 
 
@@ -77,11 +77,14 @@ def as_text_report(run: Run) -> str:
     lines += ["", "The same batches?"]
     lines += [f"  {'yes' if check.holds else 'NO '}  {check.what}: {check.found}" for check in run.checks]
     if run.stalls:
-        lines += ["", "In every step (on one batch of the device):"]
-        lines.append(f"{'':<26}{'samples/s':>10}  time, times that of the loop without it [95 %]")
+        lines += ["", "Additional call in every step (with a single batch on the device):"]
+        lines.append(f"{'':<26}{'samples/s':>10}  time / time of the loop without it [95 %]")
         lines += [line for stalls in run.stalls for line in _stalls(stalls)]
-    lines += ["", "GPU busy: NVML's utilisation, later half of each turn. Goodput: share of the limit's samples/s."]
-    lines.append(f"{'':<26}{'samples/s':>10}  {'GPU busy':>8}  {'goodput [95 %]':<19}  times the original's [95 %]")
+    lines += [
+        "",
+        "GPU busy: NVML's utilisation, second half of each turn. Goodput: samples/s / samples/s of the limit.",
+    ]
+    lines.append(f"{'':<26}{'samples/s':>10}  {'GPU busy':>8}  {'goodput [95 %]':<19}  samples/s / original [95 %]")
     for result in sorted(run.results, key=lambda one: one.cell.key):
         lines += [result.cell.title, *_ways(result.ways, result)]
     lines += [f"Not measured, {NO_TIME}: {cell.title}" for cell in run.missing]

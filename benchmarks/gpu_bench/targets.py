@@ -61,7 +61,7 @@ def _good(result: Measured, way: str) -> Goal:
 
 
 def _faster(result: Measured) -> Goal:
-    what = f"{result.cell.title}: {TITLES[RESIDENT]}, times less training time than the {TITLES[ORIGINAL]}"
+    what = f"{result.cell.title}: {TITLES[RESIDENT]}, samples/s / samples/s of {TITLES[ORIGINAL]}"
     return _goal(what, f"≥ {_FASTER:.1f}", speed_up(result, RESIDENT), _FASTER, result.ways.get(RESIDENT))
 
 

@@ -111,14 +111,14 @@ def resident_loader(loading: Loading, *, shuffle: bool = True) -> Batches:
 
 
 def host_loader(loading: Loading, *, shuffle: bool = True) -> Batches:
-    """Return the migrated loader on the CPU; the batches of all other loaders must be equal to its batches."""
+    """Return the migrated loader on the CPU, whose batches are the reference for the batches of all other loaders."""
     create = OptimalDataLoaderFactory.create_training_loader
     loader: Any = create(migrated(loading), loading.batch_size, shuffle=shuffle, pin_memory=False)
     return Batches(loader, detail=loader.decision)
 
 
 def one_batch(loading: Loading) -> Batches:
-    """Return one batch on the device as often as an epoch has batches, which is no loading at all."""
+    """Return the same batch on the device as often as an epoch has batches, so that loading takes no time."""
     size, samples = loading.batch_size, loading.data.samples
     x, y = (part[: min(size, samples)].to(loading.device) for part in loading.data.base.tensors)
     whole, rest = divmod(samples, size)

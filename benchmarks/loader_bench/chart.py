@@ -18,7 +18,7 @@ _FEW_TICKS = [0.01, 0.1, 1, 10, 100, 1000]
 
 
 def draw(results: Sequence[Measured], path: Path, caption: str) -> bool:
-    """Draw bars of throughput / original throughput, a panel for each workload; return False without matplotlib."""
+    """Draw bars of throughput / original throughput for each workload. Return False without matplotlib."""
     try:
         import matplotlib
     except ImportError:

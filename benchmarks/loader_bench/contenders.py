@@ -56,10 +56,10 @@ class Contender:
     Attributes:
         name: name for the command line.
         title: title for tables.
-        side: ours, others, or limit (does less than the whole work).
+        side: group of the loader: ours, others, or limit (a loader that does only a part of the work).
         prepare: function that creates the dataset, which is not timed, and returns a function that creates the loader.
         suits: function that returns whether the loader takes part in a workload.
-        needs: distribution that has to be installed.
+        needs: distribution that must be installed; None if the loader needs none.
     """
 
     name: str
@@ -75,7 +75,7 @@ def _anything(workload: Workload) -> bool:
 
 
 def _is_timed_alone(workload: Workload) -> bool:
-    """Return whether no consumer works after each batch; such workloads compare fewer loaders."""
+    """Return whether no consumer works after each batch. With a consumer, fewer loaders are compared."""
     return not workload.step_s
 
 

@@ -76,7 +76,16 @@ class Timings:
 
 @dataclass(frozen=True)
 class Duel:
-    """Paired timings of the best other loader and the best loader of this project (faster if ``ratio`` > 1)."""
+    """Paired timings of the best other loader and the best loader of this project.
+
+    Attributes:
+        other: name of the best other loader.
+        ours: name of the best loader of this project.
+        other_s: seconds of each epoch with the best other loader.
+        ours_s: seconds of each epoch with the best loader of this project.
+        ratio: throughput of the loader of this project / throughput of the other loader.
+        low, high: the ends of the 95 % interval of the ratio.
+    """
 
     other: str
     ours: str
@@ -88,13 +97,18 @@ class Duel:
 
     @property
     def not_worse(self) -> bool:
-        """Return False only if the whole interval is below the bound."""
+        """Return whether the upper end of the interval is at least ``NOT_WORSE``."""
         return self.high >= NOT_WORSE
 
 
 @dataclass(frozen=True)
 class FirstBatches:
-    """Seconds to the first batch of a new loader, in pairs: the original loader without workers, and ours."""
+    """Times to the first batch of new loaders, measured in pairs.
+
+    Attributes:
+        plain_s: seconds with the original code without workers.
+        ours_s: seconds with the loader of this project.
+    """
 
     plain_s: list[float]
     ours_s: list[float]
@@ -102,7 +116,18 @@ class FirstBatches:
 
 @dataclass
 class Measured:
-    """All measurements of a workload; ``others_cpu`` is the share of the CPUs that other processes used."""
+    """All measurements of a workload.
+
+    Attributes:
+        name: name of the workload.
+        title: title of the workload for tables.
+        samples: number of samples in an epoch.
+        step_s: seconds that the consumer works after each batch.
+        contenders: name of a loader → its timings.
+        duel: comparison of the best two loaders; None if it was not measured.
+        first: times to the first batch; None if they were not measured.
+        others_cpu: share of the CPUs that other processes used; None if it is unknown.
+    """
 
     name: str
     title: str
@@ -200,7 +225,7 @@ def _set_up(
     running: dict[str, Running],
     progress: Progress,
 ) -> None:
-    """Create each loader and run an untimed epoch; record the loaders that cannot run."""
+    """Create each loader, and run an untimed epoch. Record why a loader cannot run."""
     expected: Values | None = None
     for contender in CONTENDERS:
         if contender.name not in names or not contender.suits(workload):
@@ -286,7 +311,7 @@ def rates(result: Measured, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def relative(result: Measured, name: str, to: str) -> np.ndarray[Any, np.dtype[np.float64]] | None:
-    """Return throughput / throughput of another loader for each round; None if one of them did not run."""
+    """Return throughput / throughput of the loader ``to`` for each round; None if one of the two did not run."""
     one, other = result.contenders.get(name), result.contenders.get(to)
     if one is None or other is None or not one.seconds or not other.seconds:
         return None

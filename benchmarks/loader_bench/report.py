@@ -31,24 +31,24 @@ def as_data(results: Sequence[Measured], outcomes: Sequence[Goal], settings: Set
 def as_markdown(results: Sequence[Measured], outcomes: Sequence[Goal], settings: Settings, chart: str | None) -> str:
     """Return the report: targets first, then a table for each workload."""
     lines = [
-        "# Loading, side by side",
+        "# Comparison of loaders",
         "",
         f"{made_by(settings)}, NumPy {settings['machine']['numpy']}.",
         "",
-        f"Batches of {BATCH_SIZE} samples of {'x'.join(map(str, SHAPE))} float32, shuffled; each epoch gives every "
-        f"sample once. {settings['rounds']} rounds, each of which times every loader once (an epoch, or several short "
-        "ones), in an order that changes; loaders are warm, and a batch is let go as soon as one value of it has "
-        "been read. Figures are medians with quartiles in brackets. "
-        "'x original' is throughput relative to the original code without workers, round by round.",
+        f"Each batch has {BATCH_SIZE} samples of {'x'.join(map(str, SHAPE))} float32. Each epoch yields every sample "
+        f"once in random order. In each of {settings['rounds']} rounds, every loader is timed once for one epoch (or "
+        "several short epochs), in a changing order. The loaders are warm, and a batch is freed as soon as one of "
+        "its values has been read. The tables have medians with quartiles in brackets. *x original* is the throughput "
+        "/ the throughput of the original code without workers, computed for each round.",
     ]
     if settings["reduced"]:
-        lines += ["", "**A reduced run: not the figures to quote.**"]
+        lines += ["", "**A reduced run, whose results are not representative.**"]
     disturbed = {result.name: result.others_cpu for result in results if (result.others_cpu or 0) > _DISTURBED}
     if disturbed:
         shown = ", ".join(f"{name} {share:.0%}" for name, share in disturbed.items())
-        lines += ["", f"**Other processes used the CPUs meanwhile ({shown}): measure again on a quiet machine.**"]
+        lines += ["", f"**Other processes used the CPUs ({shown}): measure again on a quiet machine.**"]
     if chart is not None:
-        lines += ["", f"![Throughput of every loader at every workload, relative to the original]({chart})"]
+        lines += ["", f"![Throughput of every loader for every workload, relative to the original code]({chart})"]
     lines += ["", "## Targets", "", *_targets(outcomes)]
     for result in results:
         lines += ["", f"## {result.name}: {result.title}", "", *_workload(result)]
@@ -99,7 +99,7 @@ def _workload(result: Measured) -> list[str]:
             cells["consumer busy"] = f"{float(np.median(busy)):.1%}"
             cells["wait for a batch, ms: median / p99"] = " / ".join(map(_milliseconds, timings.waits_s))
         rows.append([cells[column] for column in header])
-    lines = [f"{result.samples} samples an epoch.", "", *table(header, rows)]
+    lines = [f"{result.samples} samples per epoch.", "", *table(header, rows)]
     missing = [f"{TITLES[name]}: {one.unavailable}" for name, one in result.contenders.items() if one.unavailable]
     if missing:
         lines += ["", "Not run: " + "; ".join(missing) + "."]
@@ -111,16 +111,16 @@ def _workload(result: Measured) -> list[str]:
         verdict = "not worse" if duel.not_worse else "**worse**"
         lines += [
             "",
-            f"{TITLES[duel.ours].capitalize()} against the best other, {TITLES[duel.other]}, in "
+            f"{TITLES[duel.ours].capitalize()} compared with the best other loader, {TITLES[duel.other]}, in "
             f"{len(duel.ours_s)} pairs: {duel.ratio:.2f} times the throughput (95 % interval {duel.low:.2f} to "
-            f"{duel.high:.2f}): {verdict}.",
+            f"{duel.high:.2f}), {verdict}.",
         ]
     if result.first is not None:
         plain, ours = (float(np.median(times)) for times in (result.first.plain_s, result.first.ours_s))
         lines += [
             "",
-            f"First batch of a new loader, in {len(result.first.ours_s)} pairs: original in the process "
-            f"{_milliseconds(plain)} ms, ours {_milliseconds(ours)} ms.",
+            f"Time to the first batch of a new loader, in {len(result.first.ours_s)} pairs: original code without "
+            f"workers {_milliseconds(plain)} ms, ours {_milliseconds(ours)} ms.",
         ]
     return lines
 
@@ -132,24 +132,24 @@ def _first_batch_cell(timings: Timings) -> str:
 
 _NOTES = {
     "original-0": "per-sample datasets in PyTorch's DataLoader",
-    "original-2": "the same with persistent workers",
-    "original-4": "the same with persistent workers",
-    "guide": "the same with the fixed settings of an optimisation guide written for 16 cores; no sample dropped",
+    "original-2": "the original code with persistent workers",
+    "original-4": "the original code with persistent workers",
+    "guide": "the original code with the fixed settings of an optimisation guide for 16 cores, without dropped samples",
     "ours": "`OptimalDataLoaderFactory.create_training_loader(dataset, 32)`",
-    "ours-exact": "the same with `'mode': 'exact'` noise, as the original draws it",
-    "ours-pooled": "the same with `'mode': 'pooled'` noise, which is not independent",
-    "ours-tuned": "the same with `tune=True`: settings chosen by measuring for some seconds when the loader starts",
-    "ours-threads": "the same with `thread_safe=True` too: the dataset is declared safe to be read in threads",
-    "hand-tuned": "30 lines an expert writes for this work: batches gathered and standardised at once, exact noise "
-    "drawn in place, no workers; where samples are decoded, a pool of threads",
-    "hand-pooled": "the same with noise from a pool",
-    "spdl": "SPDL's DataLoader over the original's datasets, in threads",
-    "torchdata": "torchdata's ParallelMapper over the original's datasets, in threads",
-    "tensordict": "a TensorDict in PyTorch's DataLoader: batches gathered and standardised at once, samples augmented "
-    "by the original's transforms",
-    "raw-gather": "`index_select` of the batches as stored, into one block of memory, and nothing else: the limit",
-    "raw-gather-fresh": "the same as a loader does it, each batch in memory of its own; at times several times slower, "
-    "because the C library may give a batch's memory back and fault it in again",
+    "ours-exact": "the call of *ours* with `'mode': 'exact'` noise, which the original code also uses",
+    "ours-pooled": "the call of *ours* with `'mode': 'pooled'` noise, which is not independent",
+    "ours-tuned": "the call of *ours* with `tune=True`, which measures for some seconds to choose the settings",
+    "ours-threads": "the call of *ours, tuned* with `thread_safe=True`, so that threads may read the dataset",
+    "hand-tuned": "30 lines by an expert: batches are gathered and standardised at once, exact noise is drawn in "
+    "place, and no workers are used; a pool of threads reads samples that must be decoded",
+    "hand-pooled": "the hand-tuned code with noise from a pool",
+    "spdl": "SPDL's DataLoader with the datasets of the original code, in threads",
+    "torchdata": "torchdata's ParallelMapper with the datasets of the original code, in threads",
+    "tensordict": "a TensorDict in PyTorch's DataLoader: batches are gathered and standardised at once, and the "
+    "transforms of the original code augment samples one by one",
+    "raw-gather": "only `index_select` of the stored batches into one block of memory, the limit of any loader",
+    "raw-gather-fresh": "only `index_select`, with new memory for each batch as in a loader; sometimes several times "
+    "slower, because the C library may return the memory of a batch to the system",
 }
 
 

@@ -40,13 +40,13 @@ def judge(results: Sequence[Measured]) -> list[Goal]:
 
 
 def _goal(what: str, wanted: str, values: Sequence[float], holds: bool, *, percent: bool = False) -> Goal:
-    """Return a goal with the first of ``values`` and, if there are three, with the ends of its interval."""
+    """Return a goal whose measured text has the three ``values``: the value, and both ends of its interval."""
     shown = [f"{value:.1%}" if percent else f"{value:.2f}" for value in values]
     return Goal(what, wanted, f"{shown[0]} ({shown[1]} to {shown[2]})", holds)
 
 
 def _ratio(result: Measured | None, name: str, ours: str, to: str, bound: float) -> Goal:
-    what = f"{name}: {TITLES[ours]}, throughput against {TITLES[to]}"
+    what = f"{name}: throughput of {TITLES[ours]} / throughput of {TITLES[to]}"
     values = None if result is None else relative(result, ours, to)
     if values is None:
         return Goal(what, f"≥ {bound:.2f}", "", None)
@@ -55,7 +55,7 @@ def _ratio(result: Measured | None, name: str, ours: str, to: str, bound: float)
 
 
 def _busy(result: Measured | None) -> Goal:
-    what, wanted = "consumer: share of the time it is busy, ours", f"≥ {_BUSY_SHARE:.0%}"
+    what, wanted = "consumer: share of the time in which the consumer is busy, ours", f"≥ {_BUSY_SHARE:.0%}"
     if result is None or "ours" not in result.contenders or not result.contenders["ours"].seconds:
         return Goal(what, wanted, "", None)
     low, median, high = quartiles(busy_shares(result, "ours"))
@@ -65,12 +65,14 @@ def _busy(result: Measured | None) -> Goal:
 def _first_batch(result: Measured) -> Goal:
     assert result.first is not None
     low, median, high = quartiles(np.asarray(result.first.ours_s) / np.asarray(result.first.plain_s))
-    what = f"{result.name}: time to the first batch of a new loader, against the original in the process"
+    what = f"{result.name}: time to the first batch of a new loader, ours / original, 0 workers"
     return _goal(what, f"≤ {_FIRST_BATCH:.2f}", (median, low, high), median <= _FIRST_BATCH)
 
 
 def _not_worse(result: Measured) -> Goal:
     duel = result.duel
     assert duel is not None
-    what = f"{result.name}: {TITLES[duel.ours]} not worse than the best other, {TITLES[duel.other]} (95 % interval)"
+    what = (
+        f"{result.name}: {TITLES[duel.ours]} not worse than the best other loader, {TITLES[duel.other]} (95 % interval)"
+    )
     return _goal(what, f"not below {NOT_WORSE}", (duel.ratio, duel.low, duel.high), duel.not_worse)

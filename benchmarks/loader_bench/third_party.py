@@ -23,7 +23,7 @@ _WAITING_THREADS = 16  # for samples that wait for I/O, where threads cost nothi
 
 
 def installed_version(distribution: str) -> str | None:
-    """Return the version of an installed distribution, or None."""
+    """Return the version of a distribution; None if it is not installed."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -102,7 +102,7 @@ def matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     for pattern in (part.strip() for joined in patterns for part in joined.split(",")):
         found = fnmatch.filter(names, pattern)
         if not found:
-            raise ValueError(f"nothing is called {pattern!r}; there are {', '.join(names)}")
+            raise ValueError(f"no name matches {pattern!r}; the names are {', '.join(names)}")
         wanted.update(found)
     return [name for name in names if name in wanted]
 

@@ -24,7 +24,7 @@ __all__ = ["Pool", "record"]
 
 @dataclass(frozen=True)
 class Pool:
-    """Recorded rounds and the load that was made beside them.
+    """Recorded rounds, and whether the benchmark put load on the machine.
 
     Attributes:
         load: whether the benchmark itself kept another process busy during the recording.
@@ -51,7 +51,7 @@ class Pool:
 
 
 def record(rounds: int, threads: int, load: bool, folder: Path, progress: Callable[[str], None]) -> Iterator[Pool]:
-    """Time ``rounds`` pairs of new processes with the entry points of all conditions; yield the recording so far.
+    """Time ``rounds`` pairs of new processes with the entry points of all conditions. Yield the recording so far.
 
     Args:
         folder: folder for the trees.

@@ -99,13 +99,14 @@ def {function}(dataset, train_indices, val_indices, model_class, num_classes, nu
 
 
 def write_trees(folder: Path) -> dict[str, Path]:
-    """Write both versions. Each condition has an entry point, whose number of epochs differs after.
+    """Write both versions. Each condition has an entry point, whose number of epochs differs in the version after.
 
     Fewer or more epochs change every part of the time equally, so the total changes by exactly the wanted share.
     (``verify`` itself would report different trainings. So the benchmark times rounds without comparing the trainings.)
     """
-    # The first training of a process at full size meets its batch shapes for the first time (8 ms, measured): little
-    # for a verification, but a twentieth of the shortest training here. An entry point that is not judged meets them.
+    # The first training of a process takes 8 ms longer (measured), because its batch shapes are new. This time is short
+    # for a verification, but is a twentieth of the shortest training here. So an entry point that is not judged runs
+    # first.
     first = _ENTRY.format(function="training_first", ratio=1.0)
     trees = {}
     for side in ("before", "after"):

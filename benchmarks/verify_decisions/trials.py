@@ -15,7 +15,17 @@ from chirp_migrate.verify.options import MARGIN
 from chirp_migrate.verify.timing.rounds import TimedRound, run_rounds
 from chirp_migrate.verify.verdict import Judge, Verdict, combine_timings
 
-__all__ = ["AT_MARGIN", "ENTRY_POINTS", "SCENARIOS", "Rate", "Scenario", "Tally", "made_up", "recorded", "run_trials"]
+__all__ = [
+    "AT_MARGIN",
+    "ENTRY_POINTS",
+    "SCENARIOS",
+    "Rate",
+    "Scenario",
+    "Tally",
+    "recorded_noise",
+    "run_trials",
+    "synthetic_noise",
+]
 
 ENTRY_POINTS = 16
 THRESHOLD = 0.2
@@ -30,7 +40,13 @@ Noise = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Scenario:
-    """True ratios of times after / before of all entry points, which take equally long before."""
+    """A simulated migration.
+
+    Attributes:
+        name: name in the tables.
+        ratios: true ratio of times (after / before) of each entry point. Before the migration, all entry points take
+            equally long.
+    """
 
     name: str
     ratios: tuple[float, ...]
@@ -47,7 +63,7 @@ def _scenarios() -> tuple[Scenario, ...]:
 
 SCENARIOS = _scenarios()
 AT_MARGIN = Scenario("one just over 5 % slower, 15 twice as fast", (1 + MARGIN + 1e-6, *[0.5] * (ENTRY_POINTS - 1)))
-"""The hardest case for "not slower": one entry point hardly more slower than is told apart from equal."""
+"""The hardest case for the decision "not slower": one entry point is slower by just more than the margin."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +71,8 @@ class Rate:
     """How often an event occurred, with Wilson's 95 % interval.
 
     Attributes:
-        count, of: the event occurred in ``count`` of ``of`` trials.
+        count: number of trials in which the event occurred.
+        of: number of all trials.
     """
 
     count: int
@@ -100,12 +117,15 @@ class Tally:
         return asdict(self)
 
 
-def made_up(noise: float, drift: float = _DRIFT) -> Noise:
-    """Return normal noise; ``noise`` is the standard deviation of the logarithm of one time.
+def synthetic_noise(noise: float, drift: float = _DRIFT) -> Noise:
+    """Return a function that draws normal noise for a verification.
 
-    The speed of the machine changes by 3 % from round to round, equally in both versions. A share ``drift`` of the
-    noise of a version changes slowly (correlation 0.5 from round to round). In one of ten rounds, other processes use
-    the CPUs and the noise is doubled.
+    The speed of the machine changes by 3 % from round to round, equally in both versions. In one of ten rounds, other
+    processes use the CPUs, and the noise is doubled.
+
+    Args:
+        noise: standard deviation of the logarithm of one time.
+        drift: standard deviation of the part of the noise that changes slowly (correlation 0.5 from round to round).
     """
 
     def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -122,11 +142,12 @@ def made_up(noise: float, drift: float = _DRIFT) -> Noise:
     return draw
 
 
-def recorded(pool: Sequence[TimedRound]) -> Noise:
-    """Return the noise of recorded rounds: consecutive rounds from a random position; the first follows the last.
+def recorded_noise(pool: Sequence[TimedRound]) -> Noise:
+    """Return a function that draws the noise of recorded rounds.
 
-    The mean ratio of each recorded entry point is divided out. Entry points beyond the recorded ones use the noise of
-    rounds half a recording away.
+    The function draws consecutive rounds from a random position. After the last recorded round, it continues with the
+    first round. The mean ratio of each recorded entry point is divided out. If a verification has more entry points
+    than the recording, the other entry points use the noise of rounds half a recording away.
     """
     labels = sorted(pool[0].seconds["before"])
     logs = np.log([[[each.seconds[side][label] for label in labels] for side in ("before", "after")] for each in pool])

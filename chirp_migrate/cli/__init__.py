@@ -44,7 +44,10 @@ _COMMANDS = {
 
 
 class _LazyGroup(click.Group):
-    """The group of all commands. Each command is imported on first use, so ``--help`` does not import PyTorch."""
+    """The click group that contains all commands.
+
+    Each command is imported on first use, so ``--help`` does not import PyTorch.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -88,14 +91,14 @@ class _LazyGroup(click.Group):
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=(
-        "Start with: chirp-migrate review PROJECT (or apply --diff), then apply, then verify. rollback undoes apply to "
-        "the byte. Exit codes have the same meaning for all commands, see docs/exit-codes.md."
+        "Start with: chirp-migrate review PROJECT (or apply --diff), then apply, then verify. rollback restores every "
+        "byte that apply changed. Exit codes have the same meaning for all commands, see docs/exit-codes.md."
     ),
 )
 @click.version_option(__version__, prog_name="chirp-migrate")
 @click.option(_DEBUG, is_flag=True, help="Show tracebacks (may also follow the command).")
 def main(debug: bool) -> None:
-    """Migrate PyTorch training projects to fast, worker-safe data loading, and prove the result."""
+    """Migrate PyTorch training projects to fast, worker-safe data loading, and verify the result."""
 
 
 def _usage_message(error: click.ClickException) -> str:

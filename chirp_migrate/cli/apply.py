@@ -43,8 +43,8 @@ from chirp_migrate.transaction.recovery import recover
             ExitCode.OK: "done, or nothing to do",
             ExitCode.WORK_REMAINS: "done, but some files could not be handled (see the output)",
             ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
-            ExitCode.REFUSED: "refused, nothing changed: uncommitted changes, pins that contradict the runtime, a "
-            "file that changed since planning, or another run that is active",
+            ExitCode.REFUSED: "refused, nothing changed: uncommitted changes, version pins that chirpid_patch does not "
+            "support, a file that changed since planning, or another run that is active",
             ExitCode.UNDONE: "failed midway, and all changes were undone",
             ExitCode.CHECK_FAILED: "the command of --check-with failed, and everything was rolled back",
         },
@@ -74,11 +74,12 @@ def apply(
     ignore_pins: bool,
     output: Output,
 ) -> None:
-    """Rewrite the project at PATH to worker-safe datasets and the loader factory.
+    """Rewrite the project at PATH to use worker-safe datasets and the loader factory of chirpid_patch.
 
-    The command reads and rewrites source code, and never imports or runs the project's code. Only --check-with runs a
-    command. `chirp-migrate rollback PATH` restores every byte. Options override the settings [tool.chirp-migrate] in
-    the project's pyproject.toml. A comment `# chirp: ignore[CODE]` protects a line.
+    The command reads and rewrites source code, and never imports or runs the project's code. If you pass --check-with,
+    the command also runs your own check, such as the tests of the project. `chirp-migrate rollback PATH` restores every
+    byte. Options override the settings [tool.chirp-migrate] in the project's pyproject.toml. A comment
+    `# chirp: ignore[CODE]` keeps the rule CODE from rewriting a line.
     """
     if show_diff and output.json_is_printed:
         raise UsageProblem("`--diff` and `--json -` both print to standard output: use `--json FILE`.")
@@ -88,7 +89,7 @@ def apply(
         if show_diff:
             sys.exit(_preview(request, plan_file, output, ignore_pins=ignore_pins))
         _recover_from_interruption(request, output)
-        plan, edited = _planned(request, plan_file, output)
+        plan, edited = _plan_to_apply(request, plan_file, output)
         result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty, ignore_pins=ignore_pins)
         if command is not None and result.run:
             check_with_command(command, plan.root, request.journal, result.run, output)
@@ -101,13 +102,13 @@ def _preview(request: PlanRequest, plan_file: Path | None, output: Output, *, ig
     """Print a diff of the changes, and write nothing.
 
     Raises:
-        WriteRefused: an earlier run was interrupted. Only commands that write files can recover from an interruption.
+        WriteRefused: an earlier run was interrupted. Only a command that writes files can finish or undo that run.
     """
     if has_unfinished_run(request.journal):
         raise WriteRefused(
             f"an earlier run was interrupted here: run `chirp-migrate rollback {request.quoted_path}` first."
         )
-    plan, _ = _planned(request, plan_file, output)
+    plan, _ = _plan_to_apply(request, plan_file, output)
     _show_diff(plan.seen_from(request.journal), output)
     if not ignore_pins and (problem := version_pin_problem(plan, request.journal)):
         output.print_line(f"`apply` will refuse this plan: {problem}")
@@ -121,10 +122,11 @@ def _recover_from_interruption(request: PlanRequest, output: Output) -> None:
         click.echo(found, err=True)
 
 
-def _planned(request: PlanRequest, plan_file: Path | None, output: Output) -> tuple[Plan, frozenset[str]]:
+def _plan_to_apply(request: PlanRequest, plan_file: Path | None, output: Output) -> tuple[Plan, frozenset[str]]:
     """Return the plan to apply, and the paths of the files with edited hunks.
 
-    The plan is the accepted part of the plan file. Without a plan file, the function makes a new plan.
+    If ``plan_file`` is None, the function makes a new plan. Otherwise, the function reads the plan from the file, and
+    removes all refused hunks.
     """
     if plan_file is None:
         return make_plan(request, output), frozenset()

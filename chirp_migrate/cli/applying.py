@@ -51,7 +51,7 @@ def apply_plan(
     Args:
         request: the project, and the options of the command line.
         plan: the plan, without refused hunks.
-        output: the output of the command.
+        output: settings for the output of the command.
         edited: paths of the files with hunks that the user edited.
         allow_dirty: whether files with uncommitted changes may be written.
         ignore_pins: whether to apply the plan even if the project pins versions that the runtime does not support.
@@ -83,9 +83,9 @@ def apply_plan(
 
 
 def version_pin_problem(plan: Plan, journal: Path) -> str:
-    """Return a message with the version pins that contradict the runtime; "" without such pins.
+    """Return a message that names the version pins of the project that the runtime does not support.
 
-    The result is also "" if no file of the plan imports the runtime.
+    The message is "" if the runtime supports all pins, or if no file of the plan imports the runtime.
     """
     pins = version_conflicts(plan.root, journal) if any_file_needs_runtime(plan.files) else []
     what = "the project and the runtime of the migrated files cannot be installed together."

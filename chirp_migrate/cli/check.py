@@ -69,13 +69,13 @@ def check(request: PlanRequest, form: str, add_ignore: bool, strict: bool, outpu
     The command changes no file of PATH, except with --add-ignore, which writes comments. `rollback` removes these
     comments.
 
-    A finding counts if `apply` with the same options and settings would rewrite it. A file that could not be read also
-    counts. Remarks, advice and suggestions count only with --strict. Findings that a comment `# chirp: ignore[CODE]` or
-    a setting suppresses never count.
+    The exit code is 1 if at least one finding counts. A finding counts if `apply` with the same options and settings
+    would rewrite the finding. A file that could not be read also counts. Remarks, advice and suggestions count only
+    with --strict. A finding never counts if a comment `# chirp: ignore[CODE]` or a setting suppresses the finding.
     """
     is_text = form == "text"
     if output.json_is_printed and not is_text:
-        raise UsageProblem("--json and --format name the same file, standard output: choose another file for --json.")
+        raise UsageProblem("`--json -` and --format both print to standard output: use `--json FILE`.")
     project = request.journal
     if has_unfinished_run(project):  # a check of files that are only partly rewritten has no meaning
         raise UsageProblem(
@@ -113,7 +113,7 @@ def _run_check(request: PlanRequest, output: Output, *, strict: bool) -> CheckRe
 
 
 def _add_ignores(found: CheckReport, project: Path, output: Output) -> str:
-    """Write comments that suppress all findings that count, and return a sentence with their number.
+    """Write comments that suppress every finding that counts, and return a sentence with their number.
 
     The journal of ``project`` records the comments as a run, so that ``rollback`` can remove the comments.
     """

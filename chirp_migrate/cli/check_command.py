@@ -26,7 +26,7 @@ def check_with_command(command: str, folder: Path, journal: Path, run: str, outp
         folder: folder in which to run the command.
         journal: folder with the journal of the run.
         run: number of the run of ``apply``, such as ``0001``.
-        output: the output of ``apply``.
+        output: settings for the output of ``apply``.
 
     Raises:
         CheckFailed: the command failed. The message reports whether the run of ``apply`` is undone.
@@ -52,8 +52,8 @@ def check_with_command(command: str, folder: Path, journal: Path, run: str, outp
 def _run_command(command: str, folder: Path) -> tuple[int, str]:
     """Run ``command`` with the shell in ``folder``, and return its exit status and the last lines that it printed.
 
-    If signal number N ended the command, the exit status is -N. If the wait is interrupted, for example with Ctrl-C,
-    the function kills all processes of the command.
+    If signal number N ended the command, the exit status is -N. If an exception ends the wait for the command, for
+    example because of Ctrl-C, the function kills all processes of the command.
     """
     from chirp_migrate.training.process.descendants import MARKER, kill_processes  # most runs need no psutil
 

@@ -26,14 +26,15 @@ _SHAPE = re.compile(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}")
 
 
 def make_settings_callback(command: str) -> Callable[[click.Context, click.Parameter, Path], Path]:
-    """Return a click callback for the argument PATH, which uses the settings of the project as defaults of the options.
+    """Return a click callback for the argument PATH. The callback makes the project's settings the option defaults.
 
     Args:
         command: name of the command, such as ``verify``.
 
     Raises:
         UsageProblem: the table of the command has an unknown key, or a setting is invalid (see
-            :func:`~chirp_migrate.engine.settings.read_settings`). The callback raises this error, not the function.
+            :func:`~chirp_migrate.engine.settings.read_settings`). The callback raises this error when click parses
+            the command line.
     """
 
     def read(ctx: click.Context, parameter: click.Parameter, path: Path) -> Path:
@@ -45,9 +46,9 @@ def make_settings_callback(command: str) -> Callable[[click.Context, click.Param
 
 
 def parameters_by_setting(command: click.Command) -> dict[str, str | None]:
-    """Return a dictionary that maps the key of each setting of a command to the name of click's parameter.
+    """Return a dictionary from the keys of a command's settings to the names of click's parameters.
 
-    The key of a setting is the name of the option without ``--``.
+    The key of a setting is the name of its option without ``--``.
     """
     return {
         option.removeprefix("--"): one.name
@@ -97,7 +98,8 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
 def values_from_options_and_settings(ctx: click.Context) -> dict[str, Any]:
     """Return the values that options and settings define, by name of click's parameter. Options override settings.
 
-    Defaults are omitted. If the command line has a script (after ``--``), the setting ``workload`` is omitted, too.
+    Defaults are omitted. A script on the command line (after ``--``) replaces the setting ``workload``, which is then
+    omitted, too.
     """
     names = {one.name for one in ctx.command.params if getattr(one, "is_setting", False)}
     sources = {name: ctx.get_parameter_source(name) for name in ctx.params.keys() & names}

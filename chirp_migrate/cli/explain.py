@@ -37,7 +37,10 @@ from chirp_migrate.syntax.project import Project
     "the explanation", "Print no example.", "Print all messages of the examples, not just one for each reason."
 )
 def explain(code: str, output: Output) -> None:
-    """Explain the rule with the code or name CODE: its reason, its safety, its rewrites, and what it only reports."""
+    """Explain one rule: its reason and safety, the code that it rewrites, and the code that it only reports.
+
+    CODE is the code of the rule, such as CHP001, or its name.
+    """
     rule = _find_rule(code)
     examples = _example_files(rule.code)
     reports = list(_findings_in_examples(rule, examples, each=output.verbose))

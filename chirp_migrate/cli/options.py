@@ -106,7 +106,8 @@ def text_parser(is_valid: Callable[[str], Any], problem: str) -> Callable[[Any],
 
     Args:
         is_valid: function that gets a text, and returns a true value if the text is valid.
-        problem: message of the ``ValueError`` for invalid texts and for other values, such as "must name a function".
+        problem: message of the ``ValueError`` for invalid texts and for values that are not texts, such as "must name a
+            function".
     """
 
     def parse(value: Any) -> str:
@@ -118,7 +119,7 @@ def text_parser(is_valid: Callable[[str], Any], problem: str) -> Callable[[Any],
 
 
 def non_empty_text(what: str) -> ParsedValue:
-    """Return a parameter type for texts that are not empty. An empty text mostly comes from an unset shell variable.
+    """Return a parameter type that rejects empty texts, which mostly come from an unset shell variable.
 
     Args:
         what: description of the required text for the error message, such as "a command".
@@ -208,8 +209,8 @@ def collect_options(
     """Return a decorator that adds several options to a command. The command gets all their values as one argument.
 
     Args:
-        name: name of the argument.
-        make: function that gets the values of the options as keyword arguments, and returns the argument.
+        name: name of this argument in the signature of the command.
+        make: function that gets the values of the options as keyword arguments, and returns the value of this argument.
         options: the decorators that add the options.
     """
 
@@ -277,7 +278,7 @@ def output_options(
         json: what the JSON document contains, for the help text.
         quiet: help text of ``--quiet``.
         verbose: help text of ``--verbose``.
-        names: names of the option that sets the file of the JSON document.
+        names: names of the option to which users pass the path of the JSON file.
     """
     return collect_options(
         "output",

@@ -34,7 +34,7 @@ class PlanRequest:
     """The project for which a command makes a plan, and the options of the command line.
 
     Attributes:
-        path: PATH of the command line.
+        path: the argument PATH of the command line.
         jobs: number of processes that run the rules; None chooses the number by the amount of code.
         overrides: the options that override settings (see :meth:`.Settings.overridden`). The value of an option that is
             not set is None or empty.
@@ -55,12 +55,12 @@ class PlanRequest:
 
     @property
     def folder(self) -> Path:
-        """Return ``path``, or the folder of a single file, as written on the command line."""
+        """Return ``path`` if it is a folder, else the folder of the file ``path``. A relative path stays relative."""
         return self.path if self.path.is_dir() else self.path.parent
 
     @property
     def quoted_path(self) -> str:
-        """Return ``path`` as an argument for a shell, for messages that name a command."""
+        """Return ``path`` with shell quotes, for messages that contain a command."""
         return quote(str(self.path))
 
     @cached_property
@@ -158,8 +158,8 @@ def read_plan_file(file: Path, request: PlanRequest) -> PlanFile:
     """Return the plan in ``file`` for the project of the request.
 
     Raises:
-        UsageProblem: the file cannot be read or is not a plan. The same error occurs if the command line also has
-            options for a new plan.
+        UsageProblem: the file cannot be read or is not a plan, or the command line also has options that choose rules
+            or files.
         WriteRefused: files of the project have changed since the plan was made.
     """
     if not request.is_bare:

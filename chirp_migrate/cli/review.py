@@ -80,7 +80,8 @@ _SHOWN_LINES = 40
 def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins: bool, output: Output) -> None:
     """Accept, refuse or edit the changes to the project at PATH hunk by hunk.
 
-    `review` saves every answer to the plan file at once, so that you can quit and continue later, or pass the file on.
+    `review` saves every answer to the plan file at once. You can quit and continue later, or send the file to another
+    person.
     At the end, `review` offers to apply the accepted hunks. `apply --plan` also applies these hunks.
     """
     found = _open_plan(request, plan_file, output)

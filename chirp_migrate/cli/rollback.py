@@ -71,9 +71,10 @@ def rollback(
     force: bool,
     output: Output,
 ) -> None:
-    """Undo the last `apply` at PATH, or run N: restore every byte and mode bit, and remove added files.
+    """Undo the last `apply` at PATH, or the run of --run: restore every byte and mode bit, and remove added files.
 
-    If a run was interrupted, the command only finishes or undoes the interrupted run, unless --run names another run.
+    If a run was interrupted, the command first finishes or undoes the interrupted run. The command then undoes a
+    further run only if --run names the further run.
     """
     if show_list and number is not None:
         raise UsageProblem("--list undoes no run: pass only one of --list and --run.")

@@ -83,7 +83,7 @@ _kept = partial(option, group="Saved results")
 )
 @_data(
     "--config", "config_file", type=FilePath(), metavar="FILE",
-    help="Configuration file of the training (YAML, TOML, JSON), with data.* and training.batch_size.",
+    help="Configuration of the training (YAML, TOML, JSON) that sets data.* and training.batch_size.",
 )  # fmt: skip
 @collect_options(
     "grid",
@@ -155,8 +155,8 @@ def tune(
     training, and only reads the named dataset. `tune` finds the training of a ChirpID-shaped backend automatically. For
     other projects, pass -- python train.py or --workload, or add chirp_verify.py.
 
-    `tune` measures worker counts, prefetching and batch sizes in turn, and chooses the smallest setting within 5 % of
-    the best (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
+    `tune` measures worker counts, prefetching and batch sizes in turn. It chooses the smallest setting that is at most
+    5 % slower than the best setting (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: pass the root folder of your project.")
@@ -171,8 +171,8 @@ def tune(
     if (workload is not None or script) and not watches:
         given = "--workload" if workload is not None else "a command after --"
         raise UsageProblem(
-            f"{given} contradicts --dataset and --config, because `tune` then finds the data in the training: pass "
-            "only one of them."
+            f"{given} cannot be combined with --dataset or --config, because a training already determines the data: "
+            "pass only one of them."
         )
     if profile is not None and not save:
         raise UsageProblem("--profile and --no-save contradict each other: pass only one of them.")
@@ -209,7 +209,7 @@ def tune(
 
 
 def _config_path(root: Path, given: Path) -> Path:
-    """Return the path of the configuration file: ``given``, or ``root / given`` if only ``root / given`` exists."""
+    """Return ``given`` as the path of the configuration file, or ``root / given`` if only ``root / given`` exists."""
     return given if given.exists() or not (root / given).exists() else root / given
 
 

@@ -133,7 +133,7 @@ Examples:
 )  # fmt: skip
 @option(
     "--baseline", type=non_empty_text("a git revision or a folder"), metavar="REV|FOLDER", group=_DECIDED,
-    is_setting=True, help="Compare with a git revision or a folder.  [default: before apply]",
+    is_setting=True, help="Compare with a git revision or a folder.  [default: the code before apply]",
 )  # fmt: skip
 @_decided(
     "--max-rounds", type=WholeNumber(MIN_ROUNDS), default=_DEFAULTS.max_rounds, metavar="N",
@@ -141,7 +141,7 @@ Examples:
 )  # fmt: skip
 @_decided(
     "--time-budget", "budget_s", type=Number(0), default=_DEFAULTS.budget_s, metavar="SECONDS",
-    help="Seconds for the whole command. `verify` compares every entry point, even if the time is over.",
+    help="Seconds for the whole command. `verify` compares every entry point, even after this time.",
 )  # fmt: skip
 @_decided(
     "--min-saving", "threshold_percent", type=Number(0, 100, max_open=True), default=_DEFAULTS.threshold_percent,
@@ -156,7 +156,7 @@ Examples:
     help="Exit with 15 if an entry point is inconclusive.",
 )  # fmt: skip
 @_decided(
-    "--threads", type=WholeNumber(1), metavar="N", show_default="the CPUs that other processes leave free",
+    "--threads", type=WholeNumber(1), metavar="N", show_default="one for each free CPU",
     help="Number of compute threads for each version."
 )  # fmt: skip
 @_decided(
@@ -182,10 +182,10 @@ def verify(
     Both versions are copies in a temporary folder. The command changes no file of PATH except the journal, which stores
     the result for `chirp-migrate report`.
 
-    The entry points of a ChirpID-shaped backend are found automatically. They train on synthetic spectrograms or on
-    --data. For other projects, pass the command that trains: `verify PATH -- python train.py`. `verify` watches the
-    script, and ends it after enough epochs. Alternatively, `chirp-migrate init-workload PATH` writes a file that
-    defines the training. Options override [tool.chirp-migrate.verify] in pyproject.toml.
+    `verify` finds the entry points of a ChirpID-shaped backend automatically. They train on synthetic spectrograms, or
+    on the samples of --data. For other projects, pass the command that trains, as in `verify PATH -- python train.py`.
+    `verify` watches the script, and ends it after enough epochs. Alternatively, `chirp-migrate init-workload PATH`
+    writes a file that defines the training. Options override [tool.chirp-migrate.verify] in pyproject.toml.
     """
     asked = {**values_from_options_and_settings(click.get_current_context()), "simulate_step_ms": simulate_step_ms}
     if output.quiet and output.verbose:
@@ -255,7 +255,7 @@ def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
 
 
 def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
-    """Print the report. Without ``--quiet``, print the sentences ``more`` below the report."""
+    """Print the report. Without ``--quiet``, also print the sentences ``more`` below the report."""
     screen = output.screen()
     show_verify_report(report, screen)
     for one in () if output.quiet else more:

@@ -64,12 +64,12 @@ class SchemaTooNew(ValueError):
     """
 
     def __init__(self, schema: int, known: int, tool: object) -> None:
-        super().__init__(f"the schema of the file is {schema}, and this version of chirp-migrate reads up to {known}")
+        super().__init__(f"the schema of the file is {schema}, but this version only reads schemas up to {known}")
         self.tool = tool if isinstance(tool, str) else "unknown version"
 
 
 def read_document(data: bytes, document_type: type[_Document]) -> _Document:
-    """Read a document whose type has the fields ``schema`` and ``tool``. The bytes may be invalid.
+    """Read a document whose type has the fields ``schema`` (the version of its format) and ``tool``.
 
     Raises:
         SchemaTooNew: a newer version of chirp-migrate wrote the document.

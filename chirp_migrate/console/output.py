@@ -91,9 +91,9 @@ class Output:
     def progress(self, doing: str) -> AbstractContextManager[Progress]:
         """Return a context manager whose value is a progress callback. The callback prints to standard error.
 
-        On a terminal, a progress line appears after two seconds and shows the current :class:`ProgressStep`. If
-        standard error is not a terminal, the callback prints each string as a line, and ignores every
-        :class:`ProgressStep`. If ``quiet`` is set, the callback prints nothing.
+        Operations call the callback with strings and with :class:`ProgressStep` objects. On a terminal, a progress line
+        appears after two seconds and shows the current :class:`ProgressStep`. If standard error is not a terminal, the
+        callback prints only the strings, each on a line. If ``quiet`` is set, the callback prints nothing.
         """
         if not self.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             return LiveProgressLine(sys.stderr, doing)

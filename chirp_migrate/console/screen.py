@@ -52,8 +52,8 @@ class Screen:
         stream: the stream to print to.
         width: largest number of columns in a line. A value below 40 counts as 40.
         colour: whether to print colours.
-        quiet: whether callers print only the most important lines.
-        verbose: whether callers print all details.
+        quiet: whether callers of the screen should print only the most important lines.
+        verbose: whether callers of the screen should print all details.
     """
 
     def __init__(
@@ -113,14 +113,14 @@ class Screen:
         Args:
             text: the text of the paragraph.
             indent: number of blanks in front of every line.
-            style: name of a style of rich.
+            style: name of a style of rich, such as ``bold``; "" for plain text.
             first: text in front of the first line. All other lines are indented by the width of this text.
             hang: additional indentation of all lines after the first line, in columns.
             most: largest number of lines. If the text is longer, the note " … (-v)" replaces its end. If ``most`` is
                 None, there is no limit.
-            short: a shorter form of the text, or "". If the text has more than ``most`` lines, the shorter form is
-                printed instead, with the note " (-v)" at its end. If the shorter form is also too long, only its
-                beginning is printed, on one line if possible.
+            short: a shorter form of the text; "" if there is none. If the text has more than ``most`` lines, the
+                shorter form is printed instead, with the note " (-v)" at its end. If the shorter form is also too long,
+                only its beginning is printed, on one line if possible.
         """
         self._paragraph(
             Text(to_one_line(text), style), indent, Text(first), hang, most, Text(to_one_line(short), style)
@@ -239,7 +239,7 @@ def _whole_words(line: str, most: int) -> str:
 
 
 def render_to_text(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
-    """Return the text that the function ``show`` prints, without colours. :class:`Screen` gets the ``options``."""
+    """Return the text that ``show`` prints to a new :class:`Screen` without colours and with the given options."""
     stream = io.StringIO()
     show(Screen(stream, width=width, **options))
     return stream.getvalue()

@@ -1,7 +1,7 @@
 """Define the classes for the data of a report. The web page, the terminal output and the JSON document show this data.
 
 The data comes from the journal, in which ``apply``, ``verify`` and ``doctor`` store their results. The texts are not
-escaped for HTML or for a terminal.
+escaped for HTML or for a terminal, so the code that shows the texts must escape them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from chirp_migrate.verify.verify_report import VerifyReport
 
 @dataclass(frozen=True)
 class RunDetails:
-    """One run of ``apply``.
+    """The data of a report on one run of ``apply``.
 
     Attributes:
         number: number of the run.

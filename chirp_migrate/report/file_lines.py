@@ -1,8 +1,8 @@
 """Find the hunk that changed each line of a file, so that reports can show the changed lines of each hunk.
 
 The edits of a hunk determine the lines that the hunk changes. Added imports and removed dead code belong to no hunk.
-The module finds these lines by comparing the texts before and after the changes. The lines of a notebook are the lines
-of its code cells.
+The module finds the lines of such imports and code by comparing the texts before and after the changes. The lines of a
+notebook are the lines of its code cells.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class _DiffLine:
 
     Attributes:
         sign: ``-`` for a removed line, ``+`` for an added line, a blank for an unchanged line.
-        before, after: number of the line before and after the change, from 1; None in a version without the line.
+        before, after: numbers of the line in the original and in the changed file, from 1; None in a file without the
+            line.
         owners: numbers of the hunks that changed the line. ``FOLLOWS`` is the number for a change that belongs to no
             hunk. The set is empty for an unchanged line.
     """
@@ -136,8 +137,8 @@ class FileLines:
 
         Args:
             at: position of the removed line.
-            hunk: number of the hunk whose added lines count; None if the added lines of all hunks that removed the line
-                count.
+            hunk: number of the hunk whose added lines are compared. None: the added lines of all hunks that removed the
+                line are compared.
         """
         removed = self._old.lines[(self._lines[at].before or 1) - 1].strip()
         owners = self._lines[at].owners if hunk is None else {hunk}
@@ -159,9 +160,10 @@ class FileLines:
         return next((number for number in following if number is not None), None)
 
     def _last_context_position(self, at: int, step: int) -> int:
-        """Return the position of the last context line above (``step`` -1) or below (``step`` 1) the line ``at``.
+        """Return the position of the farthest context line above (``step`` -1) or below (``step`` 1) the line ``at``.
 
-        Context lines are unchanged lines around a change, at most three on each side.
+        Context lines are unchanged lines around a change, at most three on each side. Without context lines, the result
+        is ``at``.
         """
         for _ in range(_CONTEXT):
             beside = at + step
@@ -185,7 +187,10 @@ class FileLines:
         return place and place[0]
 
     def _enclosing_definition(self, lines: Sequence[_DiffLine]) -> str:
-        """Return the name of the function or class around the last line in ``lines``. Added lines do not count."""
+        """Return the name of the function or class around the last of ``lines`` that is in the original text.
+
+        If all lines are added lines, the result is an empty string.
+        """
         numbers = [line.before for line in lines if line.before is not None]
         return self._name_at(numbers[-1]) if numbers else ""
 
@@ -209,8 +214,9 @@ class _FileText:
     """One version of a file.
 
     Attributes:
-        text: the whole text. For a notebook, the text is all code cells joined to one module, without IPython magics.
-        places: (cell, line number) of each line; None for lines between notebook cells.
+        text: the text of the whole file. For a notebook, the text is all code cells joined to one module, without
+            IPython magics.
+        places: (cell, line number) for each line of ``text``; None for lines between notebook cells.
         lines: the lines of the file or of its code cells, with IPython magics such as ``%matplotlib inline``.
     """
 
@@ -324,7 +330,11 @@ def _lines(before: str, after: str, runs: Sequence[_ChangedRange]) -> Iterator[_
 
 
 def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | None], dict[int, list[int]]]:
-    """Find each line of ``middle`` in ``new``.
+    """Compare two versions of a text, and find each line of the old version in the new version.
+
+    Args:
+        middle: lines of the old version, which already has the changes of all hunks.
+        new: lines of the new version, which also has the changes that belong to no hunk.
 
     Returns:
         Two values. The first value is a list with the line number in ``new`` of each line of ``middle``, or None for a
@@ -342,7 +352,13 @@ def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | 
 
 
 def _changed_lines(run: _ChangedRange, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_DiffLine]:
-    """Yield the lines of a range as a diff. A line that a hunk replaces by an equal line counts as unchanged."""
+    """Yield the lines of a range as a diff. A line that a hunk replaces by an equal line counts as unchanged.
+
+    Args:
+        run: the range.
+        old: all lines of the original text.
+        written: the new lines of the range, each with its line number in the changed text.
+    """
     for tag, i1, i2, j1, j2 in shortest_diff_opcodes(old[run.first : run.end], [text for _, text in written]):
         removed = range(run.first + i1 + 1, run.first + i2 + 1)
         added = [there for there, _ in written[j1:j2]]

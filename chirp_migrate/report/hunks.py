@@ -18,9 +18,9 @@ class ChangeRow:
 
     Attributes:
         sign: ``-`` for a removed line, ``+`` for an added line, a blank for an unchanged line.
-        before: number of the line before the change, from 1; None for an added line. In a notebook, the lines of each
-            cell are numbered from 1.
-        after: number of the line after the change; None for a removed line, or for an unknown number.
+        before: number of the line in the original file, from 1; None for an added line. In a notebook, the lines of
+            each cell are numbered from 1.
+        after: number of the line in the changed file; None for a removed line, or for an unknown number.
         text: the text of the line, without the newline.
         words: the tokens of the text, each with the kind that determines its colour.
     """
@@ -54,9 +54,9 @@ Pair = tuple[ChangeRow | None, ChangeRow | None]
 
 
 def group_changed_rows(rows: Iterable[ChangeRow]) -> Iterator[tuple[bool, list[ChangeRow]]]:
-    """Yield groups of neighbouring lines: ``(True, rows)`` for changed lines, ``(False, rows)`` for unchanged lines.
+    """Group neighbouring lines. Yield ``(True, rows)`` for changed lines, and ``(False, rows)`` for unchanged lines.
 
-    A removed line after an added line begins a new group.
+    A removed line after an added line begins a new group, so that removed lines come first in every group.
     """
     for changed, found in groupby(rows, key=lambda row: row.sign != " "):
         run: list[ChangeRow] = []
@@ -80,7 +80,7 @@ def pair_rows_for_columns(rows: Iterable[ChangeRow]) -> Iterator[Pair]:
 def differing_words(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """Return the differing parts of two lines: start and end in ``old``, and start and end in ``new``.
 
-    The result is None if the lines have little in common. Common indentation does not count.
+    The result is None if the lines have little in common. Common indentation is ignored in this comparison.
     """
     one, other = _WORD.findall(old), _WORD.findall(new)
     start = _common_prefix_length(one, other)

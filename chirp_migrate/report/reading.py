@@ -80,7 +80,7 @@ def _details_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunDetails:
 
 
 def _file_without_hunks(run: JournalRun, file: JournalFile) -> FilePlan:
-    """Return the plan of a file without hunks, for a run whose plan is not in the journal."""
+    """Return a plan of ``file`` that has no hunks, for a run whose plan is not in the journal."""
     before = None if file.before is None else run.content(file.before.sha256)
     return FilePlan(file.path, before, run.content(file.sha256_after), "scaffold" if before is None else "rewrite")
 
@@ -88,7 +88,8 @@ def _file_without_hunks(run: JournalRun, file: JournalFile) -> FilePlan:
 def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLookup:
     """Return a function that maps a file of the plan to its bytes before and after the run.
 
-    The paths in the journal have their links resolved. So the journal and the plan may have different paths for a file.
+    The journal and the plan may have different paths for a file, because links are resolved in the paths of the
+    journal. The function finds such a file by the hashes of its bytes.
     """
     paths = {file.path for file in run.files}
     linked = {(file.sha256_before, file.sha256_after) for file in run.files if file.path not in planned}
@@ -119,7 +120,8 @@ def _last_document(
         document_type: class of the result.
 
     Returns:
-        The result, or None without a stored result; and the later runs.
+        Two values. The first value is the result; None if no result is stored. The second value is the later runs of
+        ``apply``.
     """
     command = Path(name).stem
     for at, run in reversed([*enumerate(runs, start=1)]):
@@ -138,7 +140,7 @@ def _last_document(
 
 
 def _notices_on_runs(details: Iterable[RunDetails]) -> Iterator[str]:
-    """Yield sentences for the user on information that the report lacks for each run."""
+    """Yield sentences for the user on data of each run that the report cannot show."""
     for run in details:
         if not run.has_plan:
             yield (

@@ -35,8 +35,8 @@ class EntryTimes:
             Versions that were not timed are missing.
         ratio: time after / time before the migration.
         zero_cost_ratio: time with zero-cost loading / time before the migration; None without such a measurement.
-        verdict: verdict on the entry point, which may be empty. For all entry points together, the verdict of the whole
-            verification.
+        verdict: verdict on the entry point; "" if the entry point has no verdict. For all entry points together, the
+            verdict of the whole verification.
     """
 
     label: str

@@ -69,12 +69,18 @@ class LoaderLedger:
 
     @property
     def values(self) -> int:
-        """Return the number of places that only store or pass the class ``DataLoader``. No rule rewrites them."""
+        """Return the number of places that only store or pass the class ``DataLoader``.
+
+        No rule rewrites these places.
+        """
         return self.reasons.get(_VALUE, 0)
 
     @property
     def loader_sites(self) -> Mapping[FindingStatus, int]:
-        """Return a dictionary: status → number of loaders. Code that only stores or passes the class does not count."""
+        """Return a dictionary: status → number of loaders.
+
+        Code that only stores or passes the class ``DataLoader`` does not count.
+        """
         return {
             status: number - self.values * (status is FindingStatus.REPORT) for status, number in self.sites.items()
         }

@@ -53,7 +53,8 @@ class PlanFile:
         plan: the plan as it was made. The decisions of the review are not applied to this plan.
         choices: the decisions of the review so far.
         tool: name and version of the program that wrote the file.
-        reviewed: whether a review has begun. Then ``apply`` refuses the plan until the user has decided on every hunk.
+        reviewed: whether a review has begun. If True, ``apply`` refuses the plan until the user has decided on every
+            hunk.
     """
 
     plan: Plan

@@ -49,7 +49,7 @@ def decidable_hunk_ids(plan: Plan) -> list[HunkId]:
 
 
 def apply_choices(plan: Plan, choices: Choices) -> Plan:
-    """Return ``plan`` without refused hunks, and with the user's own edits. Hunks without a decision stay.
+    """Return ``plan`` without refused hunks, and with the user's own edits. Keep hunks without a decision.
 
     If no remaining file imports the runtime, the returned plan does not add the runtime as a dependency or as a copy.
 

@@ -68,7 +68,7 @@ class Review:
     def __init__(self, plan: Plan, choices: Choices) -> None:
         self._root = plan.root
         self.items = list(_items(plan))
-        self._bound = _bound(self.items)
+        self._items_decided_together = _items_decided_together(self.items)
         self.choices: dict[HunkId, HunkChoice] = {
             item.id: choices[item.id] for item in self.items if item.id in choices
         }
@@ -87,7 +87,7 @@ class Review:
 
     def decided_with(self, item: ReviewItem) -> list[ReviewItem]:
         """Return ``item``, and all other items that must get the same decision as ``item``."""
-        return self._bound[item.id]
+        return self._items_decided_together[item.id]
 
     def undecided(self) -> int:
         """Return the number of items without a decision."""
@@ -208,11 +208,11 @@ def _items(plan: Plan) -> Iterator[ReviewItem]:
             yield ReviewItem((file.path, WHOLE_FILE), file, None, ())
 
 
-def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
+def _items_decided_together(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
     """Return a dictionary: id of an item → this item, and all items that must get the same decision.
 
-    Two items belong together if the sets ``together`` of their hunks have a call in common. Two items also belong
-    together if both belong to the same third item.
+    Two items must get the same decision if the sets ``together`` of their hunks have a common element. This also holds
+    for two items that are only connected through other items.
     """
     first: dict[str, int] = {}
     pairs = [
@@ -228,7 +228,7 @@ def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
 
 
 def _blocks_of_item(item: ReviewItem, choice: HunkChoice | None) -> tuple[SourceLines, list[LineBlock]]:
-    """Return the lines of the file of an item, and the ranges of lines that the edits of the item change."""
+    """Return all lines of an item's file, and the ranges of lines that the item's edits change."""
     if item.file.before is None or item.hunk is None:
         raise InvalidEdit("this change has no hunk to edit: accept or refuse the whole file")
     lines = SourceLines(decode_source(item.file.path, item.file.before).text)

@@ -90,7 +90,10 @@ def _batch_size(loader: Any) -> int:
 
 
 def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
-    """Return about half of ``batch_size``, and the number of such batches that has ``batch_size * steps`` samples."""
+    """Return a batch size of about half of ``batch_size``, and a new number of accumulation steps.
+
+    The product of both numbers is ``batch_size * steps``, or close to this product if no batch size divides it.
+    """
     samples = batch_size * steps
     if batch_size == 1:
         return 1, steps
@@ -115,12 +118,12 @@ def advise_persistent_workers(times: Times, workers: int, batches: int) -> Setti
         return None
     why = f"starting the workers takes {start:.2f} s in every epoch, {100 * part:.0f} % of its loading time"
     return SettingAdvice(
-        "persistent_workers", False, True, f"{why}; persistent workers draw their base seed once, not in every epoch"
+        "persistent_workers", False, True, f"{why}; persistent workers change the random numbers of later epochs"
     )
 
 
 def advise_prefetching(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> SettingAdvice | None:
-    """Return the advice to prefetch more batches if more batches hide the wait for the slowest batch; else None.
+    """Return the advice to prefetch more batches if this hides the wait for the slowest batch; else None.
 
     The result is also None if loading a batch takes longer on average than a training step.
 

@@ -68,8 +68,8 @@ def diagnose_dataloader_speed(
     The function measures how long a loop waits for each batch after the first batch. Then the function tries other
     numbers of workers, and batched reading, with copies of the loader. The measurements of each copy alternate with
     measurements of a copy that has the current settings. The function reports only settings that were faster, or as
-    fast with fewer processes. The function starts worker processes only if no worker process would run the main script
-    again.
+    fast with fewer processes. If worker processes would run the main script again, the function starts no workers. This
+    happens with the start methods ``spawn`` and ``forkserver`` if the script has no ``if __name__ == "__main__":``.
 
     The function does not change a PyTorch ``DataLoader``, its random generators or its samplers. Counters and open
     files of the dataset may change. If ``dataloader`` is not a ``DataLoader``, the function only measures, and iterates

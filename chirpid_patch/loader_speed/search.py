@@ -69,9 +69,9 @@ class LoaderChoice:
         alone, chosen = rates[0, 0], rates[self.num_workers, self.prefetch_threads]
         assert alone is not None and chosen is not None
         if not (self.num_workers or self.prefetch_threads):
-            others = ", ".join(f"{trial} {_rate_of_trial(trial)}" for trial in self.trials[1:]) or "no other mode tried"
+            others = ", ".join(f"{trial} {_rate_of_trial(trial)}" for trial in self.trials[1:]) or "no other trials"
             return f"measured {alone:.0f} samples/s; {others}"
-        return f"measured {chosen:.0f} samples/s, against {alone:.0f} without threads and workers"
+        return f"measured {chosen:.0f} samples/s, and {alone:.0f} samples/s without threads and workers"
 
 
 def _rate_of_trial(trial: LoadingTrial) -> str:
@@ -87,7 +87,7 @@ def choose_loading_mode(
     seconds: float = 3.0,
     step: Callable[[Any], object] | None = None,
 ) -> LoaderChoice:
-    """Try several loading modes of ``dataset``, and return the fastest mode.
+    """Try several loading modes of ``dataset``, and return the first mode that is as fast as the fastest mode.
 
     The search first tries loading in this process without threads. Then the search tries increasing numbers of threads
     and of worker processes. If starting worker processes is not safe, or would take much of the time, the search omits
@@ -98,7 +98,8 @@ def choose_loading_mode(
         dataset: a map-style dataset with at least one sample.
         options: arguments of ``DataLoader``, by name, such as ``batch_size`` and ``collate_fn``.
         threads_allowed: whether several threads may read the dataset at once.
-        most_workers: largest number of worker processes to try; None: as many as may help.
+        most_workers: largest number of worker processes to try. None: 8 if loading mostly waits for a disk or
+            network, else the number of CPUs, but at most 8.
         seconds: approximate duration of the search in seconds.
         step: function that is called with each batch and imitates a training step; None: no function.
     """

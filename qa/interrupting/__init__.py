@@ -1,1 +1,1 @@
-"""Runs of the command line killed, or with the disk full, at random: what they leave, and what the next one does."""
+"""Interrupt commands at random moments or with a full disk, and check the files that the commands leave."""

@@ -1,6 +1,7 @@
-"""What an interrupted run left: which phase it was in, and whether every file is wholly the old or wholly the new one.
+"""Examine the tree that an interrupted run left: the phase of the run, and the contents of all files.
 
-The journal is read here with ``json`` and not with the code that wrote it.
+Every file must be equal to its old or its new version. This module reads the journal with ``json`` and not with the
+code that wrote the journal, so that an error in that code is not hidden.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from pathlib import Path
 
 from .trees import Snapshot, snapshot
 
-__all__ = ["PHASES", "Interrupted", "Sides", "look"]
+__all__ = ["PHASES", "TreeState", "TreeVersions", "examine_tree"]
 
 JOURNAL = ".chirp-migrate"
 
-#: Where an interruption can find a run, in the order in which it comes there. The first is before anything is written,
-#: or after a run undid what it had written.
+#: Phases in which a run can be interrupted, in the order of a run. In the first phase, the run has not written
+#: anything, or has undone all its changes.
 PHASES = (
-    "nothing of it on disk",
+    "nothing written",
     "writing the journal",
     "journal written, no file changed",
     "replacing files",
@@ -36,7 +37,7 @@ _TEMPORARY = re.compile(r"\.chirp-migrate-\d{4,}-\d+\.tmp")
 
 
 @dataclass(frozen=True)
-class Sides:
+class TreeVersions:
     """The tree before and after the migration, without the journal."""
 
     before: Snapshot
@@ -44,87 +45,91 @@ class Sides:
 
     @property
     def rewritten(self) -> list[str]:
-        """Paths of files that are there on both sides and differ."""
+        """Return the paths of the files that are different in the two versions."""
         return [path for path, one in self.before.items() if path in self.after and self.after[path] != one]
 
     @property
     def added(self) -> list[str]:
-        """Paths of files that only the migrated tree has."""
+        """Return the paths of the files that only the migrated version has."""
         return [path for path, one in self.after.items() if path not in self.before and one[0] == "file"]
 
 
 @dataclass
-class Interrupted:
-    """What an interruption left.
+class TreeState:
+    """The state of the tree after an interruption.
 
     Attributes:
-        phase: one of :data:`PHASES`.
-        to_recover: whether the next command has something to bring to an end, and must say so.
-        new: number of files that are as after the migration.
-        problems: what is not as it must be, as sentences; the aim is none.
+        phase: the phase of the interrupted run, one of :data:`PHASES`.
+        needs_recovery: whether the next command must finish or undo the interrupted run, and must report this.
+        migrated_files: number of files that are equal to their migrated version.
+        problems: sentences on errors in the tree; empty for a correct tree.
     """
 
     phase: str
-    to_recover: bool
-    new: int
+    needs_recovery: bool
+    migrated_files: int
     problems: list[str] = field(default_factory=list)
 
 
-def look(root: Path, sides: Sides, compiled: set[str], *, rollback: bool = False) -> Interrupted:
+def examine_tree(root: Path, versions: TreeVersions, compiled: set[str], *, rollback: bool = False) -> TreeState:
     """Examine a tree between an interruption and the next command.
 
     Args:
         root: the tree.
-        sides: how it may be.
-        compiled: SHA-256 of sources known to compile; more are added.
-        rollback: whether a rollback was interrupted.
+        versions: the tree before and after the migration.
+        compiled: SHA-256 of Python sources that are known to compile. The function adds the sources that it compiles.
+        rollback: True if a rollback was interrupted; False if ``apply`` was interrupted.
     """
     tree = snapshot(root, journal=False)
     problems: list[str] = []
-    for path in sorted({*tree, *sides.before, *sides.after}):
+    for path in sorted({*tree, *versions.before, *versions.after}):
         if _TEMPORARY.fullmatch(Path(path).name):
             continue
-        if tree.get(path) not in (sides.before.get(path), sides.after.get(path)):
-            problems.append(f"{path} is neither the old nor the new one")
-    changed = [path for path in sides.rewritten if tree.get(path) == sides.after[path]]
-    missing = [path for path in sides.added if path not in tree]
+        if tree.get(path) not in (versions.before.get(path), versions.after.get(path)):
+            problems.append(f"{path} is equal to neither the old nor the new version")
+    changed = [path for path in versions.rewritten if tree.get(path) == versions.after[path]]
+    missing = [path for path in versions.added if path not in tree]
     if changed and missing:
-        problems.append(f"{changed[0]} is migrated and {missing[0]} is not there, so it may not be importable")
-    problems += _not_compiling(root, tree, compiled)
-    new = len(changed) + len(sides.added) - len(missing)
-    phase, to_recover = _phase(root, sides, new, rollback, problems)
-    return Interrupted(phase, to_recover, new, problems)
+        problems.append(f"{changed[0]} is migrated, but may import {missing[0]}, which is missing")
+    problems += _syntax_errors(root, tree, compiled)
+    migrated = len(changed) + len(versions.added) - len(missing)
+    phase, needs_recovery = _phase(root, versions, migrated, rollback, problems)
+    return TreeState(phase, needs_recovery, migrated, problems)
 
 
-def _phase(root: Path, sides: Sides, new: int, rollback: bool, problems: list[str]) -> tuple[str, bool]:
+def _phase(root: Path, versions: TreeVersions, migrated: int, rollback: bool, problems: list[str]) -> tuple[str, bool]:
+    """Return the phase of the interrupted run, and whether the run needs recovery. Append errors to ``problems``."""
     home = root / JOURNAL
     names = {path.name for path in home.iterdir()} if home.is_dir() else set()
-    everything = len(sides.rewritten) + len(sides.added)
+    everything = len(versions.rewritten) + len(versions.added)
     if any(name.startswith("old-") for name in names):
         return "rolled back, journal not removed", True
     if any(name.startswith("new-") for name in names):
-        if new:
+        if migrated:
             problems.append("files changed before the journal was complete")
         return "writing the journal", True
     if "0001" not in names:
-        if new:
+        if migrated:
             problems.append("files changed without a journal")
-        return ("rolled back" if rollback else "nothing of it on disk"), False
+        return ("rolled back" if rollback else PHASES[0]), False
     journal = json.loads((home / "0001" / "journal.json").read_bytes())
-    problems += _against_the_journal(root, journal)
+    problems += _differences_from_journal(root, journal)
     if journal["state"] == "applied":
-        if new != everything:
-            problems.append("the journal says applied, and not every file is")
+        if migrated != everything:
+            problems.append("the state in the journal is `applied`, but some files are not migrated")
         return "applied", False
     if journal["state"] == "rolling-back":
-        return ("rolling back, no file changed" if new == everything else "rolling back"), True
-    if not new:
+        return ("rolling back, no file changed" if migrated == everything else "rolling back"), True
+    if not migrated:
         return "journal written, no file changed", True
-    return ("replacing files" if new < everything else "all files changed, journal not sealed"), True
+    return ("replacing files" if migrated < everything else "all files changed, journal not sealed"), True
 
 
-def _against_the_journal(root: Path, journal: dict[str, object]) -> list[str]:
-    """Every file of the journal must be there as it was or as it is to be, and its original in the journal."""
+def _differences_from_journal(root: Path, journal: dict[str, object]) -> list[str]:
+    """Return a sentence for each file that differs from the journal, or whose original the journal lacks.
+
+    A file is correct if its hash is the hash before or the hash after the run.
+    """
     problems: list[str] = []
     files = journal["files"]
     assert isinstance(files, list)
@@ -134,15 +139,15 @@ def _against_the_journal(root: Path, journal: dict[str, object]) -> list[str]:
         except FileNotFoundError:
             now = None
         if now not in (file["sha256_before"], file["sha256_after"]):
-            problems.append(f"{file['path']} is not what the journal says")
+            problems.append(f"{file['path']} has neither the old nor the new hash in the journal")
         if file["sha256_before"] is not None:
             kept = root / JOURNAL / "0001" / file["sha256_before"]
             if not kept.is_file() or hashlib.sha256(kept.read_bytes()).hexdigest() != file["sha256_before"]:
-                problems.append(f"the original of {file['path']} is lost")
+                problems.append(f"the journal lacks the original of {file['path']}")
     return problems
 
 
-def _not_compiling(root: Path, tree: Snapshot, compiled: set[str]) -> list[str]:
+def _syntax_errors(root: Path, tree: Snapshot, compiled: set[str]) -> list[str]:
     problems: list[str] = []
     for path, (kind, _, content) in tree.items():
         if kind != "file" or not path.endswith(".py") or content in compiled:

@@ -1,4 +1,4 @@
-"""The command line in processes of its own, and how it is killed."""
+"""Run commands of ``chirp-migrate`` in separate processes, and kill these processes."""
 
 from __future__ import annotations
 
@@ -12,48 +12,65 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .aims import Aim, after
+from .moments import Moment, after
 
-__all__ = ["Ended", "Limit", "kill_at", "run"]
+__all__ = ["CommandResult", "Limit", "kill_at", "run"]
 
-#: A command that takes longer hangs.
+#: Seconds after which a running command counts as hung.
 _TIMEOUT_S = 120.0
+#: Seconds between two checks whether the moment to kill the command has come.
 _POLL_S = 0.0002
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a command ended: exit code (negative for a signal), and what it printed on both streams."""
+class CommandResult:
+    """The result of a command.
+
+    Attributes:
+        code: the exit code; -N if signal number N ended the command.
+        printed: the text that the command printed to standard output, followed by the text on standard error.
+    """
 
     code: int
-    said: str
+    printed: str
 
 
 @dataclass(frozen=True)
 class Limit:
-    """The largest file, in bytes, that a command may write (``RLIMIT_FSIZE``)."""
+    """A limit on the size of the files that a command writes (``RLIMIT_FSIZE``).
+
+    Attributes:
+        size: the largest permitted size of a file in bytes.
+    """
 
     size: int
 
 
-def run(*arguments: str | Path, limit: Limit | None = None) -> Ended:
+def run(*arguments: str | Path, limit: Limit | None = None) -> CommandResult:
     """Run ``chirp-migrate`` to its end.
 
+    Args:
+        arguments: the arguments of the command line.
+        limit: the limit on the size of written files; None for no limit.
+
     Raises:
-        subprocess.TimeoutExpired: it hangs.
+        subprocess.TimeoutExpired: the command hangs.
     """
     command = _command(arguments, limit)
     done = subprocess.run(
         command, env=_environment(), capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False
     )
-    return Ended(done.returncode, done.stdout + done.stderr)
+    return CommandResult(done.returncode, done.stdout + done.stderr)
 
 
-def kill_at(aim: Aim, *arguments: str | Path) -> bool:
-    """Run ``chirp-migrate`` and send SIGKILL when ``aim`` says so; whether it died of it, or had ended before.
+def kill_at(moment: Moment, *arguments: str | Path) -> bool:
+    """Run ``chirp-migrate``, and send SIGKILL as soon as ``moment`` returns True.
+
+    Returns:
+        True if the signal killed the command; False if the command ended before.
 
     Raises:
-        subprocess.TimeoutExpired: it hangs.
+        subprocess.TimeoutExpired: the command hangs.
     """
     process = subprocess.Popen(
         _command(arguments, None),
@@ -62,16 +79,16 @@ def kill_at(aim: Aim, *arguments: str | Path) -> bool:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    hanging = after(_TIMEOUT_S)
+    is_overdue = after(_TIMEOUT_S)
     try:
-        while not aim() and process.poll() is None:
-            if hanging():
+        while not moment() and process.poll() is None:
+            if is_overdue():
                 raise subprocess.TimeoutExpired(process.args, _TIMEOUT_S)
             time.sleep(_POLL_S)
         process.kill()
         return process.wait() == -signal.SIGKILL
     finally:
-        # Processes that planned for it; they write nothing, and must not slow down the next run.
+        # Also kill the planning processes of the command, because they would slow down the next run.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

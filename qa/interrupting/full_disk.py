@@ -1,7 +1,9 @@
-"""``apply`` and ``rollback`` on a disk that fills up: a small tmpfs in a mount namespace of its own.
+"""Run ``apply`` and ``rollback`` on a small disk that becomes full.
 
-Run as ``python -m qa.interrupting.full_disk`` inside ``unshare --user --map-root-user --mount``, where mounting
-is allowed and nobody else sees the mounts; reads one JSON object from standard input and writes one outcome a line.
+The disk is a tmpfs (a file system in memory) in a separate mount namespace. This module runs as
+``python -m qa.interrupting.full_disk`` inside ``unshare --user --map-root-user --mount``. There, mounting needs no
+rights, and other processes do not see the mounts. The module reads one JSON object from standard input, and writes the
+outcome of each run as a line of JSON.
 """
 
 from __future__ import annotations
@@ -20,24 +22,25 @@ from typing import Any
 
 from benchmarks.harness import ROOT
 
-from .checks import Sides, look
-from .commands import Ended, Limit, run
-from .kills import Outcome, Reference, finish
+from .checks import TreeVersions, examine_tree
+from .commands import CommandResult, Limit, run
+from .kills import Outcome, Reference, run_next_command
 from .trees import snapshot
 
-__all__ = ["can_mount", "limited_apply", "on_full_disks"]
+__all__ = ["can_mount", "limited_apply", "run_on_full_disks"]
 
 _UNSHARE = ("unshare", "--user", "--map-root-user", "--mount")
 _DISK_BYTES = 64 * 1024**2
-#: Pages of memory left at most on a disk that is called full.
+#: Largest number of free memory pages on a disk that counts as full.
 _PAGES = 8
-#: Free space reaches beyond what an apply needs: then it is its rollback that finds no room.
+#: Largest free space of a disk, as a multiple of the space that ``apply`` needs. If ``apply`` has enough space, the
+#: check lets the rollback run on a full disk.
 _BEYOND = 1.3
 _FILLER = "filler.bin"
 
 
 def can_mount(work: Path) -> bool:
-    """Whether this user may mount a tmpfs in a namespace of their own."""
+    """Return whether this user may mount a tmpfs in a separate mount namespace."""
     try:
         tried = subprocess.run(
             [*_UNSHARE, "mount", "-t", "tmpfs", "-o", "size=64k", "none", str(work)], capture_output=True, check=False
@@ -47,19 +50,22 @@ def can_mount(work: Path) -> bool:
     return tried.returncode == 0
 
 
-def on_full_disks(work: Path, like: Reference, count: int, seed: int) -> Iterator[Outcome]:
-    """``count`` runs, each on a disk with a random amount of free space.
+def run_on_full_disks(work: Path, reference: Reference, count: int, seed: int) -> Iterator[Outcome]:
+    """Run ``apply`` or ``rollback`` ``count`` times, each time on a disk with a random amount of free space.
 
     Args:
-        work: empty folder; disks are mounted there, in another namespace.
-        like: the undisturbed run.
-        count: how many.
-        seed: of the amounts.
+        work: empty folder in which the disks are mounted, in another mount namespace.
+        reference: the run without interruption.
+        count: number of runs.
+        seed: seed of the random amounts of free space.
+
+    Yields:
+        The outcome of each run.
 
     Raises:
         RuntimeError: the process in the namespace failed.
     """
-    task = {"work": str(work), "count": count, "seed": seed, "reference": _as_json(like)}
+    task = {"work": str(work), "count": count, "seed": seed, "reference": _as_json(reference)}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path]))}
     command = [*_UNSHARE, sys.executable, "-m", "qa.interrupting.full_disk"]
     with subprocess.Popen(
@@ -71,63 +77,75 @@ def on_full_disks(work: Path, like: Reference, count: int, seed: int) -> Iterato
         for line in process.stdout:
             yield Outcome(**json.loads(line))
     if process.returncode != 0:
-        raise RuntimeError(f"the runs on full disks ended with {process.returncode}")
+        raise RuntimeError(f"the process of the runs on full disks ended with code {process.returncode}")
 
 
-def limited_apply(work: Path, like: Reference, draw: random.Random, compiled: set[str]) -> Outcome:
-    """Where nothing can be mounted: one ``apply`` that may only write files up to a random size."""
-    outcome = Outcome("apply with the size of files limited", list(like.options))
+def limited_apply(work: Path, reference: Reference, rng: random.Random, compiled: set[str]) -> Outcome:
+    """Run ``apply`` with a random limit on the size of written files, for machines on which no disk can be mounted."""
+    outcome = Outcome("apply with the size of files limited", list(reference.options))
     root = work / "tree"
-    shutil.copytree(like.original, root, symlinks=True)
-    largest = max(path.stat().st_size for path in (*like.applied.rglob("*"),) if path.is_file())
-    limit = Limit(int(2 ** draw.uniform(3, largest.bit_length())))
-    _judge(root, like, draw, outcome, compiled, run("apply", *like.options, root, limit=limit))
+    shutil.copytree(reference.original, root, symlinks=True)
+    largest = max(path.stat().st_size for path in (*reference.applied.rglob("*"),) if path.is_file())
+    limit = Limit(int(2 ** rng.uniform(3, largest.bit_length())))
+    _examine_and_recover(root, reference, rng, outcome, compiled, run("apply", *reference.options, root, limit=limit))
     return outcome
 
 
-def _full_apply(disk: Path, like: Reference, draw: random.Random, compiled: set[str], need: int) -> Outcome:
-    outcome = Outcome("apply with the disk full", list(like.options))
+def _full_apply(disk: Path, reference: Reference, rng: random.Random, compiled: set[str], need: int) -> Outcome:
+    outcome = Outcome("apply with the disk full", list(reference.options))
     root = disk / "tree"
-    shutil.copytree(like.original, root, symlinks=True)
-    filler = _fill(disk, draw.randint(0, int(need * _BEYOND)))
-    ended = run("apply", *like.options, root)
-    if ended.code == 0:  # there was room enough: then it is the rollback that has none
+    shutil.copytree(reference.original, root, symlinks=True)
+    filler = _fill(disk, rng.randint(0, int(need * _BEYOND)))
+    ended = run("apply", *reference.options, root)
+    if ended.code == 0:  # the space was enough, so fill the disk for the rollback
         outcome.kind = "rollback with the disk full"
         filler.unlink()
-        filler = _fill(disk, draw.randint(0, _PAGES) * 4096)
+        filler = _fill(disk, rng.randint(0, _PAGES) * 4096)
         ended = run("rollback", root)
-    _judge(root, like, draw, outcome, compiled, ended, filler)
+    _examine_and_recover(root, reference, rng, outcome, compiled, ended, filler)
     return outcome
 
 
-def _judge(
+def _examine_and_recover(
     root: Path,
-    like: Reference,
-    draw: random.Random,
+    reference: Reference,
+    rng: random.Random,
     outcome: Outcome,
     compiled: set[str],
-    ended: Ended,
+    ended: CommandResult,
     filler: Path | None = None,
 ) -> None:
-    """Look at what a command that found no room left, and go on with room again."""
+    """Examine the tree after a command without enough space, and run the next command with enough space.
+
+    Args:
+        root: the tree.
+        reference: the run without interruption.
+        rng: the random generator that chooses the next command.
+        outcome: the outcome of the run, to which the function adds its results.
+        compiled: SHA-256 of Python sources that are known to compile. The function adds further sources.
+        ended: the result of the command.
+        filler: the file that fills the disk; None if the size of files was limited instead.
+    """
     rollback = outcome.kind.startswith("rollback")
     outcome.interrupted = ended.code != 0
     if ended.code not in (0, 4):
-        outcome.problems.append(f"it ended with {ended.code}: {ended.said[-300:]}")
-    found = look(root, like.sides, compiled, rollback=rollback)
-    outcome.phase, outcome.new = found.phase, found.new
+        outcome.problems.append(f"the command ended with code {ended.code}: {ended.printed[-300:]}")
+    found = examine_tree(root, reference.versions, compiled, rollback=rollback)
+    outcome.phase, outcome.migrated_files = found.phase, found.migrated_files
     outcome.problems += found.problems
-    unchanged = snapshot(root, journal=False) == (like.sides.after if rollback else like.sides.before)
-    if ended.code == 4 and not unchanged and "the journal is kept" not in ended.said:
-        outcome.problems.append(f"files changed, and nothing was said of it: {ended.said[-300:]}")
+    unchanged = snapshot(root, journal=False) == (reference.versions.after if rollback else reference.versions.before)
+    if ended.code == 4 and not unchanged and "the journal is kept" not in ended.printed:
+        outcome.problems.append(f"files changed, but the command did not report this: {ended.printed[-300:]}")
     if filler is not None:
         filler.unlink()
-    finish(root, like, draw, outcome, to_recover=found.to_recover, standing=found.phase == "applied")
-    outcome.said = ended.said.strip().splitlines()[-1] if ended.code else outcome.said
+    run_next_command(
+        root, reference, rng, outcome, needs_recovery=found.needs_recovery, is_applied=found.phase == "applied"
+    )
+    outcome.printed = ended.printed.strip().splitlines()[-1] if ended.code else outcome.printed
 
 
 def _fill(disk: Path, free: int) -> Path:
-    """Write a file that leaves ``free`` bytes of the disk, which is as good as full then."""
+    """Fill the disk with a file that leaves ``free`` bytes, and return the path of this file."""
     filler = disk / _FILLER
     left = os.statvfs(disk)
     size = max(0, left.f_bavail * left.f_frsize - free)
@@ -148,37 +166,42 @@ def _disk(at: Path) -> Iterator[Path]:
         at.rmdir()
 
 
-def _need(disk: Path, like: Reference) -> int:
-    """Bytes that an undisturbed apply takes at most: its journal, and every new file beside the old one."""
-    shutil.copytree(like.original, disk / "original", symlinks=True)
+def _needed_bytes(disk: Path, reference: Reference) -> int:
+    """Return the largest number of bytes that ``apply`` needs: the journal, and every new file next to its old version.
+
+    The function measures the free space of ``disk`` before and after it copies the migrated tree.
+    """
+    shutil.copytree(reference.original, disk / "original", symlinks=True)
     before = os.statvfs(disk)
-    shutil.copytree(like.applied, disk / "applied", symlinks=True)
+    shutil.copytree(reference.applied, disk / "applied", symlinks=True)
     after = os.statvfs(disk)
     shutil.rmtree(disk / "original")
     shutil.rmtree(disk / "applied")
     return (before.f_bavail - after.f_bavail) * after.f_frsize
 
 
-def _as_json(like: Reference) -> dict[str, Any]:
-    return {**asdict(like), "original": str(like.original), "applied": str(like.applied)}
+def _as_json(reference: Reference) -> dict[str, Any]:
+    return {**asdict(reference), "original": str(reference.original), "applied": str(reference.applied)}
 
 
 def _from_json(content: dict[str, Any]) -> Reference:
-    sides = Sides(*({path: tuple(one) for path, one in content["sides"][side].items()} for side in ("before", "after")))
+    versions = TreeVersions(
+        *({path: tuple(one) for path, one in content["versions"][version].items()} for version in ("before", "after"))
+    )
     paths = {name: Path(content[name]) for name in ("original", "applied")}
-    return replace(Reference(**{**content, **paths}), sides=sides, options=tuple(content["options"]))
+    return replace(Reference(**{**content, **paths}), versions=versions, options=tuple(content["options"]))
 
 
 def main() -> None:
-    """The process in the namespace."""
+    """Run the task from standard input. This function runs in the process inside the mount namespace."""
     task = json.load(sys.stdin)
-    like, work, draw = _from_json(task["reference"]), Path(task["work"]), random.Random(task["seed"])
+    reference, work, rng = _from_json(task["reference"]), Path(task["work"]), random.Random(task["seed"])
     compiled: set[str] = set()
     with _disk(work / "measure") as disk:
-        need = _need(disk, like)
+        need = _needed_bytes(disk, reference)
     for number in range(task["count"]):
         with _disk(work / f"disk_{number}") as disk:
-            outcome = _full_apply(disk, like, draw, compiled, need)
+            outcome = _full_apply(disk, reference, rng, compiled, need)
         print(json.dumps(outcome.to_json()), flush=True)
 
 

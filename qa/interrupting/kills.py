@@ -1,4 +1,4 @@
-"""One run killed, examined, brought to an end by the next command, and rolled back."""
+"""Kill a run, examine its files, let the next command finish or undo the run, and roll back."""
 
 from __future__ import annotations
 
@@ -8,81 +8,83 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from . import aims
-from .checks import JOURNAL, Sides, look
+from . import moments
+from .checks import JOURNAL, TreeVersions, examine_tree
 from .commands import kill_at, run
 from .trees import snapshot
 
-__all__ = ["Outcome", "Reference", "kill_apply", "kill_rollback", "reference"]
+__all__ = ["Outcome", "Reference", "kill_apply", "kill_rollback", "make_reference"]
 
-#: Shares of the kills of ``apply`` that come at any instant of the whole run, and of recoveries that are killed, too.
-_ANYWHERE = 0.2
-_RECOVERY_TOO = 0.4
+#: Share of the runs of ``apply`` that are killed at a random time of the whole run, and share of the recoveries that
+#: are killed, too.
+_WHOLE_RUN_SHARE = 0.2
+_RECOVERY_SHARE = 0.4
 
-#: Instants reach a little beyond the time that a run took when nobody disturbed it.
+#: Latest random time at which a run is killed, as a multiple of the seconds of a run without interruption.
 _BEYOND = 1.1
 
 
 @dataclass
 class Outcome:
-    """One interrupted run.
+    """The outcome of a run that the check tried to interrupt.
 
     Attributes:
-        kind: ``apply killed``, ``rollback killed``, ``apply with the disk full`` and so on.
+        kind: the command and the interruption, such as ``apply killed`` or ``rollback with the disk full``.
         options: options of ``apply``.
-        interrupted: whether the run was: it may have ended before.
-        phase: where it was, one of :data:`~qa.interrupting.checks.PHASES`.
-        new: number of files that were as after the migration.
-        recoveries_killed: how often the recovery was killed as well.
-        next_command: what was run next.
-        said: what it said, its first line.
-        problems: what is not as it must be, as sentences; the aim is none.
+        interrupted: whether the run was interrupted; False if the run ended before.
+        phase: the phase of the run at the interruption, one of :data:`~qa.interrupting.checks.PHASES`.
+        migrated_files: number of files that were migrated at the interruption.
+        recoveries_killed: number of recoveries of this run that the check also killed.
+        next_command: the command that ran after the interruption.
+        printed: the first line that the next command printed. If the command ran out of space, the last line that the
+            command itself printed.
+        problems: sentences on errors; empty for a correct run.
     """
 
     kind: str
     options: list[str]
     interrupted: bool = False
     phase: str = ""
-    new: int = 0
+    migrated_files: int = 0
     recoveries_killed: int = 0
     next_command: str = ""
-    said: str = ""
+    printed: str = ""
     problems: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
-        """All attributes by their names."""
+        """Return a dictionary: name of an attribute → its value."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Undisturbed runs with the same options, to compare with.
+    """A run of ``apply`` without interruption, with which interrupted runs are compared.
 
     Attributes:
         options: options of ``apply``.
-        original: folder with the tree before.
-        applied: folder with the tree after, its journal included.
-        sides: both trees.
-        apply_s: seconds of a whole ``apply``.
+        original: folder with the tree before the migration.
+        applied: folder with the migrated tree and its journal.
+        versions: the files of both trees.
+        apply_s: seconds of the run.
     """
 
     options: tuple[str, ...]
     original: Path
     applied: Path
-    sides: Sides
+    versions: TreeVersions
     apply_s: float
 
 
-def reference(work: Path, original: Path, options: tuple[str, ...]) -> Reference:
-    """Apply and roll back once undisturbed.
+def make_reference(work: Path, original: Path, options: tuple[str, ...]) -> Reference:
+    """Run ``apply`` and ``rollback`` once without interruption.
 
     Args:
-        work: empty folder to work in.
-        original: the tree before.
+        work: empty folder for the trees.
+        original: folder with the tree before the migration.
         options: options of ``apply``.
 
     Raises:
-        RuntimeError: that alone goes wrong.
+        RuntimeError: ``apply`` fails, or ``rollback`` does not restore the original tree.
     """
     applied, undone = work / "applied", work / "undone"
     _copy(original, applied)
@@ -90,103 +92,109 @@ def reference(work: Path, original: Path, options: tuple[str, ...]) -> Reference
     ended = run("apply", *options, applied)
     apply_s = time.monotonic() - begun
     if ended.code != 0 or not (applied / JOURNAL / "0001").is_dir():
-        raise RuntimeError(f"an undisturbed apply ended with {ended.code}: {ended.said[-500:]}")
+        raise RuntimeError(f"apply without interruption ended with code {ended.code}: {ended.printed[-500:]}")
     _copy(applied, undone)
     run("rollback", undone)
-    sides = Sides(snapshot(original), snapshot(applied, journal=False))
-    if snapshot(undone) != sides.before:
-        raise RuntimeError("an undisturbed rollback does not give the original tree")
+    versions = TreeVersions(snapshot(original), snapshot(applied, journal=False))
+    if snapshot(undone) != versions.before:
+        raise RuntimeError("rollback without interruption does not restore the original tree")
     shutil.rmtree(undone)
-    return Reference(options, original, applied, sides, apply_s)
+    return Reference(options, original, applied, versions, apply_s)
 
 
-def kill_apply(work: Path, like: Reference, draw: random.Random, compiled: set[str]) -> Outcome:
-    """Kill one ``apply`` at a random instant or point of its writing.
+def kill_apply(work: Path, reference: Reference, rng: random.Random, compiled: set[str]) -> Outcome:
+    """Kill a run of ``apply`` at a random time, or while it writes a random file.
 
     Args:
-        work: empty folder to work in.
-        like: the undisturbed run.
-        draw: where the instants come from.
-        compiled: SHA-256 of sources known to compile; more are added.
+        work: empty folder for the tree.
+        reference: the run without interruption.
+        rng: the random generator that chooses the moment of the kill and the next command.
+        compiled: SHA-256 of Python sources that are known to compile. The function adds further sources.
     """
-    outcome = Outcome("apply killed", list(like.options))
+    outcome = Outcome("apply killed", list(reference.options))
     root = work / "tree"
-    _copy(like.original, root)
-    if draw.random() < _ANYWHERE:
-        aim = aims.after(draw.uniform(0, _BEYOND * like.apply_s))
+    _copy(reference.original, root)
+    if rng.random() < _WHOLE_RUN_SHARE:
+        moment = moments.after(rng.uniform(0, _BEYOND * reference.apply_s))
     else:
-        aim = aims.of_apply(root, like.applied, like.sides, draw)
-    outcome.interrupted = kill_at(aim, "apply", *like.options, root)
-    _bring_to_an_end(root, like, draw, outcome, compiled, rollback=False)
+        moment = moments.during_apply(root, reference.applied, reference.versions, rng)
+    outcome.interrupted = kill_at(moment, "apply", *reference.options, root)
+    _recover_and_check(root, reference, rng, outcome, compiled, rollback=False)
     return outcome
 
 
-def kill_rollback(work: Path, like: Reference, draw: random.Random, compiled: set[str]) -> Outcome:
-    """Kill one ``rollback`` at a random point of its writing; arguments as for :func:`kill_apply`."""
-    outcome = Outcome("rollback killed", list(like.options))
+def kill_rollback(work: Path, reference: Reference, rng: random.Random, compiled: set[str]) -> Outcome:
+    """Kill a run of ``rollback`` while it writes a random file. The arguments are those of :func:`kill_apply`."""
+    outcome = Outcome("rollback killed", list(reference.options))
     root = work / "tree"
-    _copy(like.applied, root)
-    outcome.interrupted = kill_at(aims.of_rollback(root, like.sides, draw), "rollback", root)
-    _bring_to_an_end(root, like, draw, outcome, compiled, rollback=True)
+    _copy(reference.applied, root)
+    outcome.interrupted = kill_at(moments.during_rollback(root, reference.versions, rng), "rollback", root)
+    _recover_and_check(root, reference, rng, outcome, compiled, rollback=True)
     return outcome
 
 
-def _bring_to_an_end(
-    root: Path, like: Reference, draw: random.Random, outcome: Outcome, compiled: set[str], *, rollback: bool
+def _recover_and_check(
+    root: Path, reference: Reference, rng: random.Random, outcome: Outcome, compiled: set[str], *, rollback: bool
 ) -> None:
-    found = look(root, like.sides, compiled, rollback=rollback)
-    outcome.phase, outcome.new = found.phase, found.new
+    """Examine the tree after the kill. Kill some recoveries, too, and run the next command."""
+    found = examine_tree(root, reference.versions, compiled, rollback=rollback)
+    outcome.phase, outcome.migrated_files = found.phase, found.migrated_files
     outcome.problems += found.problems
-    while found.to_recover and draw.random() < _RECOVERY_TOO:
-        outcome.recoveries_killed += kill_at(aims.of_recovery(root, like.sides, draw), "rollback", root)
-        found = look(root, like.sides, compiled, rollback=rollback)
+    while found.needs_recovery and rng.random() < _RECOVERY_SHARE:
+        outcome.recoveries_killed += kill_at(moments.during_recovery(root, reference.versions, rng), "rollback", root)
+        found = examine_tree(root, reference.versions, compiled, rollback=rollback)
         outcome.problems += found.problems
-    finish(root, like, draw, outcome, to_recover=found.to_recover, standing=found.phase == "applied")
+    run_next_command(
+        root, reference, rng, outcome, needs_recovery=found.needs_recovery, is_applied=found.phase == "applied"
+    )
 
 
-def finish(
-    root: Path, like: Reference, draw: random.Random, outcome: Outcome, *, to_recover: bool, standing: bool
+def run_next_command(
+    root: Path, reference: Reference, rng: random.Random, outcome: Outcome, *, needs_recovery: bool, is_applied: bool
 ) -> None:
-    """Run the next command, which must say what it found and bring it to an end, and roll back what stands then.
+    """Run the command that follows an interruption, and then roll back the run if it is still applied.
+
+    The command must report the interruption, and must finish or undo the interrupted run. At the end, the tree must be
+    the original tree.
 
     Args:
         root: the tree.
-        like: the undisturbed run.
-        draw: which command is the next one.
-        outcome: gets what is not as it must be.
-        to_recover: whether there is something to bring to an end.
-        standing: whether an apply is complete.
+        reference: the run without interruption.
+        rng: the random generator that chooses the command.
+        outcome: the outcome of the run, to which the function adds problems.
+        needs_recovery: whether the interrupted run must be finished or undone.
+        is_applied: whether a complete run of ``apply`` is applied.
     """
-    command: list[str] = draw.choice([["rollback"]] * 6 + [["apply", *like.options], ["apply", "--diff"]])
+    command: list[str] = rng.choice([["rollback"]] * 6 + [["apply", *reference.options], ["apply", "--diff"]])
     outcome.next_command = " ".join(command)
     if command == ["apply", "--diff"]:
         left = snapshot(root)
         shown = run(*command, root)
-        outcome.said = _first_line(shown.said)
-        if shown.code not in (0, 3) or (shown.code == 3 and "interrupted" not in shown.said):
-            outcome.problems.append(f"apply --diff ended with {shown.code}: {shown.said[-300:]}")
+        outcome.printed = _first_line(shown.printed)
+        if shown.code not in (0, 3) or (shown.code == 3 and "interrupted" not in shown.printed):
+            outcome.problems.append(f"apply --diff ended with code {shown.code}: {shown.printed[-300:]}")
         if snapshot(root) != left:
-            outcome.problems.append("apply --diff changed something")
+            outcome.problems.append("apply --diff changed files")
         command = ["rollback"]
     done = run(*command, root)
-    outcome.said = outcome.said or _first_line(done.said)
-    if to_recover and "interrupted" not in done.said:
-        outcome.problems.append(f"{command[0]} did not say what it found: {done.said[-300:]}")
+    outcome.printed = outcome.printed or _first_line(done.printed)
+    if needs_recovery and "interrupted" not in done.printed:
+        outcome.problems.append(f"{command[0]} did not report the interruption: {done.printed[-300:]}")
     if command[0] == "apply":
-        if done.code != 0 or snapshot(root, journal=False) != like.sides.after:
-            outcome.problems.append(f"the next apply ended with {done.code}: {done.said[-300:]}")
+        if done.code != 0 or snapshot(root, journal=False) != reference.versions.after:
+            outcome.problems.append(f"the next apply ended with code {done.code}: {done.printed[-300:]}")
         done = run("rollback", root)
-        standing = True
-    if done.code != (0 if standing or to_recover else 2):
-        outcome.problems.append(f"rollback ended with {done.code}: {done.said[-300:]}")
+        is_applied = True
+    if done.code != (0 if is_applied or needs_recovery else 2):
+        outcome.problems.append(f"rollback ended with code {done.code}: {done.printed[-300:]}")
     after = snapshot(root)
-    if after != like.sides.before:
-        differing = sorted({*after.items()} ^ {*like.sides.before.items()})
-        outcome.problems.append(f"not the original tree: {[path for path, _ in differing][:5]}")
+    if after != reference.versions.before:
+        differing = sorted({*after.items()} ^ {*reference.versions.before.items()})
+        outcome.problems.append(f"after the rollback, these files differ: {[path for path, _ in differing][:5]}")
 
 
-def _first_line(said: str) -> str:
-    return said.strip().splitlines()[0] if said.strip() else ""
+def _first_line(printed: str) -> str:
+    return printed.strip().splitlines()[0] if printed.strip() else ""
 
 
 def _copy(source: Path, target: Path) -> None:

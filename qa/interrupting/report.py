@@ -1,4 +1,4 @@
-"""The outcomes counted, as tables and as JSON."""
+"""Count the outcomes of interrupted runs, and write them as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ __all__ = ["as_data", "as_markdown", "goals", "summary"]
 
 
 def goals(outcomes: Sequence[Outcome], kills: int, full: int) -> list[Goal]:
-    """What was to be shown, of which ``kills`` and ``full`` were asked for."""
+    """Return the goals of the check, and whether the outcomes reach the goals.
+
+    Args:
+        outcomes: the outcomes of all runs.
+        kills: wanted number of killed runs of ``apply``.
+        full: wanted number of runs without enough space.
+    """
     interrupted = [one for one in outcomes if one.interrupted]
     killed = sum(one.kind == "apply killed" for one in interrupted)
     without_room = sum("killed" not in one.kind for one in interrupted)
@@ -24,42 +30,43 @@ def goals(outcomes: Sequence[Outcome], kills: int, full: int) -> list[Goal]:
     return [
         Goal("runs of apply killed", str(kills), str(killed), killed >= kills),
         Goal("runs with the disk full or writes failing", str(full), str(without_room), without_room >= full),
-        Goal("runs after which something was not as it must be", "0", str(wrong), not wrong),
+        Goal("runs with problems", "0", str(wrong), not wrong),
     ]
 
 
 def summary(outcomes: Sequence[Outcome]) -> list[str]:
-    """One line per kind of run."""
+    """Return one line for each kind of run, with the numbers of interrupted runs and of runs with problems."""
     lines = []
     for kind in sorted({one.kind for one in outcomes}):
         some = [one for one in outcomes if one.kind == kind]
         stopped = sum(one.interrupted for one in some)
         again = sum(one.recoveries_killed for one in some)
         wrong = sum(bool(one.problems) for one in some)
-        more = f", {again} of their recoveries killed as well" if again else ""
+        more = f", {again} recoveries also killed" if again else ""
         lines.append(f"{kind}: {stopped} interrupted, {len(some) - stopped} ended before{more}; {wrong} with problems")
     return lines
 
 
 def as_markdown(outcomes: Sequence[Outcome], reached: Sequence[Goal], settings: dict[str, Any]) -> str:
-    """All tables."""
+    """Return the page with the results."""
     kinds = sorted({one.kind for one in outcomes})
     lines = [
         "# Runs interrupted at random",
         "",
         f"{made_by(settings)}, trees in {settings['folder']}; seed {settings['seed']}; {settings['seconds']:.0f} s.",
         "",
-        f"A backend of {settings['python_files']} Python files, all but {settings['not_rewritten']} of them rewritten. "
-        "Every run is a process of its own. A fifth of the kills of `apply` came at instants drawn from the whole run; "
-        "all others when a file, drawn from those that the command writes or removes, was seen to change. After each "
-        "interruption every file was compared with the old and the new tree and with the journal, and every Python "
-        "file compiled; then the next command (`rollback`, `apply` or `apply --diff`, at random) had to say what it "
-        "found, and after a rollback the tree had to be the original one: names, permission bits and bytes, SHA-256 "
-        f"`{settings['tree'][:16]}…`, with no journal left.",
+        f"The backend has {settings['python_files']} Python files, and `apply` rewrites all but "
+        f"{settings['not_rewritten']} of these files. Every run is a separate process. A fifth of the runs of `apply` "
+        "were killed at a random time. All other runs were killed as soon as a random file changed that the command "
+        "writes or removes. After each interruption, the check compared every file with its old and new version and "
+        "with the journal, and compiled every Python file. The next command (`rollback`, `apply` or `apply --diff`, "
+        "chosen at random) had to report the interruption. After a rollback, the tree had to be the original tree, "
+        "with the same names, permission bits and bytes, and without a journal. The SHA-256 of the original tree is "
+        f"`{settings['tree'][:16]}…`.",
         "",
         *goal_lines(reached),
         "",
-        "## Where the interruptions came",
+        "## Phases of the interrupted runs",
         "",
     ]
     counted = Counter((one.phase, one.kind) for one in outcomes if one.interrupted)
@@ -69,12 +76,12 @@ def as_markdown(outcomes: Sequence[Outcome], reached: Sequence[Goal], settings: 
         if any(counted[phase, kind] for kind in kinds)
     ]
     by_kind = [[one for one in outcomes if one.kind == kind] for kind in kinds]
-    rows.append(["together", *(sum(one.interrupted for one in some) for some in by_kind)])
+    rows.append(["all phases", *(sum(one.interrupted for one in some) for some in by_kind)])
     ended = [sum(not one.interrupted for one in some) for some in by_kind]
-    rows.append(["(ended before it could be interrupted)", *ended])
-    rows.append(["(recoveries killed as well)", *(sum(one.recoveries_killed for one in some) for some in by_kind)])
-    lines += [*table(["found by the next command", *kinds], rows), ""]
-    lines += _refusals(outcomes)
+    rows.append(["(runs that ended before the interruption)", *ended])
+    rows.append(["(killed recoveries)", *(sum(one.recoveries_killed for one in some) for some in by_kind)])
+    lines += [*table(["phase at the interruption", *kinds], rows), ""]
+    lines += _last_messages(outcomes)
     wrong = [one for one in outcomes if one.problems]
     if wrong:
         lines += ["", "## Problems", ""]
@@ -82,17 +89,17 @@ def as_markdown(outcomes: Sequence[Outcome], reached: Sequence[Goal], settings: 
     return "\n".join(lines) + "\n"
 
 
-def _refusals(outcomes: Sequence[Outcome]) -> list[str]:
-    """What runs that found no room said in the end, which is after they undid what they had done."""
-    said = Counter((one.kind, one.said.rpartition(": ")[2]) for one in outcomes if "killed" not in one.kind)
-    if not said:
+def _last_messages(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return a table of the last messages of runs without enough space. Such runs first undo their changes."""
+    counts = Counter((one.kind, one.printed.rpartition(": ")[2]) for one in outcomes if "killed" not in one.kind)
+    if not counts:
         return []
-    rows = [(kind, f"…{end}", count) for (kind, end), count in sorted(said.items())]
-    return ["## What runs without room said", "", *table(["run", "said", "times"], rows, left=2)]
+    rows = [(kind, f"…{end}", count) for (kind, end), count in sorted(counts.items())]
+    return ["## Last messages of runs without enough space", "", *table(["run", "message", "times"], rows, left=2)]
 
 
 def as_data(outcomes: Sequence[Outcome], reached: Sequence[Goal], settings: dict[str, Any]) -> dict[str, Any]:
-    """Everything, one entry per run."""
+    """Return the JSON document with the settings, the goals and the outcome of each run."""
     return {
         "schema": 1,
         **settings,

@@ -1,4 +1,4 @@
-"""The tree that is migrated: many small files that are all rewritten, in every form in which files come."""
+"""Create the tree that the check migrates: many small files that ``apply`` rewrites, in several encodings and forms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 
 __all__ = ["Snapshot", "build", "digest", "snapshot"]
 
-#: Per path below the root: kind (``file``, ``folder``, ``link``), permission bits, SHA-256 of the bytes or target.
+#: Path below the root → (kind, permission bits, content). The kind is ``file``, ``folder`` or ``link``. The content is
+#: the SHA-256 of a file, the target of a link, or "" for a folder.
 Snapshot = dict[str, tuple[str, int, str]]
 
 _FUNCTION = """\
@@ -39,13 +40,18 @@ _MODES = (0o644, 0o644, 0o600, 0o755, 0o664)
 
 
 def build(root: Path, files: int, seed: int) -> None:
-    """Write a backend of which ``files`` Python files are rewritten, besides its requirements and a notebook.
+    """Write a backend in which ``apply`` rewrites ``files`` Python files, the requirements and a notebook.
 
-    Lengths differ by some kilobytes, so that a limit on the size of files is met by different ones.
+    The sizes of the files differ by some kilobytes, so that a limit on the size of files affects only some files.
+
+    Args:
+        root: folder of the backend.
+        files: number of Python files that ``apply`` rewrites.
+        seed: seed of the random contents and permission bits.
     """
-    draw = random.Random(seed)
+    rng = random.Random(seed)
     for number in range(files):
-        text = draw.choice(_PLAIN).format(n=number + 1) + f"# {'x' * draw.choice((0, 0, 0, 500, 5_000))}\n"
+        text = rng.choice(_PLAIN).format(n=number + 1) + f"# {'x' * rng.choice((0, 0, 0, 500, 5_000))}\n"
         data = text.encode()
         form = number % 7
         if form == 1:
@@ -56,7 +62,7 @@ def build(root: Path, files: int, seed: int) -> None:
             data = b"# coding: latin-1\n# \xe4\n" + data
         elif form == 4:
             data = data.rstrip(b"\n")
-        _write(root / f"package_{number % 20:02d}" / f"module_{number:04d}.py", data, draw.choice(_MODES))
+        _write(root / f"package_{number % 20:02d}" / f"module_{number:04d}.py", data, rng.choice(_MODES))
     _write(root / "utils" / "__init__.py", b"", 0o644)
     _write(root / "untouched.py", b"answer = 42\n", 0o640)
     _write(root / "requirements.txt", b"torch\nnumpy", 0o644)
@@ -65,7 +71,12 @@ def build(root: Path, files: int, seed: int) -> None:
 
 
 def snapshot(root: Path, *, journal: bool = True) -> Snapshot:
-    """Everything below ``root``; ``journal=False`` leaves the journal folder out."""
+    """Return kind, permission bits and content of every path below ``root``.
+
+    Args:
+        root: the tree.
+        journal: whether to include the folder of the journal.
+    """
     found: Snapshot = {}
     for folder, folders, names in os.walk(root):
         if not journal and Path(folder) == root and ".chirp-migrate" in folders:
@@ -84,7 +95,7 @@ def snapshot(root: Path, *, journal: bool = True) -> Snapshot:
 
 
 def digest(tree: Snapshot) -> str:
-    """One SHA-256 over a whole tree: names, kinds, permission bits and bytes."""
+    """Return one SHA-256 for the names, kinds, permission bits and contents of a whole tree."""
     return hashlib.sha256(json.dumps(sorted(tree.items())).encode()).hexdigest()
 
 

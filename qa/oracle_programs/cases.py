@@ -21,12 +21,21 @@ _WITHOUT_STATE = ("Plain", "Raising", "Slow", "Shapes", "ManyAtOnce", "tensors")
 
 @dataclass(frozen=True)
 class Case:
-    """One program; its parts are plain values, so that it can be pickled and printed.
+    """One program. Its parts are plain values, so that the program can be pickled and printed.
 
     Attributes:
-        dataset, sampler: (name, *arguments).
+        number: number from which the program is generated.
+        dataset: (kind of the dataset, *arguments).
+        sampler: (kind of the sampler or batch sampler, *arguments).
         options: arguments of ``DataLoader`` that are plain values.
-        replaced: method of PyTorch that the program replaces at its start.
+        collate: name of the ``collate_fn`` in ``parts.COLLATE``; None for PyTorch's own function.
+        init: name of the ``worker_init_fn`` in ``parts.INIT``; None for no function.
+        method: start method of the workers; None for the default.
+        use: the way in which the program uses the loader.
+        seed: seed of the global random generators.
+        generator: seed of the loader's generator; None for no generator.
+        replaced: method of PyTorch that the program replaces at its start; None for no method.
+        notes: remarks on the program, which do not affect the run.
     """
 
     number: int
@@ -45,8 +54,8 @@ class Case:
     @property
     def workers(self) -> int:
         """Return the number of worker processes of the loader; 0 if the argument is not a valid number."""
-        asked = self.options.get("num_workers", 0)
-        return asked if isinstance(asked, int) else 0
+        number = self.options.get("num_workers", 0)
+        return number if isinstance(number, int) else 0
 
     @property
     def is_collated(self) -> bool:
@@ -59,7 +68,11 @@ class Case:
         return bool(self.dataset[0] == "Stream")
 
     def make_dataset(self, *, ours: bool) -> Any:
-        """Return the dataset; ``ours``: with classes of `chirpid_patch`, if the program uses them."""
+        """Return the dataset.
+
+        Args:
+            ours: whether to use the classes of `chirpid_patch`; False to use the same classes written by users.
+        """
         return _made(self.dataset, ours)
 
     def make_arguments(self, dataset: Any) -> dict[str, Any]:
@@ -180,7 +193,7 @@ def _replaced(lot: random.Random, dataset: tuple[Any, ...]) -> str | None:
 
 
 def make_case(number: int, slow_methods: float = 0.02) -> Case:
-    """Return the program with this number; ``slow_methods`` is the share of programs whose workers do not fork."""
+    """Return the program with this number. ``slow_methods`` is the share of programs with spawn or forkserver."""
     lot = random.Random(number)
     dataset, use = _dataset(lot), lot.choice(USES)
     options: dict[str, Any] = {}

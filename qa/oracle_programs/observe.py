@@ -40,7 +40,13 @@ _MOST_ERRORS = 12
 
 
 def observe(case: Case, side: str, folder: Path) -> dict[str, Any]:
-    """Run the program with the loader of ``side``, and return plain values; ``folder`` must be empty."""
+    """Run a program with one loader, and return all observed values by name.
+
+    Args:
+        case: the program.
+        side: name of the loader in ``SIDES``.
+        folder: empty folder, which becomes the current folder.
+    """
     os.chdir(folder)
     os.environ[parts.LOG] = str(folder / "log")
     (folder / "this_is_lazy.py").write_text("VALUE = 7\n", encoding="utf-8")
@@ -78,12 +84,12 @@ def observe(case: Case, side: str, folder: Path) -> dict[str, Any]:
 
 
 def _is_busy(threads: int) -> bool:
-    """Return whether processes or threads of a loader remain, after those that are ending have ended."""
+    """Return whether child processes remain, or more threads than ``threads``."""
     return bool(multiprocessing.active_children()) or threading.active_count() > threads
 
 
 class _Program:
-    """A running program; ``events`` contains what a training loop would see."""
+    """A running program. The attribute ``events`` lists the batches and errors that a training loop would see."""
 
     def __init__(self, case: Case, side: str) -> None:
         self.case = case
@@ -96,11 +102,14 @@ class _Program:
 
     @property
     def _may_change(self) -> bool:
-        """Return whether it is certain which objects see the changes of a batch."""
+        """Return whether every loader shares the memory of a batch with the same objects.
+
+        If not, the program must not write into its batches, because the results would differ.
+        """
         if self.case.is_collated:
             return True
-        # A single item may be memory that a worker shares with its dataset: a matter of time. And what the datasets of
-        # this package give in the place of a view may be a copy.
+        # A worker may share the memory of a single sample with its dataset, which depends on timing. The datasets of
+        # this package may return a copy, where the user's dataset returns a view.
         alone = self.case.options.get("batch_size", 1) is None
         return not (alone and self.case.workers) and "shipped" not in str(self.case.dataset)
 
@@ -115,11 +124,11 @@ class _Program:
                 "zip": self._zip, "few": self._few, "len": self._len, "again": self._again,
             }[self.case.use]()  # fmt: skip
         except Exception as error:
-            self._tell(error)
+            self._record_error(error)
         if not self.case.options.get("in_order", True):
             self.events.sort(key=repr)
 
-    def _tell(self, error: Exception) -> None:
+    def _record_error(self, error: Exception) -> None:
         where = str(error).split("\n", 1)[0]
         if not self.case.options.get("in_order", True):
             where = where.rstrip("0123456789.")  # any worker may have read the batch
@@ -128,7 +137,7 @@ class _Program:
         traceback.clear_frames(error.__traceback__)
 
     def _batches(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        """Yield the batches of an iterator; record errors and continue, and use random numbers in between."""
+        """Yield the batches of an iterator, and use random numbers between batches. After an error, continue."""
         while self._steps < _MOST_STEPS and self._errors < _MOST_ERRORS:
             self._steps += 1
             try:
@@ -137,7 +146,7 @@ class _Program:
                 return
             except Exception as error:
                 self._errors += 1
-                self._tell(error)
+                self._record_error(error)
                 continue
             self.events.append(("batch", _looks(batch)))
             if self._may_change:
@@ -201,7 +210,7 @@ class _Program:
 
 
 def _change(batch: Any) -> None:
-    """Write into a batch, as a caller may do."""
+    """Write into a batch, as code of the user may do."""
     if isinstance(batch, torch.Tensor):
         if not (batch.is_inference() or batch.requires_grad) and batch.numel():
             batch.zero_()

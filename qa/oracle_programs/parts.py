@@ -307,7 +307,7 @@ class TensorsComputed(TensorDataset):
         self.held = tensors
 
 
-class TensorsAsked(TensorDataset):
+class TensorsWithAnyAttribute(TensorDataset):
     """A ``TensorDataset`` that returns values for attributes that it does not have."""
 
     def __getattr__(self, name: str) -> Any:
@@ -315,7 +315,7 @@ class TensorsAsked(TensorDataset):
         raise AttributeError(name)
 
 
-class TensorsLooked(TensorDataset):
+class TensorsRecordingAccess(TensorDataset):
     """A ``TensorDataset`` that records which attributes are accessed."""
 
     def __getattribute__(self, name: str) -> Any:
@@ -339,8 +339,8 @@ class TensorsBackwards(TensorDataset):
 
 #: Kinds of datasets over tensors.
 TENSORS: tuple[type[TensorDataset], ...] = (
-    TensorDataset, TensorsAgain, TensorsShorter, TensorsOtherwise, TensorsComputed, TensorsAsked, TensorsLooked,
-    TensorsBackwards,
+    TensorDataset, TensorsAgain, TensorsShorter, TensorsOtherwise, TensorsComputed, TensorsWithAnyAttribute,
+    TensorsRecordingAccess, TensorsBackwards,
 )  # fmt: skip
 
 
@@ -544,7 +544,7 @@ def as_list(samples: Any) -> Any:
 
 
 def drawing_collate(samples: Any) -> Any:
-    """Collate, and use a random number."""
+    """Return the number of samples, and two random numbers."""
     log("collate")
     return len(samples), float(torch.rand(1)), random.random()
 

@@ -56,16 +56,20 @@ def run_case(case: Case) -> Outcome:
 def run_cases(cases: list[Case], jobs: int) -> Iterator[Outcome]:
     """Run many programs, ``jobs`` at a time."""
     with ThreadPoolExecutor(jobs) as executor:
-        yield from executor.map(_run_settled, cases)
+        yield from executor.map(_run_until_timing_is_excluded, cases)
 
 
-#: How far a worker reads ahead when the loop ends early depends on timing, also in PyTorch's loader.
+#: Name of the one observation that depends on timing, also with PyTorch's loader. If the loop ends early, the number of
+#: samples that a worker has read ahead can differ from run to run.
 _RACE = "calls in worker"
 _RACE_RUNS = 4
 
 
-def _run_settled(case: Case) -> Outcome:
-    """Run a program again if counts depend on timing; only counts that PyTorch's loader never has are a difference."""
+def _run_until_timing_is_excluded(case: Case) -> Outcome:
+    """Run a program, and repeat the run if only the number of calls in workers differs.
+
+    This number depends on timing. It is a difference only if PyTorch's loader never shows this number in any run.
+    """
     outcome = run_case(case)
     seen = [outcome.found]
     while any(_RACE in names for names in outcome.differing.values()):
@@ -81,7 +85,7 @@ def _run_settled(case: Case) -> Outcome:
 
 
 def _in_child(case: Case, side: str) -> dict[str, Any]:
-    """Run ``observe`` in a fork of this process; a crash or a hang is a result, too."""
+    """Run ``observe`` in a fork of this process. If the fork crashes or hangs, return this as the result."""
     folder = Path(tempfile.mkdtemp(prefix="loader-oracle-"))
     receive, send = os.pipe()
     child = os.fork()
@@ -121,7 +125,7 @@ def _be_child(case: Case, side: str, folder: Path, send: int) -> None:
 
 
 def _read(receive: int, seconds: float) -> bytes:
-    """Return all data until the other end closes; empty if that takes too long."""
+    """Return all data until the other end closes the pipe. If this takes too long, return no data."""
     chunks: list[bytes] = []
     deadline = time.monotonic() + seconds
     while True:

@@ -290,7 +290,7 @@ BARE: dict[str, Callable[[np.ndarray[Any, Any]], Any]] = {
 
 
 def listed(how: str, n: int, arranged: tuple[str, ...], xs: tuple[str, ...], ys: tuple[str, ...], seed: int) -> Any:
-    """Return a dataset of a list of samples; ``how`` is one of ``_LISTED``. Several kinds are mixed."""
+    """Return a dataset of a list of samples, which may have several kinds. ``how`` is one of ``_LISTED``."""
     lot = random.Random(seed)
     samples = [
         ARRANGED[lot.choice(arranged)](PARTS[lot.choice(xs)](place), PARTS[lot.choice(ys)](place)) for place in range(n)

@@ -68,8 +68,8 @@ def answers(programs: Sequence[Program], jobs: int = 1) -> Iterator[Answer]:
 
 def _errors(programs: Sequence[Program]) -> list[str]:
     """Return the pickling error of each program, from a separate process."""
-    asked = json.dumps([one.texts for one in programs])
-    done = subprocess.run([sys.executable, _ORACLE], input=asked, capture_output=True, text=True, check=True)
+    request = json.dumps([one.texts for one in programs])
+    done = subprocess.run([sys.executable, _ORACLE], input=request, capture_output=True, text=True, check=True)
     errors: list[str] = json.loads(done.stdout)
     return errors
 

@@ -1,7 +1,7 @@
 """Kinds of objects that a dataset may contain, and the code that creates these objects.
 
-No table lists which objects can be pickled, because the benchmark tries to pickle each object. In each program,
-generated names replace the words with ``~``.
+No table lists which objects can be pickled, because the check tries to pickle each object. In each program, generated
+names replace the words that begin with ``~``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Kind:
         top: definitions at the top level of the module that the expression needs.
         local: statements that the expression needs before it, in the same function.
         is_called: whether the object can be called with one argument, as a transform or a ``collate_fn``.
-        stands_in: whether a stub replaces a library.
-        family: kinds to which the object belongs.
+        stands_in: whether the object comes from a stub, which replaces a library.
+        family: name of the group of similar kinds, for tables.
     """
 
     name: str

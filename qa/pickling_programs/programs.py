@@ -106,19 +106,24 @@ class _Names:
 
 @dataclass
 class _Parts:
-    """The parts of ``main.py`` while it is put together.
+    """The parts from which the text of ``main.py`` is built.
 
     Attributes:
-        init: statements of the dataset's constructor; parameters: those it has besides ``size``.
-        methods: other members of the dataset.
-        bases: base of the dataset; after: what is behind ``super().__init__``.
-        top: definitions in front of the dataset; below: behind it.
-        setup: statements of ``main`` in front of the dataset; later: behind it.
-        given: arguments of the dataset besides its size.
-        made: what ``main`` takes as the dataset, where that is not a call of its class.
+        init: statements of the dataset's constructor.
+        parameters: parameters of the constructor in addition to ``size``.
+        methods: other members of the dataset's class.
+        base: base class of the dataset.
+        supers: call of the base class's constructor.
+        top: definitions above the dataset's class.
+        setup: statements of ``main`` before the dataset is created.
+        later: statements of ``main`` after the dataset is created.
+        given: arguments of the dataset's class in addition to its size.
+        made: expression that creates the dataset; "" for a call of the dataset's class.
+        loaded: expression for the first argument of the loader.
         loader: further arguments of the loader.
-        workers: the loader's number of workers.
-        files: other files.
+        workers: argument with the loader's number of workers.
+        imports: import statements in addition to the imports of every program.
+        files: path of another file → its text. The text with the path "" is placed below the dataset's class.
     """
 
     init: list[str] = field(default_factory=list)
@@ -138,7 +143,8 @@ class _Parts:
     files: dict[str, str] = field(default_factory=dict)
 
 
-#: Function that puts an object at a position, from the statements before its expression and the expression.
+#: Function that puts an object at a position. The arguments are the parts of the program, the statements that the
+#: object's expression needs, the expression, and a random generator.
 _Place = Callable[[_Parts, list[str], str, random.Random], None]
 PLACES: dict[str, _Place] = {}
 #: Positions of callable objects.
@@ -155,8 +161,8 @@ def _place(name: str, for_functions: bool = False) -> Callable[[_Place], _Place]
     return keep
 
 
-def _kept(name: str, text: str) -> None:
-    """Add a position in the constructor: in a statement, the object replaces ``$``."""
+def _add_statement(name: str, text: str) -> None:
+    """Add a position in a statement of the constructor. The object's expression replaces ``$`` in the statement."""
 
     def put(parts: _Parts, local: list[str], made: str, draw: random.Random) -> None:
         parts.init += [*local, text.replace("$", made)]
@@ -164,28 +170,28 @@ def _kept(name: str, text: str) -> None:
     PLACES[name] = put
 
 
-_kept("attribute", "self.~a = $")
-_kept("list", "self.~a = [1, $]")
-_kept("dict", "self.~a = {'x': $, 'y': 2}")
-_kept("tuple in a list", "self.~a = [('x', $), ('y', 2)]")
-_kept("dict of dicts", "self.~a = dict(x={'y': $})")
-_kept("annotated attribute", "self.~a: object = $")
-_kept("one of two", "self.~a = $ if size else None")
-_kept("second name", "self.~b = ~c = $")
-_kept("unpacked", "self.~a, self.~b = $, 3")
-_kept("appended to a variable", "~c = []\n~c.append($)\nself.~a = ~c")
-_kept("appended to an attribute", "self.~a = []\nself.~a.append($)")
-_kept("extended", "self.~a = [1]\nself.~a += [$]")
-_kept("under a key", "self.~a = {}\nself.~a['x'] = $")
-_kept("update of a dict", "self.~a = {}\nself.~a.update(x=$)")
-_kept("setattr", "setattr(self, '~a', $)")
-_kept("in a loop", "self.~a = []\nfor ~i in range(2):\n    self.~a.append($)")
-_kept("comprehension", "self.~a = [$ for ~i in range(2)]")
-_kept("local variable", "~c = $\nself.~b = 3")
-_kept("set, then None", "self.~a = $\nself.~b = 2\nself.~a = None")
-_kept("set, then deleted", "self.~a = $\nself.~b = 2\ndel self.~a")
-_kept("argument of a call that keeps nothing", "self.~a = len([$])")
-_kept("behind a flag that is off", "~c = False\nif ~c:\n    self.~a = $")
+_add_statement("attribute", "self.~a = $")
+_add_statement("list", "self.~a = [1, $]")
+_add_statement("dict", "self.~a = {'x': $, 'y': 2}")
+_add_statement("tuple in a list", "self.~a = [('x', $), ('y', 2)]")
+_add_statement("dict of dicts", "self.~a = dict(x={'y': $})")
+_add_statement("annotated attribute", "self.~a: object = $")
+_add_statement("one of two", "self.~a = $ if size else None")
+_add_statement("second name", "self.~b = ~c = $")
+_add_statement("unpacked", "self.~a, self.~b = $, 3")
+_add_statement("appended to a variable", "~c = []\n~c.append($)\nself.~a = ~c")
+_add_statement("appended to an attribute", "self.~a = []\nself.~a.append($)")
+_add_statement("extended", "self.~a = [1]\nself.~a += [$]")
+_add_statement("under a key", "self.~a = {}\nself.~a['x'] = $")
+_add_statement("update of a dict", "self.~a = {}\nself.~a.update(x=$)")
+_add_statement("setattr", "setattr(self, '~a', $)")
+_add_statement("in a loop", "self.~a = []\nfor ~i in range(2):\n    self.~a.append($)")
+_add_statement("comprehension", "self.~a = [$ for ~i in range(2)]")
+_add_statement("local variable", "~c = $\nself.~b = 3")
+_add_statement("set, then None", "self.~a = $\nself.~b = 2\nself.~a = None")
+_add_statement("set, then deleted", "self.~a = $\nself.~b = 2\ndel self.~a")
+_add_statement("argument of a call that keeps nothing", "self.~a = len([$])")
+_add_statement("behind a flag that is off", "~c = False\nif ~c:\n    self.~a = $")
 
 
 @_place("by a method")
@@ -430,7 +436,7 @@ def every_pair() -> list[tuple[Kind, str]]:
 
 
 def make_program(kind: Kind, place: str, seed: int) -> Program:
-    """Return the program with an object of a kind at a position; ``seed`` determines names and structure."""
+    """Return the program with an object of a kind at a position. The seed determines names and structure."""
     draw = random.Random(f"{kind.name} {place} {seed}")
     parts = _Parts()
     PLACES[place](parts, [kind.local] if kind.local else [], kind.expression, draw)
@@ -498,7 +504,7 @@ def _main(parts: _Parts, kind: Kind, draw: random.Random) -> str:
     return "\n\n\n".join(["\n".join(dict.fromkeys(imports)), *pieces, guard])
 
 
-#: Statements of a constructor that look similar and hold no object.
+#: Statements of a constructor that look similar, but store no object that cannot be pickled.
 _DECOYS = (
     "self.order = sorted(range(size), key=lambda ~w: -~w)",
     "with open(__file__) as ~w2:\n    self.lines = ~w2.read().count('x')",

@@ -26,7 +26,7 @@ STUBS = Path(__file__).parent / "stubs"
 
 
 def error_of(texts: dict[str, str]) -> str:
-    """Return the error of pickling what a program sends to its workers, as text; "" if there is none.
+    """Return the error that occurs when the objects for the workers of a program are pickled; "" for no error.
 
     Raises:
         Exception: any error that the program itself raises.
@@ -74,7 +74,7 @@ class _Spawning:
 
 
 def main() -> None:
-    """Write the errors of the programs on standard input."""
+    """Read programs from standard input, and write the error of each program."""
     warnings.simplefilter("ignore")
     sys.path.insert(0, str(STUBS))
     sys.dont_write_bytecode = True

@@ -126,7 +126,7 @@ def _mostly(rng: random.Random, usual: tuple[str, ...], other: tuple[str, ...], 
 
 
 def _holder(rng: random.Random, value: str, data: str = "data") -> tuple[str, str]:
-    """Return a definition, and an expression of a loader whose batches depend on ``value``."""
+    """Return a definition, and an expression that creates a loader whose batches depend on ``value``."""
     loader = f"DataLoader({data}, batch_size=2, collate_fn={{}})"
     body = f"[x * {value} for x in b]"
     return rng.choice(
@@ -643,7 +643,7 @@ class Maker:
     return text + _MAIN.format(main), {}
 
 
-def _told(rng: random.Random) -> tuple[str, Mapping[str, str]]:
+def _function_attributes(rng: random.Random) -> tuple[str, Mapping[str, str]]:
     """Return a program that reads attributes of a function after it has moved."""
     definition, made = _holder(rng, rng.choice(("k", "2")))
     asked = rng.choice(("collate_fn.__doc__", "collate_fn.__annotations__", "collate_fn.__name__", "collate_fn.__module__", "collate_fn([1])",
@@ -718,7 +718,7 @@ FAMILIES: tuple[tuple[str, Make], ...] = (
     ("calls", _called),
     ("replacements", _replaced),
     ("nested functions", _nested),
-    ("looks", _told),
+    ("function attributes", _function_attributes),
     ("loader class", _wrapped),
 )
 

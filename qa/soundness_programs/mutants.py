@@ -122,7 +122,10 @@ class _Condition:
     value: bool
 
     def off(self) -> None:
-        """Evaluate the condition, for the names it binds, and take ``value`` for it."""
+        """Replace the result of the condition by ``value``.
+
+        The condition is still evaluated, because it may bind names with ``:=``.
+        """
         operator = ast.Or() if self.value else ast.And()
         self.put(ast.BoolOp(operator, [self.node, ast.Constant(self.value)]))
 

@@ -41,7 +41,8 @@ _SUBCLASS = (
 def unpickled(rng: random.Random, text: str) -> str:
     """Return ``text`` with the first object of its ``main`` loaded from a pickle of an earlier run.
 
-    ``saved()`` makes the pickle; the code that runs the program puts it into ``SAVED``.
+    In the earlier run, the function ``saved`` of the program makes the pickle. The code that runs the program assigns
+    the pickle to the variable ``SAVED``.
     """
     found = _MADE.search(text)
     assert found is not None
@@ -74,7 +75,7 @@ def saved():
 
 
 def with_workers(rng: random.Random, text: str) -> str:
-    """Return ``text`` with worker processes in the loaders of its ``main``, and with their errors by kind."""
+    """Return ``text`` with worker processes in the loaders of its ``main``. The program records the kinds of errors."""
     workers = rng.choice(("1", "1", "2", "1, persistent_workers=True", "1, prefetch_factor=1"))
     begins, main, ends = text.partition("\n\ndef main():\n")
     return f"{begins}{_TRIED}{main}{_loading(ends, workers)}"

@@ -13,8 +13,8 @@ import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from qa.soundness_programs.asked_names import make_asking
 from qa.soundness_programs.hoisting import make_hoisting
+from qa.soundness_programs.names_in_strings import make_names_in_strings
 from qa.soundness_programs.old_pickles import unpickled, with_workers
 
 _HEAD = '''
@@ -113,13 +113,13 @@ class Program:
 
 
 def make_program(number: int) -> Program:
-    """Return the program with this number; odd numbers are programs about values that are bound early."""
+    """Return the program with this number. Programs with odd numbers are about values that are bound early."""
     rng = random.Random(number)
     if number % 2:
         family, text, files = make_hoisting(rng)
         return Program(number, family, text, files)
     if number % 16 == 2:
-        return Program(number, "asked names", *make_asking(rng))
+        return Program(number, "names in strings", *make_names_in_strings(rng))
     if number % 16 == 6:
         text = _HEAD + rng.choice(_DATASETS)(rng)
         return Program(number, "old pickles", unpickled(rng, text), saves=True)
@@ -141,7 +141,7 @@ def _some(rng: random.Random, chance: float, *choices: str) -> list[str]:
 
 
 def _mostly(rng: random.Random, usual: str, *others: str) -> str:
-    """Return ``usual`` or, rarely, one of the others."""
+    """Return ``usual`` or, rarely, one of the other arguments."""
     return rng.choice(others) if rng.random() < 0.12 else usual
 
 

@@ -35,9 +35,10 @@ from chirp_migrate.syntax.project import Project
 from qa.soundness_programs.programs import Program, make_program
 
 _NAME = "made_up"
-#: Seconds after which a program is killed: starting workers may take seconds.
+#: Seconds after which a program is killed. The limit is long, because starting workers may take seconds.
 _SECONDS = 150
-#: Documented difference → note of a program that stops there before its migration.
+#: Name of a documented difference → text that a program returns instead of its result. A program returns this text if
+#: it stops before its migration, and the difference lets it continue after its migration.
 _STOPS = {"sent-to-workers": "cannot be pickled", "dead-workers": "a worker died"}
 #: Observations of a program: its result or error, its output, and the random states afterwards.
 _Seen = tuple[Any, str, str]
@@ -49,8 +50,10 @@ class Outcome:
     """The result of a program.
 
     Attributes:
-        after: its text after the migration.
-        rewritten: how often each rule rewrote something of it; refused: how often each only reported.
+        program: the program.
+        after: text of the program after the migration.
+        rewritten: number of findings that each rule rewrote.
+        refused: number of findings that each rule reported and did not rewrite.
         difference: description of the difference; "" if there is none.
         shown: names of the documented differences that the program shows.
     """
@@ -74,7 +77,10 @@ def run_programs(
 
 
 def start_method(number: int, start: str) -> str:
-    """Return how program ``number`` starts workers: with "both", every fifth by spawn, the others by fork."""
+    """Return the start method for the workers of program ``number``.
+
+    If ``start`` is "both", every fifth program uses spawn, and all other programs use fork.
+    """
     return start if start != "both" else "spawn" if number % 5 == 0 else "fork"
 
 
@@ -83,8 +89,9 @@ def outcome_of(number: int, codes: Collection[str] = (), start: str = "fork") ->
 
     Args:
         number: number of the program.
-        codes: codes of the rules that migrate it; empty for all rules.
-        start: start method of its worker processes, unless the program sets it; see :func:`start_method`.
+        codes: codes of the rules that migrate the program; empty for all rules.
+        start: start method of the worker processes (see :func:`start_method`). A start method that the program sets
+            has priority.
     """
     program, start = make_program(number), start_method(number, start)
     path = f"{_NAME}.py"
@@ -127,7 +134,7 @@ def _difference(program: Program, before: _Seen, after: _Seen) -> tuple[str, fro
 
 
 def _differs_only_at(note: str, before: Any, after: Any) -> bool:
-    """Return whether two results differ only where the program noted this before its migration."""
+    """Return whether two results differ only in places where the result before the migration is ``note``."""
     if before == ("str", repr(note)):
         return True
     if isinstance(before, list | tuple) and type(before) is type(after) and len(before) == len(after):
@@ -180,7 +187,7 @@ def _loaded(folder: str, start: str, action: Callable[[ModuleType], Any]) -> Any
 
 
 def _saved(module: ModuleType) -> bytes:
-    """Return the pickle of an earlier run of a program; empty if it fails."""
+    """Return the pickle of an earlier run of a program; empty bytes if pickling fails."""
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             pickled: bytes = vars(module)["saved"]()

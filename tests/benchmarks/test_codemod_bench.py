@@ -161,7 +161,9 @@ def finding(path: str, line: int, column: int, status: str, **more: Any) -> dict
 def settled(findings: list[dict[str, Any]], after: str, ledger: dict[str, Any] | None = None) -> Any:
     count = part("census").count_texts
     before = "from torch.utils.data import DataLoader\nDataLoader(a); DataLoader(b, **c)\nclass L(DataLoader): ...\n"
-    return part("account").settle(count({"a.py": before.encode()}), count({"a.py": after.encode()}), findings, ledger)
+    return part("account").account_for_sites(
+        count({"a.py": before.encode()}), count({"a.py": after.encode()}), findings, ledger
+    )
 
 
 LISTED = finding("a.py", 3, 9, "report", why="subclass")
@@ -180,7 +182,7 @@ def test_sites_findings_and_both_counts_are_settled() -> None:
 def test_what_does_not_add_up_is_told() -> None:
     assert settled(DONE, LEFT).unaccounted == ["a.py:3 (subclass)"]
     assert settled([*DONE, LISTED, finding("a.py", 9, 1, "report")], LEFT).unknown == ["a.py:9 (report)"]
-    assert settled([*DONE, LISTED], "").disagreements == ["a.py: 3 gone, 2 said to be migrated"]
+    assert settled([*DONE, LISTED], "").disagreements == ["a.py: 3 sites removed, 2 reported as migrated"]
     wrong = {"sites": {"found": 4, "migrated": 2, "listed": 1}}
     assert len(settled([*DONE, LISTED], LEFT, wrong).disagreements) == 2
 
@@ -247,7 +249,7 @@ def test_the_report_says_goals_and_problems() -> None:
     settings = {"command": "python benchmarks/codemod.py", "machine": describe_machine(1), "reduced": True}
     text = report.as_markdown([one], [], [], reached, settings)
     assert "| thing 1.0 | 3 | 1 | 10 | 9 (90.0%) | 2 | 1 (50.0%) | 0 | 0 |" in text
-    assert "site without a word: a.py:1 (call)" in text and "| no-dataset | 2 |" in text
+    assert "site without a finding: a.py:1 (call)" in text and "| no-dataset | 2 |" in text
     assert report.as_data([one], [], [], reached, settings)["survey"][0]["account"]["reasons"] == {"no-dataset": 2}
 
 

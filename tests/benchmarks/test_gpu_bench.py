@@ -83,7 +83,7 @@ def test_the_table_is_the_last_that_is_printed_and_is_written_too(run: Any) -> N
     [
         ([], 3, "PyTorch finds no CUDA device here: run it on a machine with one, or with --device cpu --quick"),
         (["--device", "meta"], 2, "cuda or cpu, not meta"),
-        (["--device", "nonsense"], 2, "'nonsense' is no device of PyTorch"),
+        (["--device", "nonsense"], 2, "'nonsense' is not a device of PyTorch"),
     ],
 )
 def test_what_cannot_be_measured_is_one_sentence_and_a_code(
@@ -239,7 +239,7 @@ def test_the_budget_is_divided_among_what_is_left_and_more_goes_to_what_is_judge
     assert len(planned) == 16 and [cell.key for cell in planned[:3]] == [True, True, False]
     left, shares = 440.0, []
     for number, cell in enumerate(planned):
-        shares.append(cells.share_of(left, cell, planned[number:]))
+        shares.append(cells.seconds_for_cell(left, cell, planned[number:]))
         left -= shares[-1]
     assert shares == pytest.approx([80.0] * 2 + [20.0] * 14) and left == pytest.approx(0)
 

@@ -102,7 +102,7 @@ RULES: list[tuple[Any, dict[str, Any], str]] = [
     (tensor_data(8), {"device": "cpu", "resident_share": 0.5},
      "on cpu: 0.8 KiB of samples are stored on the device, and batches are built from these samples"),
     (tensor_data(8), {"tune": True, "num_workers": 3, "thread_safe": True},
-     "4 prefetch threads: measured 9 samples/s, against 5 without threads and workers"),
+     "4 prefetch threads: measured 9 samples/s, and 5 samples/s without threads and workers"),
     (PairDataset(8), {"thread_safe": True}, "loading in this process: no workers were requested"),
     (_Stream(), {"num_workers": 3, "thread_safe": True},
      "3 worker processes: another number of workers would change the samples of an iterable dataset"),

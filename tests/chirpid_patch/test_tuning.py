@@ -93,7 +93,7 @@ def no_time(choice: LoaderChoice) -> bool:
 
 
 def figures(decision: str) -> tuple[int, int]:
-    found = re.search(r": measured (\d+) samples/s, against (\d+) without threads and workers$", decision)
+    found = re.search(r": measured (\d+) samples/s, and (\d+) samples/s without threads and workers$", decision)
     assert found is not None, decision
     return int(found[1]), int(found[2])
 
@@ -147,7 +147,9 @@ def test_trials_report_what_was_measured() -> None:
         assert trial.samples_per_second > 0 and trial.start_seconds >= 0.005  # the time of a sample
     alone = choice.trials[0].samples_per_second
     assert alone is not None and alone <= 200  # no faster than the waiting
-    assert choice.why == f"measured {rate_of(choice):.0f} samples/s, against {alone:.0f} without threads and workers"
+    assert (
+        choice.why == f"measured {rate_of(choice):.0f} samples/s, and {alone:.0f} samples/s without threads and workers"
+    )
 
 
 def rate_of(choice: LoaderChoice) -> float:

@@ -120,7 +120,7 @@ def test_a_report_that_cannot_be_written_stops_the_run(tmp_path: Path, target: s
 
 def test_two_documents_do_not_go_to_one_place(tmp_path: Path) -> None:
     done = check("--json", "-", "--format", "github", tree(tmp_path, a=LOADER))
-    assert done.exit_code == 2 and "the same file" in sentence(done)
+    assert done.exit_code == 2 and "both print to standard output" in sentence(done)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs processes that are killed")

@@ -1,6 +1,7 @@
-"""torchvision whose downloaded datasets have made-up samples.
+"""Replace the downloaded datasets of torchvision by datasets with generated samples.
 
-Everything but ``datasets`` is the installed torchvision. Its own ``__init__`` does not run: it needs operators of CUDA.
+All modules except ``datasets`` are modules of the installed torchvision. The ``__init__`` module of the installed
+torchvision does not run, because it needs operators of CUDA.
 """
 
 from pkgutil import extend_path

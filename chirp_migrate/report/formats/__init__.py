@@ -1,1 +1,1 @@
-"""Write findings in formats that other programs read: SARIF, and annotations of GitHub."""
+"""Write findings as SARIF documents and as annotations of GitHub, which other programs read."""

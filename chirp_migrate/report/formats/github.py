@@ -1,6 +1,6 @@
 """Write findings as workflow commands of GitHub Actions, so that GitHub shows findings next to the code.
 
-The commands are the results of the SARIF document in another form.
+This module converts the results of the SARIF document (see :mod:`.sarif`) to workflow commands.
 """
 
 from __future__ import annotations

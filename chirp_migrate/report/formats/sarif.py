@@ -35,6 +35,7 @@ _Json = dict[str, Any]
 def check_sarif(check: CheckReport) -> _Json:
     """Return the SARIF document of all findings, except findings with the status ``FINE`` or ``UNCHANGED``.
 
+    The excluded findings are correct code, and loaders for which the rewrite has no gain.
     Findings of rules that find bugs have the level ``warning``. All other findings have the level ``note``. Skipped
     files are notifications with the level ``error``.
 
@@ -151,7 +152,7 @@ class _Run:
         return place
 
     def _fixes(self) -> Mapping[tuple[str, int | None], _Json]:
-        """Return the SARIF fix of every hunk. Each key is a pair: path of the file, and number of the hunk."""
+        """Return a dictionary that maps (path of the file, number of the hunk) to the SARIF fix of this hunk."""
         members: dict[tuple[str, int | None], list[Finding]] = {}
         for finding in self._findings:
             members.setdefault((finding.path, finding.hunk), []).append(finding)

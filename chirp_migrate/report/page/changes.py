@@ -40,8 +40,8 @@ class FindingDetails:
 class HunkDetails:
     """One change of a file.
 
-    The change is a hunk, which is the smallest change that can be accepted alone. One further change of a file may
-    consist of all changed lines that belong to no hunk, such as imports.
+    The change is a hunk, or all changed lines of the file that belong to no hunk, such as imports. A hunk is the
+    smallest change that can be accepted alone.
 
     Attributes:
         id: name of the change in links, which is the same in every report on the run. The characters are letters,
@@ -69,7 +69,7 @@ class FileDetails:
     Attributes:
         path: POSIX path relative to the project.
         action: ``rewrite`` or ``create``.
-        note: reason for the change: ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
+        note: reason for the change, which is ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
         added: number of added lines, as in ``git diff``. For a notebook, the lines of its JSON text count.
         removed: number of removed lines.
         hunks: the changes in the order of the file; changes that are not hunks are last.
@@ -119,7 +119,7 @@ class PageContents:
 
     @classmethod
     def of(cls, report: ReportContents) -> PageContents:
-        """Return the contents of the page of a report."""
+        """Collect the contents of the page that shows ``report``."""
         return cls(report, tuple(map(_run_changes, report.runs)))
 
     @property

@@ -78,7 +78,11 @@ class _SectionLayout:
 
 
 def _differing_parts(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
-    """Return the parts of rows to highlight, which differ from the paired row: start and end by ``id(row)``."""
+    """Find the part of each row that differs from the paired row. The page highlights this part.
+
+    Returns:
+        A dictionary that maps ``id(row)`` to the start and the end of the part. Rows without such a part are missing.
+    """
     found: dict[int, tuple[int, int]] = {}
     for old, new in pair_rows_for_columns(rows):
         places = differing_words(old.text, new.text) if old is not None and new is not None else None

@@ -227,7 +227,10 @@ def _time_row(entry: EntryTimes, longest: float, *, together: bool) -> dict[str,
 
 
 def _same_training(found: VerifyReport) -> list[str]:
-    """Return a sentence for each difference between the versions, or sentences on the comparison if none was found."""
+    """Return a sentence for each difference between the trainings of both versions.
+
+    If ``verify`` found no difference, return sentences that describe the comparison.
+    """
     if found.verdict == "failed":
         return []
     lines = [f"{one.message.rstrip('.')}." for one in found.differences[:_DIFFERENCES_SHOWN]]

@@ -285,8 +285,8 @@ def show_loader_counts(
         plan: the plan.
         unwritten: files that could not be written.
         screen: the terminal.
-        planned: whether the plan is not applied.
-        listed: reference to the list of loaders that are not rewritten, such as " (listed after the diff)".
+        planned: True if the plan is not applied yet, so that the words describe the future.
+        listed: text that refers to the list of loaders that are not rewritten, such as " (listed after the diff)".
     """
     ledger = LoaderLedger.of(plan, unwritten)
     for sentence in ledger_sentences(ledger, planned=planned, listed=listed):
@@ -335,7 +335,10 @@ def _group_by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> 
 
 
 def _rule_or_gain(same: Sequence[Finding]) -> str:
-    """Return code and name of the rule of equal findings, or code and gain for findings on loaders."""
+    """Return the code and the name of the rule that has the findings ``same``.
+
+    For findings on loaders, the gains of the loaders replace the name of the rule.
+    """
     rule, counting = same[0].rule, {one.code for one in all_rules() if one.counts_sites}
     kinds = Counter(one.gain.kind for one in same if one.gain is not None)
     if rule not in counting or not kinds:

@@ -74,7 +74,7 @@ def _show_times(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def _show_epochs(verdict: VerifyReport, screen: Screen) -> None:
-    """Print epoch time and start-up time of each entry point for which ``verify`` computes the user's own training."""
+    """Print epoch time and start-up time of each entry point for which the user's own training is computed."""
     rows = []
     for label, own in verdict.own_runs.items():
         if own.epochs:

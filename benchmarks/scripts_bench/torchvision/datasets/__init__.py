@@ -1,6 +1,7 @@
-"""Datasets of torchvision with samples that are made up at random, so that nothing is downloaded.
+"""Datasets of torchvision with random samples, so that no data is downloaded.
 
-``MADE_UP_SAMPLES`` in the environment is the number of training samples; a fifth of it is for tests.
+The environment variable ``MADE_UP_SAMPLES`` is the number of training samples. The test data has a fifth of this
+number.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ __all__ = ["CIFAR10", "MNIST", "FakeData"]
 
 
 def _made_up(train: bool, *shape: int) -> tuple[Any, Any]:
-    """Images of a shape, and the classes of each."""
+    """Return random images of a shape, and the class of each image."""
     generator = np.random.default_rng(int(train))
     count = int(os.environ["MADE_UP_SAMPLES"]) // (1 if train else 5)
     return generator.integers(0, 256, (count, *shape), dtype=np.uint8), generator.integers(0, 10, count)
 
 
 class MNIST(mnist.MNIST):
-    """As ``torchvision.datasets.MNIST``."""
+    """Replace ``torchvision.datasets.MNIST``."""
 
     def _check_exists(self) -> bool:
         return True
@@ -41,7 +42,7 @@ class MNIST(mnist.MNIST):
 
 
 class CIFAR10(cifar.CIFAR10):
-    """As ``torchvision.datasets.CIFAR10``."""
+    """Replace ``torchvision.datasets.CIFAR10``."""
 
     def __init__(
         self,

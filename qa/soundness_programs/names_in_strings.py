@@ -41,7 +41,8 @@ def failures(function):
 '''
 
 _OWN = ("sys.modules['made_up']", "sys.modules[__name__]", "importlib.import_module('made_up')")
-#: Context managers around code that builds loaders. ``module`` is a variable with the module, OWN an expression for it.
+#: Context managers around code that builds loaders. ``module`` is a variable that contains the module. ``OWN`` stands
+#: for an expression that returns the module.
 _REPLACING = (
     *["contextlib.nullcontext()"] * 12,
     "mock.patch('made_up.DataLoader', Fake)",
@@ -76,7 +77,7 @@ _HELPERS = {
     ),
 }
 #: Expressions that find the class, or its name, by a string.
-_ASKING = (
+_LOOKUPS = (
     "0",
     "0",
     "getattr(module, 'DataLoader').__name__",
@@ -96,7 +97,7 @@ _ASKING = (
 )
 
 
-def make_asking(rng: random.Random) -> tuple[str, Mapping[str, str]]:
+def make_names_in_strings(rng: random.Random) -> tuple[str, Mapping[str, str]]:
     """Return the text of a program, and name → text of its other files."""
     hidden = rng.choice(("", "", "", "OptimalDataLoaderFactory=None", "chirpid_patch=None", "DataLoader=DataLoader"))
     made = rng.choice(
@@ -108,7 +109,7 @@ def make_asking(rng: random.Random) -> tuple[str, Mapping[str, str]]:
             "functools.partial(DataLoader, data)(batch_size=2)",
         )
     )
-    replacing, asking = (rng.choice(some).replace("OWN", rng.choice(_OWN)) for some in (_REPLACING, _ASKING))
+    replacing, asking = (rng.choice(some).replace("OWN", rng.choice(_OWN)) for some in (_REPLACING, _LOOKUPS))
     loop = rng.random() < 0.3
     used = f"    with {replacing}:\n        seen += [shown(build(DATA)), shown(build(DATA, 3))]\n"
     if loop:
