@@ -50,10 +50,11 @@ class VerifyOptions:
         threshold_percent: percent of the training time that the migration must save for the verdict "faster".
         margin_percent: an entry point counts as slower if its time grows by more than this percentage of its time
             before the migration.
-        threads: compute threads of each version; 0 for one thread on each usable CPU that other processes leave free.
+        threads: number of compute threads of each version; 0 for one thread on each usable CPU that no other process
+            uses.
         timeout_s: seconds after which a process, or a timed entry point, counts as hung.
-        strict: whether the verdict "faster" also requires timings that prove that no entry point is slower. The default
-            is False: entry points without proof do not change the verdict.
+        strict: whether the verdict "faster" also requires timings that prove that no entry point is slower. If False
+            (the default), an entry point whose timings prove nothing does not change the verdict.
         own_epochs: number of epochs of the full training that the user would run; None for the default of each entry
             point.
         select: expression that selects entry points by their labels, as with ``pytest -k``; None for all.
@@ -78,7 +79,7 @@ class VerifyOptions:
     may_halve: bool = False
 
     def sizes_for_timing(self, others: float) -> WorkloadSizes:
-        """Return the sizes of the timed training.
+        """Return the sizes of the timed training, with half as many samples if other processes use many CPUs.
 
         Args:
             others: share of the CPUs that other processes use, 0 to 1.
@@ -138,7 +139,7 @@ def entry_points_from_options(
     function counts as one entry point.
 
     Args:
-        tree: folder in which to find the training: ``root`` or a copy of it.
+        tree: folder in which to find the training: ``root`` or a copy of ``root``.
         root: folder of the user's project.
         options: the options of the verification.
         command: name of the command that runs the training, for messages.
@@ -179,7 +180,7 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
 
 
 def _path_relative_to(root: Path, script: str) -> str:
-    """Return the path of a script relative to ``root``. This path also refers to the script in a copy of ``root``.
+    """Return the path of a script relative to ``root``, so that the path is also valid in a copy of ``root``.
 
     Raises:
         UsageProblem: ``root`` does not contain the script.
@@ -201,7 +202,7 @@ def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Work
     if data is not None:
         data = data.absolute()
         if not data.exists():
-            raise UsageProblem(f"{data} does not exist: pass --data the file or folder of your samples.")
+            raise UsageProblem(f"{data} does not exist: pass --data with the file or folder of your samples.")
         if entry is not None:
             return replace(sizes, data=str(data))
         for name in ("shape", "classes"):

@@ -1,10 +1,11 @@
 """Run a whole verification, from the copies of the project to the report.
 
-First, small runs of every entry point (a training function or script) are recorded in both versions, and compared. If
-the comparison finds no difference, both versions are timed in rounds. Each round starts one new process for each
-version. The two processes take turns: one process trains for an epoch while the other process waits. The module
-:mod:`chirp_migrate.verify.watching` records the small runs. The module :mod:`chirp_migrate.verify.timing.rounds`
-decides the number of rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
+First, ``verify`` records a small run of every entry point (a training function or script) in both versions, and
+compares the records. If ``verify`` finds no difference, it times both versions in rounds. Each round starts one new
+process for each version. The two processes take turns: one process trains for an epoch while the other process waits.
+The module :mod:`chirp_migrate.verify.watching` records the small runs. The module
+:mod:`chirp_migrate.verify.timing.rounds` decides the number of rounds, and :mod:`chirp_migrate.verify.verdict` decides
+the verdict.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ def verify_versions(
     Args:
         root: folder of the migrated project.
         before: the version before the migration.
-        files: dictionary, path of a file that ``apply`` changed → its SHA-256, for the report; None for a missing file.
+        files: dictionary, path of a file that ``apply`` changed → SHA-256 of the file now, for the report; None if the
+            file does not exist.
         options: the options of the verification.
         progress: function that is called with progress messages.
-        began: start of the time budget, in seconds of ``time.monotonic``; None for the present time.
+        began: time at which the time budget starts, in seconds of ``time.monotonic``; None for the present time.
 
     Raises:
         WorkloadFailed: the project's code failed in one of the versions.
@@ -95,7 +97,7 @@ def run_all_processes(
         discovery: entry points of the version before the migration.
         settings: the options of the verification.
         progress: function that is called with progress messages.
-        deadline: end of the time budget, in seconds of ``time.monotonic``.
+        deadline: time at which the time budget ends, in seconds of ``time.monotonic``.
         conditions: report fields whose values are no measurements; see :func:`.build_report`.
 
     Raises:

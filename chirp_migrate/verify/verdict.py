@@ -1,4 +1,4 @@
-"""Decide from the timings: the verdict of a verification, its exit code, and the verdict on each entry point."""
+"""Decide the verdict of a verification and the verdict on each entry point, from the timings."""
 
 from __future__ import annotations
 
@@ -103,7 +103,10 @@ class Judge:
 
     @property
     def entries(self) -> dict[str, CombinedTiming]:
-        """Return a dictionary: label of an entry point → its timing in the latest analysis that fits its conclusion."""
+        """Return a dictionary: label of an entry point → its timing, with the interval of an interim analysis.
+
+        The interval comes from the latest analysis that does not contradict the conclusion on the entry point.
+        """
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
     def run_interim_analysis(
@@ -197,7 +200,7 @@ class Judge:
         return Decision(verdict, f"{together}; {could_save}")
 
     def _open_entry_points(self) -> frozenset[str]:
-        """Return the labels of the entry points to time in more rounds; docs/verify.md describes when rounds end."""
+        """Return the labels of the entry points that need more rounds; docs/verify.md describes when the rounds end."""
         if False in self._shown.values():
             return frozenset()
         if self.total is None or not (self._shown.get(None) or self._is_verdict_final(self._lines[None])):
@@ -211,7 +214,7 @@ class Judge:
     def _is_verdict_final(self, timing: CombinedTiming) -> bool:
         """Return whether the timings prove that the saving is too small, so that more rounds cannot lead to "faster".
 
-        If zero-cost loading was timed, the timings must also prove whether its saving is above or below the threshold.
+        If zero-cost loading was timed, the timings must also prove whether zero-cost loading saves the threshold.
         """
         return timing.ratio.wholly_above(self._wanted) and (
             timing.zero_cost_ratio is None

@@ -27,7 +27,8 @@ class EntryVerdict(msgspec.Struct, frozen=True):
 
     Attributes:
         verdict: ``meets the threshold``, ``model-bound``, ``not shown``, ``inconclusive`` or ``slower``.
-        zero_cost_ratio: time with zero-cost loading / time before the migration; None if it was not measured.
+        zero_cost_ratio: time with zero-cost loading / time before the migration; None if zero-cost loading was not
+            timed.
     """
 
     verdict: str = ""
@@ -166,7 +167,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
             ``model-bound``, ``slower``, ``not equivalent``, ``failed``.
         exit_code: exit code of the command.
         reason: the reason for the verdict, one sentence.
-        threshold: share of the original time that the migration must save, 0 to 1.
+        threshold: share of the original time that the migration must save for the verdict ``faster``, 0 to 1.
         ratio: time after the migration / time before the migration, for all entry points together; None without
             timings.
         zero_cost_ratio: time with zero-cost loading / time before the migration, for all entry points together; None if
@@ -175,15 +176,16 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         verdicts: dictionary, label of the entry point → verdict on this entry point.
         own_runs: dictionary, label of the entry point → the numbers from which the time of the user's full training is
             computed.
-        spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
+        spent_s: dictionary, name of an activity of ``verify``, such as ``warming up`` → seconds of this activity.
         differences: the differences between the trainings before and after the migration.
         notes: sentences on values that were not compared, and on problems that both versions have.
         smallest_adjusted_p: dictionary, label of the entry point → smallest p-value of its statistical tests, after
             Holm's correction.
-        detectable_changes: dictionary, label of the entry point → smallest change of a probability (0 to 1) that every
-            two-sample test of the entry point would find in 9 of 10 verifications.
-        unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
-        passes: dictionary, version → label of the entry point → loader passes of its recorded run.
+        detectable_changes: dictionary, label of the entry point → a change of a probability, 0 to 1. In 9 of 10
+            verifications, each two-sample test of the entry point finds a change of this size.
+        unrepeatable: entry points whose losses or batches differ even between two runs of the version before the
+            migration.
+        passes: dictionary, version → label of the entry point → records of the loader passes in its small recorded run.
         problems: data loading problems that the loader passes of the migrated version prove.
         tool: name and version of this program.
         before: description of the version before the migration.

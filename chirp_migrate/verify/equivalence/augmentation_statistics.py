@@ -85,12 +85,13 @@ class VisibleAugmentation:
     """The visible effects of augmentation on one sample: masks and noise.
 
     Attributes:
-        masked: bit field with one bit for each time frame and frequency bin; a set bit means masked; ``b""`` without
-            masks.
+        masked: one bit for each time frame, followed by one bit for each frequency bin. The bit is 1 if augmentation
+            masked the frame or bin. Without masks, the value is ``b""``.
         changes: float32 array, augmented sample minus the same sample without augmentation, at up to 4,095 positions;
             None if the sample without augmentation cannot be read.
-        noisy: whether augmentation changed most values of the sample.
-        small: 10 % quantile of the absolute values of all changes that are not 0.
+        noisy: whether augmentation changed more than half of the values of the sample.
+        small: size of a small change: 10 % quantile of the absolute values of all changes that are not 0. The
+            comparison with another sample ignores differences that are far smaller than this size.
     """
 
     masked: bytes = b""
@@ -122,7 +123,7 @@ class LoadedSample:
         content: hash of the sample's values in the batch.
         index: index of the sample in the dataset; None if the index is not known.
         plain: hash of the same sample without augmentation; None if this hash is not known.
-        draw: visible effects of augmentation on the sample.
+        draw: masks and noise that augmentation added to the sample.
     """
 
     content: bytes
@@ -170,7 +171,10 @@ def compare_with_unaugmented(
 
 
 def find_masks(batch: torch.Tensor) -> list[VisibleAugmentation]:
-    """Find the masks (constant time frames and frequency bins) of each sample of a batch, from this batch alone."""
+    """Find the masks of each sample in a batch: the time frames and frequency bins whose values are all equal.
+
+    This function is for samples that cannot be read without augmentation.
+    """
     x = _as_images(batch)
     frames, bins = ((x.amax(dim=axis) == x.amin(dim=axis)).all(dim=1) for axis in (2, 3))
     return [VisibleAugmentation(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
@@ -179,11 +183,12 @@ def find_masks(batch: torch.Tensor) -> list[VisibleAugmentation]:
 def count_equally_augmented_pairs(
     batches: Sequence[Sequence[LoadedSample]], previous_batches: Sequence[Sequence[LoadedSample]] | None
 ) -> dict[str, tuple[int, int]]:
-    """Count the pairs of samples with each relation, and the pairs whose augmentation used the same random numbers.
+    """Count the pairs of augmented samples for each relation, and the pairs that used the same random numbers.
 
     Args:
         batches: the augmented samples of one iteration over a loader, one list for each batch.
-        previous_batches: the augmented samples of the previous iteration over the dataset; None for the first one.
+        previous_batches: the augmented samples of the previous iteration over the dataset; None if no iteration came
+            before.
 
     Returns:
         A dictionary: key of :data:`RELATIONS` → number of pairs that can be compared, and number of these pairs whose
@@ -235,7 +240,8 @@ def _count_equal_pairs(pairs: Iterable[tuple[LoadedSample, LoadedSample]]) -> tu
 def _as_images(batch: torch.Tensor) -> torch.Tensor:
     """Return a batch as float32 of shape (B, C, F, T) on the CPU.
 
-    A missing axis gets length 1. If the batch has more than four axes, the additional axes are merged into C.
+    If the batch has fewer than four axes, the function inserts axes of length 1 after the first axis. If the batch has
+    more than four axes, the additional axes are merged into C.
     """
     x = batch.detach().to("cpu", torch.float32)
     while x.ndim < 4:
@@ -244,9 +250,10 @@ def _as_images(batch: torch.Tensor) -> torch.Tensor:
 
 
 def _find_constant_lines(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return a mask of shape (B, lines) of the lines along ``axis`` that augmentation made constant in every channel.
+    """Return a bool tensor of shape (B, lines): whether augmentation made the values of a line nearly equal.
 
-    A line is a time frame or a frequency bin. Of a line with 96 or more values, the function reads 48 to 72 values.
+    A line is a time frame (``axis`` 2) or a frequency bin (``axis`` 3). The values must be nearly equal in every
+    channel. To save time, the function reads only 48 to 72 values of a line that has 96 or more values.
     """
     step = max(1, x.shape[axis] // _SPREAD_OVER)
     some = (slice(None),) * axis + (slice(None, None, step),)

@@ -46,7 +46,7 @@ class PassRecorder:
     """The recording of one pass over a loader.
 
     Attributes:
-        loader: the loader.
+        loader: the loader over which the training iterates in this pass.
         record: the record of the pass, which :meth:`add_batch` and :meth:`finish` fill.
         base: the innermost dataset of the loader, such as the dataset in a ``Subset``.
         plain: the wrapped dataset that yields the samples without augmentation; None if samples are not augmented, or
@@ -67,12 +67,12 @@ class PassRecorder:
     def begin(cls, loader: Any, number: int, names: dict[int, str]) -> PassRecorder:
         """Begin the record of a pass, before the iteration over the loader begins.
 
-        The method reads samples. The caller must restore the state of the random generators.
+        The method reads samples, which may change the state of random generators. The caller must restore this state.
 
         Args:
             number: number of the loader within the training, from 0.
-            names: dictionary, ``id`` of an innermost dataset → text that identifies the dataset. The method adds the
-                dataset of this pass.
+            names: dictionary, ``id`` of an innermost dataset → text that identifies the dataset. The method adds an
+                entry for the dataset of this pass.
         """
         sampler = getattr(loader, "sampler", None)
         dataset = loader.dataset
@@ -131,7 +131,8 @@ class PassRecorder:
         """Complete the record after the last batch.
 
         Args:
-            before: the previous pass over a dataset of the same length; None if this pass is the first.
+            before: the previous pass of the same role over a dataset of the same length; None if this pass is the
+                first.
         """
         record = self.record
         samples = [sample for batch in self.batches for sample in batch]
@@ -182,7 +183,10 @@ class PassRecorder:
             sample.draw = draw
 
     def _unaugmented_batch(self, samples: list[LoadedSample]) -> list[torch.Tensor]:
-        """Return the tensors of the same batch without augmentation; an empty list if the samples cannot be read."""
+        """Read the samples of a batch again without augmentation, and return their tensors.
+
+        The result is an empty list if the samples cannot be read.
+        """
         indices = [sample.index for sample in samples if sample.index is not None]
         if self.plain is None or len(indices) < len(samples):
             return []
@@ -212,7 +216,10 @@ def _hash_of_all(hashes: Iterable[bytes]) -> str:
 
 
 def _is_compared(leaf: Any) -> bool:
-    """Return whether ``verify`` compares a leaf of a batch: a tensor, an array, a number, a string, bytes or None."""
+    """Return whether ``verify`` compares a value in a batch.
+
+    ``verify`` compares tensors, arrays of plain values, numbers, strings, bytes and None.
+    """
     if isinstance(leaf, np.ndarray):
         return not leaf.dtype.hasobject
     return leaf is None or isinstance(leaf, (torch.Tensor, np.generic, int, float, complex, str, bytes))

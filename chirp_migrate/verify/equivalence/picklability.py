@@ -1,8 +1,9 @@
 """Check whether a loader can pickle its objects for worker processes that start with ``spawn``.
 
 The check pickles the objects with the pickler of :mod:`multiprocessing`, like ``spawn``, and unpickles them in this
-process. The check starts no worker process. The data of tensors and arrays is not pickled. Such data can always be
-pickled. Pickling the data of a tensor would move the data to shared memory, which would change the recorded training.
+process. The check starts no worker process. The check does not pickle the data of tensors and arrays, because such data
+can always be pickled. Pickling the data of a tensor would move the data to shared memory, which would change the
+recorded training.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def allow_process_start_pickling() -> Iterator[None]:
 
 
 def is_always_picklable(value: Any) -> bool:
-    """Return whether a value is a tensor or array that can be pickled in any case."""
+    """Return whether a value is a tensor or array whose data can always be pickled."""
     if isinstance(value, torch.Tensor):
         # A tensor that autograd computed cannot be pickled. The pickler then raises an error with this reason.
         return value.is_leaf or not value.requires_grad
@@ -104,9 +105,10 @@ class _DuplicableDescriptor:
 
 
 class _StartingProcess:
-    """Replacement for a process that is being started.
+    """Object that stands for a process that Python is starting.
 
-    Python pickles locks, queues and connections only while it starts a process.
+    Python pickles locks, queues and connections only while it starts a process. With this object, the check can pickle
+    them, although it starts no process.
     """
 
     DupFd = _DuplicableDescriptor

@@ -24,7 +24,7 @@ class OriginalVersion:
     """The version of the project before the migration, with a function that writes the version to a folder.
 
     Attributes:
-        described: description of the version, for the report.
+        described: description of the version for the report, such as ``the folder /home/me/original``.
         write: function that writes the version to the given new folder, and returns the paths of the files that it
             omitted because they are too large.
     """
@@ -34,7 +34,7 @@ class OriginalVersion:
 
 
 def find_original_version(root: Path, against: str | None) -> OriginalVersion:
-    """Find the version before the migration, without a change to files or to the git work tree.
+    """Find the version before the migration. The function changes neither files nor the git work tree.
 
     Args:
         root: the migrated project.
@@ -87,7 +87,7 @@ def original_files(root: Path) -> dict[str, bytes | None]:
     if not originals:
         raise UsageProblem(
             f"nothing was applied in {root}: run `chirp-migrate apply {root}` first. To compare with another version, "
-            "pass --baseline a git revision or a folder."
+            "pass --baseline with a git revision or a folder."
         )
     return originals
 

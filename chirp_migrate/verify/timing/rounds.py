@@ -50,7 +50,7 @@ def own_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float:
 
 
 def zero_cost_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float | None:
-    """Compute the seconds of the user's full training with zero-cost loading; None if it was not timed."""
+    """Compute the seconds of the user's full training with zero-cost loading; None if ``timing`` lacks such epochs."""
     if not timing.cached_s or not timing.epochs_s:
         return None
     loading_s = max(0.0, statistics.median(timing.epochs_s) - statistics.median(timing.cached_s))
@@ -64,8 +64,9 @@ class TimedRound:
     Attributes:
         visits: dictionary, version → label of the entry point → its timing.
         seconds: dictionary, version (``before``, ``after``, or ``cached`` for zero-cost loading) → label of the entry
-            point → computed seconds of the user's full training.
-        others: share of the CPUs that other processes used during the round, 0 to 1; None if it was not measured.
+            point → seconds of the user's full training, computed from the timing.
+        others: share of the CPUs that other processes used during the round, 0 to 1; None if this share was not
+            measured.
         duration_s: seconds of the whole round, with the start of the processes and with warm-up.
     """
 
@@ -118,10 +119,10 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         looks: the interim analyses in order.
         ended_with: why no more rounds ran (see :class:`StopReason`).
         others_median: share of the CPUs that other processes used in a round, 0 to 1, as a median over the rounds; None
-            if it was not measured.
-        others_most: largest share of the CPUs that other processes used in a round, 0 to 1; None if it was not
+            if this share was not measured.
+        others_most: largest share of the CPUs that other processes used in a round, 0 to 1; None if this share was not
             measured.
-        not_watched: why the CPU use of other processes was not measured; None if it was measured.
+        not_watched: why the CPU use of other processes was not measured; None if their CPU use was measured.
     """
 
     made: list[TimedRound] = []
@@ -135,7 +136,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, made: Sequence[TimedRound], looks: Sequence[InterimAnalysis], stopped: StopReason | None = None
     ) -> Rounds:
-        """Return the rounds, and compute how much CPU time other processes used."""
+        """Combine rounds and interim analyses, and summarise the CPU use of other processes over all rounds."""
         others = [each.others for each in made if each.others is not None]
         return cls(
             made=list(made),
@@ -147,7 +148,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def seconds(self, side: str, label: str) -> list[float]:
-        """Return the seconds of the user's full training with an entry point, one value for each timed round."""
+        """Return the computed seconds of the user's full training, one value for each round that timed ``label``."""
         return [each.seconds[side][label] for each in self.made if label in each.seconds.get(side, {})]
 
     @property
@@ -156,7 +157,10 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         return list(dict.fromkeys(label for each in self.made for label in each.seconds.get("before", {})))
 
     def total_seconds(self, side: str) -> float:
-        """Return the seconds of the user's full trainings with all entry points: the sum of medians over rounds."""
+        """Return the seconds of the full trainings of all entry points together.
+
+        The result is a sum: for each entry point, it contains the median over rounds of the computed seconds.
+        """
         times = [self.seconds(side, label) for label in self.labels]
         return math.fsum(statistics.median(of) for of in times if of)
 

@@ -52,7 +52,7 @@ class SimulatedSteps(Interception):
         self._count = StepCount()
 
     def take(self) -> StepCount:
-        """Return the counts of the steps since the last call of this method."""
+        """Return the number and durations of the steps since the last call of this method."""
         taken, self._count = self._count, StepCount()
         return taken
 
