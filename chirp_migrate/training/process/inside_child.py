@@ -41,7 +41,7 @@ class ParentConnection:
         self._connection = getattr(connection, "PipeConnection", connection.Connection)(end)
 
     def request(self, kind: type[_R]) -> _R:
-        """Receive the task that the parent sends."""
+        """Receive the task that the parent sends, and return the task as an object of the class ``kind``."""
         return convert_json(read_json(self._read_bytes()), kind)
 
     def wait_for_turn(self) -> None:
@@ -83,8 +83,8 @@ def run_child_task(task_type: type[_R], perform: Callable[[_R, ParentConnection]
 
     Args:
         task_type: type of the task: a dataclass with the attribute ``tree``, the working directory of the child.
-        perform: function that performs the task and returns a dataclass as the result. The function may raise
-            ``TaskNotPossible`` or ``UserCodeError``.
+        perform: function that performs the task and returns a dataclass as the result. If the function raises
+            ``TaskNotPossible`` or ``UserCodeError``, the child sends the message of this error to the parent.
 
     Returns:
         The exit code of the process: 0, or 1 after a failure.

@@ -65,7 +65,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class ChildLabels:
-    """Names of a child process in error messages.
+    """Words with which error messages describe a child process.
 
     Attributes:
         name: subject of the message, such as ``The version before the migration``.
@@ -95,15 +95,16 @@ class Child(Generic[_T]):
         module: import name of the module that the child runs. The module must call
             :func:`~.inside_child.run_child_task`.
         request: task of the child: a dataclass with the attribute ``tree``, the working directory of the child.
-        answer: type of the child's result.
-        role: names of the child in error messages.
-        timeout_s: seconds of work after which the child counts as hung, without the time of waiting for turns.
+        answer: dataclass of the child's result, to which the received result is converted.
+        role: words with which error messages describe the child.
+        timeout_s: seconds of work after which the child counts as hung. The time in which the child waits for a turn
+            does not count.
         environment: environment variables for the child, in addition to the variables of this process.
         progress: function that is called with progress messages of the child.
         cpu_s: CPU seconds that the child and its processes had used when the child last became ready for a turn. After
             the end of the child, the value is 0, because the system then adds these CPU seconds to the CPU time of this
             process.
-        found: partial results of the child, in the order of arrival.
+        found: partial results that the child has sent so far, in the order of arrival.
     """
 
     module: str
@@ -213,7 +214,8 @@ class Child(Generic[_T]):
         """Let the child run its next turn.
 
         Args:
-            within_s: new time limit for all remaining work, in seconds; None to keep the present limit.
+            within_s: new time limit for all remaining work of the child, in seconds; None to keep the present time
+                limit.
             cpu: number of the CPU on which the child must start its turn; None for any CPU.
 
         Raises:
@@ -268,7 +270,7 @@ class Child(Generic[_T]):
             self._connection.send_bytes(data)
 
     def _next_message(self) -> Message | None:
-        """Wait for the next message of the child; return None if the child has ended or the message is invalid."""
+        """Wait for the next message of the child; return None if the child has ended, or if its message is invalid."""
         while not self._has_message_or_ended(_LOOK_S):
             pass
         if not self._connection.poll():
@@ -372,14 +374,14 @@ class _Output:
 def workload_failure(problem: str, output: str, version: str = "") -> WorkloadFailed:
     """Return an error with the message ``problem``.
 
-    If ``output`` shows that a module is missing, the message also contains advice on how to install it.
+    If ``output`` shows that a module is missing, the message also contains advice on how to install this module.
     """
     missing = advice_on_missing_module(output)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", output, version)
 
 
 def _describe_exit(status: int) -> str:
-    """Describe an exit status: an exit code, or the negative number of the signal that ended the process."""
+    """Describe an exit status. A negative status is the negative number of the signal that ended the process."""
     if status >= 0:
         return f"exit code {status}"
     try:
@@ -387,7 +389,7 @@ def _describe_exit(status: int) -> str:
     except ValueError:  # a real-time signal
         name = str(-status)
     killed = name == "SIGKILL"
-    return f"signal {name}{' (the system sends it when memory runs out)' if killed else ''}"
+    return f"signal {name}{' (the system sends this signal when memory runs out)' if killed else ''}"
 
 
 def _inheritance_options(end: int) -> dict[str, Any]:
