@@ -1,4 +1,4 @@
-"""Find files that the dataset opened before workers were forked, and that several workers then read."""
+"""Find files that the dataset opened before the workers were forked, so that the workers share the read position."""
 
 from __future__ import annotations
 
