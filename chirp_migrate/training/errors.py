@@ -11,7 +11,7 @@ from chirp_migrate.exit_codes import ExitCode
 
 
 class NoTrainingFound(ChirpMigrateError):
-    """Error: ``verify`` finds no training in the project (exit code 2)."""
+    """Error: no training was found in the project, or the option ``--baseline`` names no version (exit code 2)."""
 
 
 class TaskNotPossible(Exception):

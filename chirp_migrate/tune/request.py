@@ -20,8 +20,8 @@ class SettingsToMeasure:
         seconds: time budget of the whole measurement in seconds.
         thread_safe: whether several threads may use a dataset and its ``collate_fn`` at the same time. If so, ``tune``
             also measures loading with threads.
-        migrated: True to measure the loader of ``chirpid_patch``, False to measure PyTorch's loader, None to measure
-            the loader that the training uses.
+        migrated: which loader to measure, where True stands for the loader of ``chirpid_patch``, False for PyTorch's
+            loader, and None for the loader that the training uses.
     """
 
     workers: tuple[int, ...] = (0, 2, 4, 8)

@@ -34,10 +34,10 @@ def build_dataset_from_reference(
     """Build the dataset or loader that ``reference`` names, and prepare its measurement.
 
     Args:
-        reference: ``MODULE:NAME`` of a dataset or loader, or of a function or class that returns a dataset or loader. A
-            function or class that requires an argument gets the path of the configuration file.
-        unaugmented: ``MODULE:NAME``, as for ``reference``, for the same dataset without augmentation; an empty string
-            if the user named no such dataset.
+        reference: name in the form ``MODULE:NAME`` of a dataset or loader, or of a function or class that returns one.
+            A function or class that requires an argument gets the path of the configuration file.
+        unaugmented: name in the same form for the dataset without its augmentation; an empty string if the user named
+            no such dataset.
         config: the configuration file of the training; None without such a file.
         migrated: whether a dataset without a loader is measured with the loader of ``chirpid_patch``; False for
             PyTorch's loader.

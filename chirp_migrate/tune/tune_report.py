@@ -155,7 +155,7 @@ class LoaderReport:
 
     Attributes:
         name: class names of the dataset and of the datasets that it wraps, outermost first.
-        role: ``training`` or ``validation``.
+        role: purpose of the loader, ``training`` or ``validation``.
         batch_size: number of samples in a batch; None if a batch sampler decides this number.
         samples: number of samples in the dataset.
         migrated: whether the loader of ``chirpid_patch`` was measured; False for PyTorch's loader.
@@ -166,8 +166,8 @@ class LoaderReport:
         batch_sizes: measurements of the picked settings with the present and with other batch sizes; an empty list if
             the user requested no other batch sizes.
         rounds: number of rounds in which the settings were measured.
-        cpu_share: CPU time / wall time of loading in the main process, 0 to 1. A low value shows that loading waits,
-            for example for files. None if loading in the main process was not measured.
+        cpu_share: share of the loading time in the main process that is CPU time, 0 to 1. A low value shows that
+            loading waits, for example for files. None if loading in the main process was not measured.
         with_s: seconds per batch with augmentation, one value for each round; an empty list if augmentation was not
             measured.
         without_s: seconds per batch without augmentation, one value for each round; an empty list if augmentation was

@@ -48,9 +48,9 @@ class _LoaderGroup:
 
     Attributes:
         loader: the loader of the group that was used first.
-        role: ``training`` or ``validation``.
+        role: purpose of the loaders, ``training`` or ``validation``.
         waited_s: seconds that the training waited for batches, without the first batch of each iteration.
-        whole_s: ``waited_s`` plus the seconds of the training steps between these batches.
+        whole_s: the seconds in ``waited_s``, plus the seconds of the training steps between these batches.
     """
 
     loader: Any

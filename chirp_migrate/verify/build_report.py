@@ -52,7 +52,7 @@ def build_report(
 
     Args:
         discovery: the entry points (training functions or a script) that were found in the project.
-        settings: the options of the verification.
+        settings: options of the verification, such as the time budget.
         watched: the records of a small run of each entry point, in both versions.
         equivalence: the result of comparing these records: the differences between both versions, and notes.
         timed: the rounds that timed both versions; no rounds if the comparison found a difference.
@@ -179,7 +179,7 @@ def describe_rounds(rounds: Rounds) -> str:
 
 
 def _describe_uncompared_objects(traces: Mapping[str, Mapping[str, Sequence[LoaderPassTrace]]]) -> str:
-    """Return a sentence on objects in batches that ``verify`` did not compare; ``""`` if it compared all objects."""
+    """Return a sentence on objects in batches that ``verify`` did not compare; ``""`` without such objects."""
     types: dict[str, set[str]] = {}
     for entries in traces.values():
         for label, records in entries.items():

@@ -190,7 +190,7 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
     """Return an error of the project in one line, and the last lines of its traceback.
 
     Raises:
-        UserCodeError: the project's code is not the cause of the error.
+        UserCodeError: the task itself is not possible, so the error does not come from the project's code.
     """
     error = raised.__cause__
     if error is None or isinstance(error, TaskNotPossible):

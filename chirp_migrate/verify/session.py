@@ -98,7 +98,7 @@ def run_all_processes(
         settings: the options of the verification.
         progress: function that is called with progress messages.
         deadline: time at which the time budget ends, in seconds of ``time.monotonic``.
-        conditions: report fields whose values are no measurements; see :func:`.build_report`.
+        conditions: values of report fields that are not measured; see :func:`.build_report`.
 
     Raises:
         WorkloadFailed: the project's code crashed or hung in one of the versions.
@@ -167,12 +167,12 @@ def _run_rounds(
 
     judge = Judge(settings.threshold, settings.margin, settings.strict)
 
-    def still_open(rounds: Sequence[TimedRound], looks: Sequence[InterimAnalysis]) -> frozenset[str]:
-        still = judge.run_interim_analysis(*combine_timings(rounds), looks)
+    def find_entry_points_to_time(rounds: Sequence[TimedRound], looks: Sequence[InterimAnalysis]) -> frozenset[str]:
+        unfinished = judge.run_interim_analysis(*combine_timings(rounds), looks)
         timed = {label for each in rounds for label in each.labels}
-        return still | {label for label in labels if label not in timed and label not in children.failing}
+        return unfinished | {label for label in labels if label not in timed and label not in children.failing}
 
-    rounds = run_rounds(make, still_open, settings.max_rounds, deadline, lambda: children.own_epochs)
+    rounds = run_rounds(make, find_entry_points_to_time, settings.max_rounds, deadline, lambda: children.own_epochs)
     if rounds.ended_with == StopReason.BUDGET:
         progress(
             f"stopped after {pluralize(len(rounds.made), 'round')}: the budget of {settings.budget_s:.0f} s is used up"

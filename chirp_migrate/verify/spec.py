@@ -99,8 +99,9 @@ class LoaderPassTrace:
     """The record of one loader pass: one iteration over a loader.
 
     Attributes:
-        loader: number of the loader within the entry point, in order of first use.
-        role: ``train`` if gradients were enabled at the start of the pass, else ``validation``.
+        loader: number of the loader, counted from 0 in the order in which the entry point first used its loaders.
+        role: purpose of the pass, which is ``train`` if gradients were enabled at the start of the pass, else
+            ``validation``.
         random: whether samples are augmented, so that two reads of the same sample return different values.
         shuffled: whether the loader's sampler orders the samples randomly.
         whole: whether the loader has a sampler of PyTorch that yields every sample exactly once.
@@ -122,7 +123,7 @@ class LoaderPassTrace:
         base_indices: index of each sample in the innermost dataset, in the same order; an empty list if the indices are
             not known.
         labels: dictionary, label as text → number of samples with this label.
-        losses: losses that loss modules returned during the pass, as hexadecimal floats.
+        losses: all losses that loss modules returned for batches of the pass, as hexadecimal floats.
         sketches: some values of each batch as text (see ``first_difference.encode_sample_values``); an empty list if
             samples are augmented.
         statistics: one row for each sample with the values of ``augmentation_statistics.STATISTICS``; an empty list if
@@ -131,7 +132,8 @@ class LoaderPassTrace:
             samples without augmentation cannot be read.
         repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → number of compared pairs of samples, and
             number of these pairs whose augmentation used the same random numbers.
-        unpicklable: why the loader cannot be pickled for worker processes; "" if the loader can be pickled.
+        unpicklable: why the loader cannot be pickled for worker processes; an empty string if the loader can be
+            pickled.
         unseen: sorted type names of the objects in batches that ``verify`` does not compare.
     """
 
@@ -173,7 +175,7 @@ class EntryPointRecord:
     Attributes:
         fingerprint: return value of the training call, as a dictionary: path of a part, such as ``result['accuracy']``
             → exact text or hash of this part.
-        traces: records of the loader passes.
+        traces: records of all loader passes of the run, in order.
         seeds: two dictionaries, for this run and for a run with another seed: aspect, such as ``the losses`` → hash or
             text. The differences show which aspects depend on the seed.
         again: records of the loader passes in another run with the same seed; an empty list without such a run.
@@ -209,8 +211,8 @@ class EntryPointTiming:
         cached_s: seconds of each epoch with zero-cost loading; an empty list if no such epoch was timed.
         rest_s: seconds from the end of the last timed epoch to the end of the training call; 0 if ``verify`` ended the
             training call early.
-        samples: mean number of samples that all loaders together yielded in a later epoch.
-        batches: mean number of batches that all loaders together yielded in a later epoch.
+        samples: number of samples that all loaders together yielded in a later epoch, as a mean over the later epochs.
+        batches: number of batches that all loaders together yielded in a later epoch, as a mean over the later epochs.
         waits_s: seconds of each wait for a training batch in the later epochs, without the first batch of each pass; at
             most 400 values, chosen at random.
         first_waits_s: seconds from the start of each training pass in the later epochs to its first batch.
@@ -218,8 +220,8 @@ class EntryPointTiming:
         lost_workers: number of loaders with a worker process that died or could not start.
         memory_bytes: largest memory of the process and its workers in the first epoch, in bytes; None if the memory was
             not read.
-        memory_kind: kind of ``memory_bytes``: ``pss``, ``uss``, ``rss`` or ``peak-rss`` (see
-            ``chirpid_patch.machine.process_memory``).
+        memory_kind: kind of memory that ``memory_bytes`` contains, which is ``pss``, ``uss``, ``rss`` or ``peak-rss``
+            (see ``chirpid_patch.machine.process_memory``).
         gpu_percent: utilisation of the visible GPUs (their mean, in percent) at the end of each later epoch; an empty
             list without a GPU.
         gpu_bytes: largest memory that PyTorch reserved on all visible GPUs together, in bytes; None without a GPU.
@@ -252,7 +254,8 @@ class RunResult:
     """The final result of a child process. The child sends the results of entry points earlier, in separate messages.
 
     Attributes:
-        api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`).
+        api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`); empty if the
+            task requested none.
         names: names of the training calls that a workload function returns, if the job is NAMES; otherwise an empty
             list.
     """

@@ -52,7 +52,8 @@ class CombinedTiming:
 
     Attributes:
         ratio: time after / time before the migration.
-        zero_cost_ratio: time with zero-cost loading / time before the migration; None if it was not measured.
+        zero_cost_ratio: time with zero-cost loading / time before the migration; None if zero-cost loading was not
+            timed.
     """
 
     ratio: Ratio
@@ -84,7 +85,7 @@ class Judge:
 
     Args:
         threshold: share of the training time that the migration must save for the verdict "faster", 0 to 1.
-        margin: share of its time before the migration by which an entry point may become slower, such as 0.05.
+        margin: share of the original time by which an entry point may become slower, such as 0.05.
         strict: whether the verdict "faster" also requires timings that prove that no entry point is slower.
 
     Attributes:
@@ -122,7 +123,7 @@ class Judge:
             looks: all interim analyses so far; the last element is the analysis to run.
 
         Returns:
-            The labels of the entry points that should run in more rounds; empty if no more rounds are necessary.
+            The labels of the entry points that should run in more rounds; an empty set if no more rounds are necessary.
         """
         seen: dict[str | None, CombinedTiming] = {} if total is None else {None: total}
         seen.update(entries)
@@ -245,8 +246,8 @@ def combine_timings(rounds: Sequence[TimedRound]) -> tuple[CombinedTiming | None
     """Combine the timings of all rounds, and return ratios (time after / time before the migration).
 
     Returns:
-        The timing of all entry points together, or None if no entry point was timed in two rounds; and a dictionary,
-        label of an entry point → its timing over all rounds.
+        Two values. The first value is the timing of all entry points together, or None if no entry point was timed in
+        two rounds. The second value is a dictionary: label of an entry point → its timing over all rounds.
     """
 
     def ratios(side: str) -> tuple[Ratio | None, dict[str, Ratio]]:

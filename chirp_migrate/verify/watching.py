@@ -2,8 +2,8 @@
 
 These runs are recorded before the timing. One process for each version trains the entry points on a few samples, one
 entry point after the other. If an entry point hangs or crashes its process, a new process runs the remaining entry
-points. If an entry point fails before the migration, the entry point must fail with the same error after the migration.
-The report names such entry points.
+points. If an entry point fails before the migration, the report names this entry point. The entry point must then fail
+with the same error after the migration. Otherwise, the versions are not equivalent.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def record_runs(
     """Record a small run of every entry point in both versions, at the same time if possible.
 
     Args:
-        children: object that starts the child processes, which train.
+        children: object with which this function starts the child processes that train.
         discovery: the entry points to run.
         api_names: dictionary, module → public names whose signatures are read in both versions.
         repeat_before: whether the version before the migration runs every entry point twice. Two runs show which values

@@ -13,7 +13,7 @@ class ReadyMessage(msgspec.Struct, tag="ready", frozen=True):
     """Message: the child waits for its next turn.
 
     Attributes:
-        cpu_s: CPU seconds of the child, plus CPU seconds of its own child processes that have ended.
+        cpu_s: seconds of CPU time that the child and its own ended child processes have used.
         at: time at which the child sent the message, in seconds of ``time.time``.
     """
 

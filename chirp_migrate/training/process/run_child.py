@@ -69,7 +69,8 @@ class ChildLabels:
 
     Attributes:
         name: subject of the message, such as ``The version before the migration``.
-        failed: first words of the message if the child reports an error, such as ``The training failed: ``.
+        failed: first words of the message if the child reports an error, such as ``The training failed``, with a colon
+            at the end.
         less: advice for the user if the child takes too long, such as ``use a longer --time-budget``.
         side: the version that the child trains, ``before`` or ``after`` the migration; an empty string for other child
             processes.
@@ -101,9 +102,9 @@ class Child(Generic[_T]):
             does not count.
         environment: environment variables for the child, in addition to the variables of this process.
         progress: function that is called with progress messages of the child.
-        cpu_s: CPU seconds that the child and its processes had used when the child last became ready for a turn. After
-            the end of the child, the value is 0, because the system then adds these CPU seconds to the CPU time of this
-            process.
+        cpu_s: seconds of CPU time that the child and its processes had used when the child last became ready for a
+            turn. After the end of the child, the value is 0, because the system then adds these CPU seconds to the CPU
+            time of this process.
         found: partial results that the child has sent so far, in the order of arrival.
     """
 

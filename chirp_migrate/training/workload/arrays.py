@@ -1,4 +1,4 @@
-"""Read the user's own samples: NumPy arrays in one ``.npz`` file or in a folder of ``.npy`` files.
+"""Read the user's own samples, which are NumPy arrays in one ``.npz`` file or in a folder of ``.npy`` files.
 
 The module refuses arrays of Python objects. To read such arrays, NumPy must unpickle them, which can run code.
 """

@@ -241,7 +241,7 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
 
     Args:
         root: folder of the project.
-        model: ``module:ClassName`` of the model to train; None for the model in ``utils/models.py``.
+        model: class of the model to train, as ``module:ClassName``; None for the model in ``utils/models.py``.
         command: name of the command that runs the training, for error messages.
 
     Raises:

@@ -210,7 +210,11 @@ def count_equally_augmented_pairs(
 
 
 def fisher_p_value(count: int, total: int, count_after: int, total_after: int) -> float:
-    """Return the p-value of Fisher's exact one-sided test: is ``count_after / total_after`` above ``count / total``?"""
+    """Return the p-value of Fisher's exact test of whether a share has increased.
+
+    The shares are ``count / total`` before and ``count_after / total_after`` after the migration. If one of the totals
+    is 0, the result is 1.0.
+    """
     if not total or not total_after:
         return 1.0
     from scipy.stats import fisher_exact

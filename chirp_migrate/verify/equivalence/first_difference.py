@@ -58,7 +58,7 @@ def _first_difference_of_role(
     """Find the first difference between the passes of one role (training or validation) in both versions.
 
     Args:
-        role: ``train`` or ``validation``.
+        role: purpose of the passes, ``train`` or ``validation``.
         old: records of the passes before the migration.
         new: records of the passes after the migration, equally many as in ``old``.
         augmented: whether at least one pass of the entry point has augmented samples.
@@ -267,7 +267,7 @@ def seed_dependent_aspects(passes: Sequence[LoaderPassTrace], result: Mapping[st
 
     Args:
         passes: the records of all iterations over loaders in the run.
-        result: fingerprint of the return value of the entry point.
+        result: return value of the entry point, as the result of :func:`.leaf_fingerprints`.
 
     Returns:
         A dictionary: name of an aspect, such as ``the losses`` → a text. If the aspect is equal in two runs, both runs

@@ -99,7 +99,7 @@ class PassRecorder:
         return cls(loader, record, top_down[-1], plain)
 
     def add_batch(self, batch: Any) -> None:
-        """Add a batch to the record."""
+        """Add the hash, the size, the labels and the statistics of a batch to the record."""
         record = self.record
         leaves = leaves_by_position(batch).values()
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -128,7 +128,7 @@ class PassRecorder:
             record.sketches.append(encode_sample_values(tensors))
 
     def finish(self, before: PassRecorder | None) -> None:
-        """Complete the record after the last batch.
+        """Complete the record after the last batch, with the indices and the hash of all samples.
 
         Args:
             before: the previous pass of the same role over a dataset of the same length; None if this pass is the
@@ -199,7 +199,7 @@ class PassRecorder:
 
 
 def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
-    """Return one hash for each sample of a batch: a hash of its rows in all tensors with ``size`` rows."""
+    """Return one hash for each sample of a batch, computed from its row in every tensor that has ``size`` rows."""
     per_sample = [tensor for tensor in tensors if tensor.ndim > 0 and tensor.shape[0] == size]
     hashes = []
     for row in range(size):

@@ -25,8 +25,8 @@ class OriginalVersion:
 
     Attributes:
         described: description of the version for the report, such as ``the folder /home/me/original``.
-        write: function that writes the version to the given new folder, and returns the paths of the files that it
-            omitted because they are too large.
+        write: function that writes the version to a new folder, which is its argument. The function returns the paths
+            of files that are too large to copy.
     """
 
     described: str
@@ -38,12 +38,12 @@ def find_original_version(root: Path, against: str | None) -> OriginalVersion:
 
     Args:
         root: the migrated project.
-        against: a folder, or a git revision of the repository of ``root``; None for the files before ``apply``, from
-            the journal of ``apply``.
+        against: path of a folder, or a git revision in the repository that contains ``root``. None stands for the files
+            before ``apply``, which are in the journal of ``apply``.
 
     Raises:
-        UsageProblem: ``against`` is None, but ``apply`` has changed no files.
-        NoTrainingFound: ``against`` is neither a folder nor a revision that contains ``root``.
+        UsageProblem: no files from before ``apply`` exist, because ``apply`` has changed no files.
+        NoTrainingFound: the argument ``against`` is neither a folder nor a revision that contains ``root``.
         JournalDamaged: a journal cannot be read or trusted.
     """
     if against is None:
@@ -72,7 +72,7 @@ def original_files(root: Path) -> dict[str, bytes | None]:
     The paths are POSIX paths relative to ``root``.
 
     Raises:
-        UsageProblem: ``apply`` changed no file below ``root``, or all runs are rolled back.
+        UsageProblem: the command ``apply`` changed no file below ``root``, or all its runs are rolled back.
         JournalDamaged: a journal cannot be read or trusted.
     """
     project = journal_root(root)
@@ -172,6 +172,6 @@ def _read_objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, by
 
 
 def _git(folder: Path, arguments: Sequence[str], given: bytes = b"") -> bytes | None:
-    """Run a git command that changes and downloads nothing; return its output, or None if it fails."""
+    """Run a git command that changes and downloads nothing; return its output, or None if the command fails."""
     ended = run_git(folder, arguments, given, fetch=False)
     return ended.stdout if ended is not None and ended.returncode == 0 else None

@@ -53,7 +53,7 @@ class RepeatedBatchLoading(Interception):
 
     Attributes:
         is_active: whether loaders repeat one batch now. If False, loaders load as usual.
-        making_s: seconds for loading the batches that are then repeated. This time does not count as training time.
+        making_s: seconds for loading the batches that are then repeated. :class:`EpochTimer` does not count this time.
     """
 
     def __init__(self) -> None:
@@ -238,7 +238,7 @@ class EpochTimer(Interception):
     def _number_of_batches(self, loader: Any) -> int | None:
         """Return the number of batches in a pass over ``loader``; None if this number is not known.
 
-        The clock of the epoch is stopped during this method.
+        The clock of the epoch stops during this method, so the time that ``len(loader)`` takes does not count.
         """
         if isinstance(getattr(loader, "dataset", None), IterableDataset):
             return None  # after `len(loader)`, PyTorch warns if the loader yields more batches

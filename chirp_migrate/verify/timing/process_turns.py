@@ -72,7 +72,7 @@ def make_child(spec: RunSpec, version: str, progress: Progress = ignore_progress
 
 
 class ChildStarter:
-    """Starts child processes with the same training for both versions.
+    """Starts the child processes of a verification, which run the same training in both versions.
 
     Attributes:
         progress: function that is called with progress messages.
@@ -225,8 +225,8 @@ class ChildStarter:
     def _error_of_version_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
         """Return how the process of the version before the migration crashed or hung.
 
-        If the migrated version failed first, the method lets the version before the migration run its next turn, which
-        shows whether this version also fails.
+        If the migrated version failed first, the method lets the version before the migration run its next turn. This
+        turn shows whether the version before the migration also fails.
 
         Raises:
             WorkloadFailed: the version before the migration did not crash or hang.
@@ -316,7 +316,7 @@ class ChildStarter:
         return tuple(sorted(entries, key=rank))
 
     def prepare_child(self, side: str, job: JobKind, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
-        """Return a child process for a task, not yet started; ``more`` sets other fields of :class:`.RunSpec`."""
+        """Return a child process that has not started yet; ``more`` sets other fields of its :class:`.RunSpec`."""
         more |= {"threads": self.threads, "watching_threads": self._watching_threads}
         discovery = replace(self._discovery, entry_points=tuple(entries))
         spec = RunSpec(str(self._trees[side]), discovery, self._settings, job, **more)

@@ -115,8 +115,8 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     """All rounds and interim analyses of a verification.
 
     Attributes:
-        made: the rounds in order.
-        looks: the interim analyses in order.
+        made: the complete rounds, in the order in which they ran.
+        looks: the interim analyses, in the order in which they ran.
         ended_with: why no more rounds ran (see :class:`StopReason`).
         others_median: share of the CPUs that other processes used in a round, 0 to 1, as a median over the rounds; None
             if this share was not measured.
@@ -175,12 +175,13 @@ def run_rounds(
     """Run rounds until more rounds are not necessary, ``max_rounds`` rounds have run, or the time is used up.
 
     Args:
-        run_round: function that runs one round. Its arguments are the number of the round from 0, the labels of the
-            entry points that may run (None for all), and the time after which no further entry point begins.
+        run_round: function that runs one round. Its first argument is the number of the round, from 0. The second
+            argument contains the labels of the entry points that may run (None for all). The third argument is the time
+            of ``time.monotonic`` after which no further entry point begins.
         find_entry_points_to_time: function that runs an interim analysis, and returns the labels of the entry points
             that need more rounds.
         max_rounds: largest number of rounds. Usually four rounds run; docs/verify.md describes when more rounds run.
-        deadline: end of the time budget, in seconds of ``time.monotonic``.
+        deadline: time at which the time budget ends, in seconds of ``time.monotonic``.
         own_epochs: function that returns a dictionary: label of an entry point that has not failed → number of epochs
             of the user's full training. If the entry points in the first round have less than half of these epochs,
             fewer rounds run, so that each round has time for more entry points.
@@ -195,11 +196,11 @@ def run_rounds(
     labels: frozenset[str] | None = None
     lost, wanted = 0, planned[-1].rounds
 
-    def look(share: float) -> frozenset[str]:
+    def analyse(share: float) -> frozenset[str]:
         looks.append(InterimAnalysis(len(made), share))
         return find_entry_points_to_time(made, looks)
 
-    def left() -> float:
+    def unspent_share() -> float:
         return 1.0 - math.fsum(each.share for each in looks)
 
     while True:
@@ -210,7 +211,7 @@ def run_rounds(
             if len(made) < MIN_ROUNDS - 1:
                 raise
             if not looks or looks[-1].rounds < len(made):
-                look(left())
+                analyse(unspent_share())
             return Rounds.of(made, looks, StopReason.INTERRUPTED)
         if latest.labels:
             made.append(latest)
@@ -235,7 +236,7 @@ def run_rounds(
         all_made = due == planned[-1] and due.rounds == len(made)
         if not (all_made or out_of_time or due.rounds == len(made)):
             continue
-        labels = look(left() if all_made or out_of_time else due.share) if made else None
+        labels = analyse(unspent_share() if all_made or out_of_time else due.share) if made else None
         if made and not labels:
             return Rounds.of(made, looks, StopReason.SETTLED)
         if all_made or out_of_time:
