@@ -106,7 +106,7 @@ def run(request: DoctorTask, parent: ParentConnection) -> AllRecordingsSent:
 
 
 class _SlowLoader(NamedTuple):
-    """A loader for which a training waited, a recorded pass in which it waited, and the seconds to read a batch."""
+    """A loader for which a training waited, the recorded pass with the wait, and the seconds to read a batch."""
 
     label: str
     loader: Any
@@ -115,7 +115,7 @@ class _SlowLoader(NamedTuple):
 
 
 def _choose_slowest(slowest: _SlowLoader | None, recording: Recording, loaders: list[Any]) -> _SlowLoader | None:
-    """Return ``slowest``, or a loader of ``recording`` if the training waited a larger share of an epoch for it."""
+    """Return ``slowest``, or a loader of ``recording`` for which the training waited a larger share of an epoch."""
     for info, one in loaders_needing_workers(recording):
         tasks = recording.tasks_of(one)
         if tasks and (slowest is None or one.waited_share > slowest.seen.waited_share):

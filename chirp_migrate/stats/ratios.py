@@ -36,7 +36,7 @@ class Ratio(msgspec.Struct, frozen=True):
         mean_log: mean of the natural logarithms of the ratios; None if this value is not known, as in documents of
             early versions of this program.
         error: standard error of ``mean_log``; None if ``mean_log`` is None.
-        freedom: degrees of freedom of Student's distribution, from which the interval is computed; None if they are
+        freedom: degrees of freedom of Student's distribution, from which the interval is computed; None stands for
             ``rounds - 1``.
     """
 

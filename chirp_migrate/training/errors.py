@@ -59,7 +59,7 @@ class WorkloadFailed(ChirpMigrateError):
         side: the version that failed, ``before`` or ``after`` the migration; an empty string if the command does not
             compare two versions.
         ending: how the process ended, such as ``ended with signal SIGSEGV and returned no result``; an empty string if
-            the process sent the reason for its failure before it ended.
+            the process itself sent the reason for its failure.
         hung: whether this program ended the process because the process took too long.
     """
 

@@ -45,7 +45,7 @@ def check_can_plot(target: Path) -> None:
 
 
 def draw_plot(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
-    """Draw a plot with one panel for each loader, and write it to a file.
+    """Draw a plot with one panel for each loader, and write the plot to a file.
 
     Args:
         target: the file to write or replace. Its suffix determines the format.

@@ -34,8 +34,8 @@ _ROLE = ChildLabels(
 def tune_project(request: TuneTask, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:
     """Run the user's code in a separate process, and measure loader settings for its datasets.
 
-    A training may write files, so it runs in a temporary copy of the project. If the user names a dataset instead of a
-    training, the code runs in the original folder, because a copy may lack the files of the dataset.
+    A training may write files, so the training runs in a temporary copy of the project. If the user names a dataset
+    instead of a training, the code runs in the original folder, because a copy may lack the files of the dataset.
 
     Args:
         request: the task for the child process, with the folder of the project as ``tree``.

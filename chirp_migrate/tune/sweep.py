@@ -67,7 +67,7 @@ def measure_settings(
     The measurement may take longer, because every worker loads at least one batch.
 
     Returns:
-        The rate in samples per second after the start of the workers, and the values from which it was computed.
+        The rate in samples per second after the start of the workers, and the values from which the rate was computed.
 
     Raises:
         RuntimeError: worker processes could not be started or died.

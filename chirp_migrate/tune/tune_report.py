@@ -64,7 +64,7 @@ class CandidateMeasurement:
         candidate: the settings that were measured.
         rates: samples per second after the start of the workers, one value for each round.
         first_batch_s: seconds until the first batch, including the start of the workers, one value for each round.
-        error: why the settings could not be measured; None if they were measured.
+        error: why the settings could not be measured; None if the settings were measured.
     """
 
     candidate: CandidateSettings
@@ -159,7 +159,7 @@ class LoaderReport:
         batch_size: number of samples in a batch; None if a batch sampler decides this number.
         samples: number of samples in the dataset.
         migrated: whether the loader of ``chirpid_patch`` was measured; False for PyTorch's loader.
-        now: present settings of the user's loader; None if these settings are not known.
+        now: settings with which the user's own code builds the loader; None if these settings are not known.
         setting: dictionary, argument of the loader → where the user sets this argument, such as ``data.num_workers in
             config.yaml``; empty without a configuration file.
         measured: measurements of all combinations of settings.
@@ -172,7 +172,7 @@ class LoaderReport:
             measured.
         without_s: seconds per batch without augmentation, one value for each round; an empty list if augmentation was
             not measured.
-        not_augmented: why the augmentation was not measured; None if it was measured.
+        not_augmented: why the augmentation was not measured; None if the augmentation was measured.
         others: share of the CPUs that other processes used during the measurement, 0 to 1, as a median; None if this
             share is not known.
         waited_share: share of the training time, 0 to 1, during which the training waits for this loader; None without

@@ -75,8 +75,8 @@ def verify_versions(
         progress(f"verify runs the project's own code in separate processes: {what}")
         if options.source is TrainingSource.SCRIPT:
             progress(
-                "the script runs in a copy of each version, but it uses the real files at absolute paths, the network "
-                "and experiment trackers"
+                "the script runs in a copy of each version, but can change files at absolute paths, use the network, "
+                "and log to experiment trackers"
             )
         conditions = {"before": before.described, "copies": list(notes), "files": dict(files)}
         return run_all_processes(trees, discovery, options, progress, deadline, **conditions)

@@ -130,8 +130,8 @@ class LoaderPassTrace:
             samples are not augmented.
         paired: one row for each sample with the values of ``augmentation_statistics.PAIRED``; an empty list if the
             samples without augmentation cannot be read.
-        repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → number of compared pairs of samples, and
-            number of these pairs whose augmentation used the same random numbers.
+        repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → two numbers: how many pairs of samples were
+            compared, and in how many pairs augmentation used the same random numbers for both samples.
         unpicklable: why the loader cannot be pickled for worker processes; an empty string if the loader can be
             pickled.
         unseen: sorted type names of the objects in batches that ``verify`` does not compare.

@@ -63,7 +63,7 @@ class TrainingDifference(msgspec.Struct, frozen=True):
     Attributes:
         name: short stable name, such as ``validation-drops-samples`` (docs/verify.md lists all names).
         entry_point: label of the entry point; ``""`` for a difference in the public API.
-        message: one sentence that begins with the entry point, and describes the difference and where it occurs.
+        message: one sentence that begins with the label of the entry point, and describes the difference and its place.
     """
 
     name: str
@@ -74,7 +74,7 @@ class TrainingDifference(msgspec.Struct, frozen=True):
 class LoadingProblem(msgspec.Struct, frozen=True):
     """A data loading problem, such as a random order that repeats, which the recorded iterations over loaders prove.
 
-    The command ``chirp-migrate doctor`` shows the evidence for the problem, its line in the source, and how to fix it.
+    The command ``chirp-migrate doctor`` shows the evidence for the problem, its line in the source, and a fix.
 
     Attributes:
         check: name of the check that found the problem; docs/doctor.md has a section for each check.

@@ -17,7 +17,7 @@ _MIN_RISE, _RISING_SHARE = 0.5, 0.6
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Check whether the number of open file descriptors rises in both epochs, and does not fall between them."""
+    """Check whether the number of open file descriptors rises in two epochs, and does not fall between these epochs."""
     if not recording.most_handles:
         return
     for series in recording.group_passes():

@@ -1,4 +1,4 @@
-"""Find worker processes whose memory grows with the number of samples that they have read."""
+"""Find worker processes whose use of memory grows with the number of samples read so far."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _count_read_samples(run: FetcherPassRecord) -> int:
 
 
 def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -> Problem | None:
-    """Return the problem if the memory of forked workers rises because they read Python objects; otherwise None.
+    """Return the problem if forked workers need more memory because they read Python objects; otherwise None.
 
     Reading an object changes its reference count. This change makes the operating system copy the memory page of the
     object, which workers shared before.

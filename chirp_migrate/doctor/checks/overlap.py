@@ -23,11 +23,11 @@ def check(recording: Recording) -> Iterator[Problem]:
     If all samples of a validation loader are training samples, there are two possible causes. Either the split is
     wrong, or the loader measures the fit on training samples. The message names both causes.
 
-    The split must be wrong if training and validation share some samples, and each of them also has samples of its own.
-    For example, the project may split the data twice at random. The message then names only the wrong split, if two
-    conditions hold. First, the training epoch and the validation epoch read every sample of their datasets. Second, the
-    training samples are equal in the next training epoch. If a condition does not hold, a sampler or random transforms
-    may hide equal samples, and the message names both causes.
+    The split must be wrong if training and validation share some samples, but each also reads samples that the other
+    does not read. For example, the project may split the data twice at random. The message then names only the wrong
+    split, if two conditions hold. First, the training epoch and the validation epoch read every sample of their
+    datasets. Second, the training samples are equal in the next training epoch. If a condition does not hold, a sampler
+    or random transforms may hide equal samples, and the message names both causes.
     """
     trained = recording.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None

@@ -99,7 +99,7 @@ def _sample_bytes(seen: Recording, one: LoaderPass) -> int:
 def _repeated_function(
     seen: Recording, loader: LoaderInfo, first: LoaderPass, later: LoaderPass, name: str
 ) -> _RepeatedReading | None:
-    """Return the work that the dataset's function ``name`` repeats; None if it repeats no slow work."""
+    """Return the slow work that the dataset's function ``name`` repeats; None without such work."""
     before, now = (
         [task.results[name] for task in seen.tasks_of(one) if name in task.results] for one in (first, later)
     )

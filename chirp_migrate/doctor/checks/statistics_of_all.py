@@ -20,10 +20,10 @@ def check(recording: Recording) -> Iterator[Problem]:
     """Compute statistics of the training samples alone, and of training and validation samples together.
 
     The check reports a problem if all samples together are standardized, but the training samples alone are not.
-    Samples are standardized if they have mean 0 and standard deviation 1 in every column or channel. The check also
-    reports a problem if all samples together have the range from 0 to 1 in every column, but the training samples alone
-    have a smaller range in at least one column. The check skips epochs that ended early, and epochs in which a sample
-    was read twice or not recorded.
+    Samples are standardized if their values have mean 0 and standard deviation 1 in every column or channel. The check
+    also reports a problem if all samples together have the range from 0 to 1 in every column, but the training samples
+    alone have a smaller range in at least one column. The check skips epochs that ended early, and epochs in which a
+    sample was read twice or not recorded.
     """
     training: tuple[LoaderInfo, LoaderPass, ValueSums] | None = None
     for one in recording.passes:

@@ -1,4 +1,4 @@
-"""Find batches that are slow to copy to the device, because their memory is not pinned or not contiguous."""
+"""Find batches that are slow to copy to the device, because the memory of the batch is not pinned or not contiguous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find scripts without a ``__main__`` guard, which start the training again when a worker process imports them."""
+"""Find scripts without a ``__main__`` guard, so that the training starts again when a worker imports the script."""
 
 from __future__ import annotations
 

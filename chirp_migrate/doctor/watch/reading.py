@@ -1,4 +1,4 @@
-"""Record batches in the process that reads them, which is the training process or a worker process.
+"""Record batches in the process that reads the batches, which is the training process or a worker process.
 
 A fetcher is PyTorch's object that reads and collates batches. For each iteration over a loader, each process that reads
 samples creates one fetcher. This module wraps each fetcher. Worker processes write their recordings to files, with one

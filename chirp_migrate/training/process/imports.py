@@ -127,7 +127,7 @@ def check_runnable_module(module: str) -> None:
 
 @contextmanager
 def _convert_module_errors(module: str) -> Iterator[None]:
-    """Return a context that raises NoSuchObject if Python does not find ``module`` or a package that contains it."""
+    """Return a context that raises NoSuchObject if Python does not find ``module``, or its package."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -47,9 +47,9 @@ class ParentConnection:
     def wait_for_turn(self) -> None:
         """Report to the parent that this process is ready for its next turn, and wait until the parent starts the turn.
 
-        Two child processes start and import at the same time. Then they take turns to train, so that each child process
-        can use all CPUs. The speed of a machine changes within seconds. So for a fair comparison, an epoch of one child
-        process must run directly after an epoch of the other child process.
+        Two child processes start and import at the same time. Then the processes take turns to train, so that each
+        process can use all CPUs. The speed of a machine changes within seconds. So for a fair comparison, an epoch of
+        one child process must run directly after an epoch of the other child process.
 
         Raises:
             SystemExit: the parent has ended.

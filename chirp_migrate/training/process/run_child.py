@@ -86,8 +86,9 @@ class ChildLabels:
 class Child(Generic[_T]):
     """A child process with a new Python interpreter. The object keeps the last 64 KiB of the child's output.
 
-    Use the object as a context manager. At the end of the context, the child and all processes that it started are
-    ended. If this process is killed, a small guard process ends the child and these processes (:mod:`.guard`).
+    Use the object as a context manager. At the end of the context, this object ends the child and all processes that
+    the child started. If this process is killed, a small guard process ends the child and these processes
+    (:mod:`.guard`).
 
     The work of a child may consist of turns. Before each turn, the child waits until this process calls
     :meth:`give_turn`.
@@ -163,7 +164,7 @@ class Child(Generic[_T]):
 
     @property
     def is_busy(self) -> bool:
-        """Return whether the child is working: it does not wait for a turn, and has not ended."""
+        """Return whether the child is working, which means that it neither waits for a turn nor has ended."""
         return not (self._waits or self._ended)
 
     @property
@@ -232,7 +233,7 @@ class Child(Generic[_T]):
             self._send(b"go")
 
     def suspend(self) -> None:
-        """Suspend the child and all its processes until its next turn, so that they use no CPU time.
+        """Suspend the child and all its processes until its next turn, so that these processes use no CPU time.
 
         If the child does not wait for a turn, the method does nothing.
         """
@@ -420,7 +421,7 @@ def _child_environment(temporary: str) -> dict[str, str]:
 
 
 def _end_processes(child: subprocess.Popen[bytes], mark: str) -> None:
-    """End the child and the processes that it started, such as the workers of a crashed loader."""
+    """End the child and the processes that the child started, such as the workers of a crashed loader."""
     alive = child.poll() is None
     kill_processes(mark, child.pid, child_exists=alive)
     if alive:

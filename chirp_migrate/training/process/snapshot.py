@@ -36,7 +36,7 @@ def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
     For a symbolic link to a file, the copy contains the file itself. The copy omits links to folders.
 
     Returns:
-        The paths, relative to ``source``, of files that were not copied because they are too large.
+        The paths, relative to ``source``, of files that are too large to copy.
     """
     too_large: list[str] = []
     for folder, folders, names in os.walk(source):

@@ -18,7 +18,7 @@ _T = TypeVar("_T", bound="EpochDetector")
 class StopTraining(BaseException):
     """Exception that ends a training call when enough epochs have run.
 
-    The class is no subclass of ``Exception``, so ``except Exception`` in the training does not catch it.
+    The class is no subclass of ``Exception``, so ``except Exception`` in the training does not catch this exception.
     """
 
 

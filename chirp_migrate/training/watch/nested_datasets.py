@@ -40,8 +40,8 @@ class NestedDataset:
 def nested_datasets(dataset: Any) -> list[NestedDataset]:
     """Return the dataset of a loader and the datasets that it wraps, from the outermost to the innermost.
 
-    The function looks for a wrapped dataset in the attributes of a dataset and in the closure of its ``__getitem__``. A
-    dataset is the last element of the result if it wraps several datasets, or if its indices cannot be converted.
+    The function looks for a wrapped dataset in the attributes of a dataset and in the closure of its ``__getitem__``.
+    The result ends with a dataset that wraps no dataset, or several datasets, or whose indices cannot be converted.
     Indices can be converted if the dataset has a list ``indices``, or has the same length as the wrapped dataset. The
     function calls no method of a dataset except ``__len__``.
     """

@@ -1,6 +1,6 @@
 """Read the user's own samples, which are NumPy arrays in one ``.npz`` file or in a folder of ``.npy`` files.
 
-The module refuses arrays of Python objects. To read such arrays, NumPy must unpickle them, which can run code.
+The module refuses arrays of Python objects. To read such arrays, NumPy must unpickle objects, which can run code.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def read_arrays(path: Path) -> UserArrays:
 def sizes_from_data_file(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
     """Return ``sizes`` with the sample shape and the numbers of classes and samples of the user's data.
 
-    If the data has more samples than ``sizes.samples``, the training uses only ``sizes.samples`` of them.
+    If the data has more samples than ``sizes.samples``, the training uses only ``sizes.samples`` samples.
 
     Args:
         sizes: the sizes that do not depend on the data, such as the number of epochs, and the largest number of

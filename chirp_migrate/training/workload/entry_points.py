@@ -1,9 +1,9 @@
 """Find the training functions of a project in its source code, and define the size of a training.
 
-A function is an entry point if it is in one of the modules :data:`TRAINING_MODULES` in the folder ``utils/``, and if it
-has the parameters of a training function. The name of the function does not matter. A project without such functions
-needs a workload function (:mod:`.hook`) or a script (:mod:`.script`). This module parses the project's source, but does
-not import it.
+A function is an entry point under two conditions. The function is in one of the modules :data:`TRAINING_MODULES` in the
+folder ``utils/``, and the function has the parameters of a training function. The name of the function does not matter.
+A project without such functions needs a workload function (:mod:`.hook`) or a script (:mod:`.script`). This module
+parses the project's source, but does not import it.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class EntryPoint:
         module: import name of the function's module, such as ``utils.training_engine``; an empty string if no function
             in the project's source starts the training.
         name: name of the function or method, such as ``TrainingEngine.run_cross_validation``. For a workload function,
-            the name of a training call that it returns. For a script, the file name.
+            the name of a training call in its return value. For a script, the file name.
         parameters: names of the parameters of the function or method, without ``self``; an empty tuple for other entry
             points.
         hook: reference to the user's workload function, which returns training calls: ``package.module:function`` or
@@ -339,7 +339,7 @@ def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnR
 
 
 def _first_integer_set(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
-    """Return the first positive integer that the code sets for one of ``names``; None if it sets no such integer.
+    """Return the first positive integer that the code sets for one of ``names``; None without such an integer.
 
     The code sets an integer as a dictionary value (``{"epochs": 5}``) or as a default (``def train(epochs=5)``).
     """
@@ -387,7 +387,7 @@ def _find_model(utils: Path, command: str) -> str:
 
 
 def _model_classes(tree: ast.Module) -> Iterator[str]:
-    """Yield the names of model classes: they have a base class, and the first constructor parameter ``num_classes``."""
+    """Yield the names of classes that have a base class and ``num_classes`` as the first constructor parameter."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.bases:
             constructors = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"]

@@ -140,7 +140,7 @@ class LoadedSample:
 def compare_with_unaugmented(
     batch: torch.Tensor, unaugmented: torch.Tensor
 ) -> tuple[list[list[float]], list[VisibleAugmentation]]:
-    """Compare a batch with the same batch without augmentation; both have the shape (B, ..., F, T).
+    """Compare a batch with the same batch without augmentation. Both batches have the shape (B, ..., F, T).
 
     Returns:
         Two lists with one element for each sample: the values of :data:`PAIRED`, and the visible augmentation.
@@ -191,8 +191,8 @@ def count_equally_augmented_pairs(
             before.
 
     Returns:
-        A dictionary: key of :data:`RELATIONS` → number of pairs that can be compared, and number of these pairs whose
-        augmentation used the same random numbers.
+        A dictionary: key of :data:`RELATIONS` → two numbers. The first number counts the pairs that can be compared.
+        The second number counts those of these pairs whose augmentation used the same random numbers.
     """
     found = {
         "batches": _count_equal_pairs(_pairs_at_same_position(batches[:-1], batches[1:])),
@@ -236,7 +236,7 @@ def _pairs_at_same_position(
 
 
 def _count_equal_pairs(pairs: Iterable[tuple[LoadedSample, LoadedSample]]) -> tuple[int, int]:
-    """Return the number of pairs that can be compared, and the number of these pairs with the same random numbers."""
+    """Count the pairs that can be compared, and the pairs among them that used the same random numbers."""
     comparable = [(a.draw, b.draw) for a, b in pairs if a.draw.is_comparable and b.draw.is_comparable]
     return len(comparable), sum(a.equals(b) for a, b in comparable)
 

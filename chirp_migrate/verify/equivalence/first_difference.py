@@ -178,7 +178,7 @@ def _index_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference
 
 
 def _value_difference(before: str, after: str) -> NamedDifference | None:
-    """Return the name and the description of the difference between the values of two batches; None if they are equal.
+    """Return the name and the description of the difference between the values of two batches; None for equal values.
 
     The arguments are results of :func:`encode_sample_values`. The result is also None if the batches do not have
     equally many values.

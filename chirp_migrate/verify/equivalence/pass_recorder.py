@@ -49,8 +49,8 @@ class PassRecorder:
         loader: the loader over which the training iterates in this pass.
         record: the record of the pass, which :meth:`add_batch` and :meth:`finish` fill.
         base: the innermost dataset of the loader, such as the dataset in a ``Subset``.
-        plain: the wrapped dataset that yields the samples without augmentation; None if samples are not augmented, or
-            if no wrapped dataset yields them without augmentation.
+        plain: the wrapped dataset that yields the samples without augmentation; None if the loader does not augment, or
+            if there is no such dataset.
         drawn: the indices that the sampler yielded, one list for each iteration over the sampler. A loader with workers
             begins two such iterations, and uses only the second.
         batches: the samples of the pass, one list for each batch.

@@ -108,7 +108,7 @@ class _StartingProcess:
     """Object that stands for a process that Python is starting.
 
     Python pickles locks, queues and connections only while it starts a process. With this object, the check can pickle
-    them, although it starts no process.
+    such objects without the start of a process.
     """
 
     DupFd = _DuplicableDescriptor

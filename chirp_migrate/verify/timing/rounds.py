@@ -159,7 +159,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     def total_seconds(self, side: str) -> float:
         """Return the seconds of the full trainings of all entry points together.
 
-        The result is a sum: for each entry point, it contains the median over rounds of the computed seconds.
+        The result is the sum of the computed seconds of each entry point, each as a median over the rounds.
         """
         times = [self.seconds(side, label) for label in self.labels]
         return math.fsum(statistics.median(of) for of in times if of)
