@@ -35,7 +35,10 @@ def find_problems_in_traces(
 
 
 def _make_recording(label: str, traces: Sequence[LoaderPassTrace], has_own_data: bool) -> Recording:
-    """Convert the records of an entry point to a recording of ``doctor``. Numbers of loaders replace code lines."""
+    """Convert the records of an entry point to a recording of ``doctor``.
+
+    The records of ``verify`` contain no lines of code. So the number of a loader takes the place of its line.
+    """
     seen = Recording(label, has_own_data=has_own_data)
     numbers: dict[int, int] = {}
     datasets: dict[tuple[str, int], int] = {}

@@ -33,8 +33,8 @@ class UnpicklablePart(msgspec.Struct, frozen=True):
 
     Attributes:
         path: attribute path from the loader to the object, such as ``dataset.transform.steps[2]``.
-        kind: kind of the object, such as ``lambda``, ``local function`` or ``open file``. For an object without such a
-            kind, the name of its class.
+        kind: kind of the object, such as ``lambda``, ``local function`` or ``open file``. All other objects have the
+            name of their class as kind.
         place: line that defines the object itself, if the object is a function or class; otherwise the line that
             defines its class.
         error: type and message of the error that ``pickle`` raised, in one line.
@@ -54,8 +54,8 @@ class LoaderInfo(msgspec.Struct):
         place: line of the user's code that built the loader.
         dataset: class name of the dataset.
         dataset_place: line of the user's code that defines the class of the dataset.
-        dataset_ids: numbers of the dataset and of the datasets that it wraps, outermost first. The same dataset object
-            has the same number in all loaders.
+        dataset_ids: numbers that identify the dataset and the datasets that it wraps, outermost first. The same dataset
+            object has the same number in all loaders.
         is_stream: whether the dataset is an ``IterableDataset``.
         samples: length of the dataset; -1 if the dataset has no length.
         batch_size: number of samples in a full batch; None if a batch sampler decides this number.
@@ -67,8 +67,9 @@ class LoaderInfo(msgspec.Struct):
         is_random_order: whether the sampler is PyTorch's ``RandomSampler`` or ``SubsetRandomSampler``.
         is_distributed: whether the sampler is a ``DistributedSampler`` that shuffles.
         unpicklable: objects that cannot be pickled for spawned workers; an empty list without workers.
-        sent_bytes: number of bytes that are pickled for each worker at its start. The number does not include tensors,
-            because workers share tensors. The number is 0 if workers are forked, or if the bytes were not counted.
+        sent_bytes: number of bytes that the loader pickles for each worker at the start of this worker. The number does
+            not include tensors, because workers share tensors. The number is 0 if workers are forked, or if the bytes
+            were not counted.
         held_bytes: total number of bytes of the tensors, arrays and pandas tables in the dataset.
         objects: dictionary, attribute path of a large container in the dataset → number of Python objects in this
             container.
@@ -179,7 +180,7 @@ class LoaderPass(msgspec.Struct):
 
     @property
     def waited_share(self) -> float:
-        """Return the share of the time of the pass that the training waited for batches, 0 to 1."""
+        """Return for which share of the pass the training waited for batches, 0 to 1."""
         return sum(self.waits_s) / self.seconds if self.seconds else 0.0
 
     @property
@@ -244,7 +245,8 @@ class DatasetFunctionCalls(msgspec.Struct):
     Attributes:
         calls: number of calls.
         seconds: total time of these calls in seconds.
-        hashes: hashes of the return values of slow functions. In later epochs, only some return values have hashes.
+        hashes: hashes of return values, if the function is slow; otherwise an empty list. In later epochs, only some
+            return values have hashes.
         bytes: number of bytes of the last return value that has a hash.
     """
 
@@ -346,10 +348,9 @@ class WorkerCountTimings(msgspec.Struct, frozen=True):
 
     Attributes:
         loader: number of the measured loader.
-        num_workers: best number of workers: the smallest number with which loading is at most 5 % slower than with the
-            fastest number.
+        num_workers: smallest number of workers with which loading is at most 5 % slower than with the fastest number.
         now_s: seconds to load an epoch with the present settings of the loader.
-        best_s: seconds to load an epoch with the best number of workers.
+        best_s: seconds to load an epoch with ``num_workers`` workers.
         tried: all numbers of workers that were measured, in ascending order.
     """
 
@@ -368,7 +369,7 @@ class Recording(msgspec.Struct):
         cpus: number of CPUs that the training may use.
         most_handles: largest number of file descriptors that the training process may have open; 0 if this limit is not
             known.
-        loaders: the loaders of the training.
+        loaders: the loaders over which the training iterated, in the order of their numbers.
         passes: for each loader pass (iteration over a loader), the data that the training process recorded.
         runs: for each loader pass and each process that read its samples, the data that this process recorded.
         worker_starts: numbers of the loader passes in which at least one new worker process began.
@@ -457,5 +458,5 @@ class Recording(msgspec.Struct):
         return found
 
     def trained_datasets(self) -> set[int]:
-        """Return the numbers of the datasets that the training used for training, with calls of ``backward``."""
+        """Return the numbers of the datasets with whose batches the training called ``backward``."""
         return {self.loaders[one.loader].dataset_ids[0] for one in self.passes if one.trains}

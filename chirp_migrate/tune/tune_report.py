@@ -34,7 +34,7 @@ class CandidateSettings:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """Return numbers for sorting settings from small to large: of workers, threads, and batches loaded ahead."""
+        """Return (workers, threads, batches loaded ahead), by which settings are sorted from small to large."""
         return (self.num_workers, self.prefetch_threads, self.num_workers * (self.prefetch_factor or 0))
 
     @property
@@ -237,7 +237,7 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
         loaders: one report for each measured loader.
         training: the training that ran to find its loaders; None if no training ran.
         notes: sentences on loaders and entry points that were not measured.
-        machine: description of the machine that measured: processor, CPUs, GPU, system and versions.
+        machine: processor, CPUs, GPU, system and package versions of the machine that measured.
         described: the same description as one line of text.
     """
 

@@ -73,7 +73,7 @@ class _LoaderWatch(Interception):
         """Run a training call, and end the call when its loaders are known.
 
         Raises:
-            Exception: any error of the call.
+            Exception: the call raised this error.
         """
         self.cover_new_classes()
         self._pacing = EpochDetector()

@@ -54,7 +54,7 @@ def build_report(
         discovery: the entry points (training functions or a script) that were found in the project.
         settings: options of the verification, such as the time budget.
         watched: the records of a small run of each entry point, in both versions.
-        equivalence: the result of comparing these records: the differences between both versions, and notes.
+        equivalence: the differences between both versions that ``verify`` found in these records, with notes.
         timed: the rounds that timed both versions; no rounds if the comparison found a difference.
         spent_s: dictionary, name of an activity of ``verify``, such as ``warming up`` → seconds of this activity.
         conditions: values of the report fields ``before``, ``copies`` and ``files``, which are not measured.

@@ -105,9 +105,9 @@ def metrics_of_timed_rounds(
 
     Args:
         own_runs_s: seconds that the full trainings of all entry points would take together, computed from the timings.
-        timings: one pair for each timed entry point and round: the timing of this version, and the timing of the
-            migrated version in the same round. Only the timings of the migrated version include epochs with zero-cost
-            loading.
+        timings: a pair for each timed entry point and round. The pair contains the timing of this version, and the
+            timing of the migrated version in the same round. Only the timings of the migrated version include epochs
+            with zero-cost loading.
     """
     found: dict[str, float | None] = {one.name: None for one in METRICS}
     found["training_s"] = own_runs_s

@@ -48,8 +48,8 @@ class VerifyOptions:
         max_rounds: largest number of rounds. In each round, one new process for each version trains.
         budget_s: seconds for the whole verification, from the start of the command.
         threshold_percent: percent of the training time that the migration must save for the verdict "faster".
-        margin_percent: percent of its time before the migration by which the time of an entry point may grow. If the
-            time grows by more, the entry point counts as slower.
+        margin_percent: largest growth of the time of an entry point, in percent of the time before the migration. If
+            the time grows more, the entry point counts as slower.
         threads: number of compute threads of each version; 0 for one thread on each usable CPU that no other process
             uses.
         timeout_s: seconds that a process, or the timing of one entry point, may take. After this time, ``verify`` ends

@@ -99,7 +99,7 @@ class LoaderPassTrace:
     """The record of one loader pass: one iteration over a loader.
 
     Attributes:
-        loader: number of the loader, counted from 0 in the order in which the entry point first used its loaders.
+        loader: number of the loader, counted from 0 in the order of first use.
         role: purpose of the pass, which is ``train`` if gradients were enabled at the start of the pass, else
             ``validation``.
         random: whether samples are augmented, so that two reads of the same sample return different values.
@@ -173,11 +173,12 @@ class EntryPointRecord:
     """The record of a small run of one entry point (a training function or script).
 
     Attributes:
-        fingerprint: return value of the training call, as a dictionary: path of a part, such as ``result['accuracy']``
-            → exact text or hash of this part.
+        fingerprint: dictionary, path of a part of the training call's return value (such as ``result['accuracy']``) →
+            exact text or hash of this part.
         traces: records of all loader passes of the run, in order.
-        seeds: two dictionaries, for this run and for a run with another seed: aspect, such as ``the losses`` → hash or
-            text. The differences show which aspects depend on the seed.
+        seeds: two dictionaries, aspect (such as ``the losses``) → hash or text. The first dictionary describes this
+            run, and the second dictionary describes a run with another seed. The differences show which aspects depend
+            on the seed.
         again: records of the loader passes in another run with the same seed; an empty list without such a run.
         error: the error of the entry point in one line, or how the process crashed or hung; an empty string if the
             entry point trained. The text contains no memory addresses and no paths of temporary folders, so that the

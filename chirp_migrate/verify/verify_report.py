@@ -46,8 +46,8 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
         assumed: whether ``epochs`` is an assumption, because the source of the entry point does not contain the number.
         epoch_s: dictionary, version → seconds of an epoch after the first epoch; an empty dictionary if the whole call
             is timed.
-        start_s: dictionary, version → start-up time of each fold in seconds: the time from the start of the training
-            call to the end of the first epoch, minus the time of a later epoch.
+        start_s: dictionary, version → start-up time of each fold in seconds. The start-up time is the time from the
+            start of the training call to the end of the first epoch, minus the time of a later epoch.
     """
 
     epochs: int

@@ -93,7 +93,7 @@ class _WatchedVersion:
         self._child.found.clear()
 
     def _record_loss(self, failed: WorkloadFailed) -> None:
-        """Store how the process ended as the error of the entry point that was running, and start a new process."""
+        """Store the end of the process as the error of the running entry point, and start a new process."""
         self._deaths += 1
         if not self._started or not failed.ending or self._deaths > _MOST_DEATHS:
             raise failed

@@ -62,8 +62,8 @@ class RecordReceiver(NamedTuple):
         run: the recording of one loader pass by one process, which does not contain batches at first.
         write: function that stores a part of the recording. The function gets ``run``, then each batch, and an
             :class:`_End` when an iterable dataset ends.
-        every: number that decides which samples are hashed: 1 for all samples, N > 1 for every N-th sample, 0 for none.
-            See :func:`.describe_batch`.
+        every: number that decides which samples are hashed. With 1, all samples are hashed; with N > 1, every N-th
+            sample; with 0, no sample. See :func:`.describe_batch`.
     """
 
     run: FetcherPassRecord

@@ -56,8 +56,8 @@ class FunctionResultRecorder:
 
     Args:
         dataset: the dataset whose functions are recorded.
-        every: number that decides which return values of a function are hashed: 1 for all return values, N > 1 for
-            every N-th return value, 0 for none.
+        every: number that decides which return values of a function are hashed. With 1, all return values are hashed;
+            with N > 1, every N-th return value; with 0, no return value.
     """
 
     def __init__(self, dataset: Any, every: int) -> None:

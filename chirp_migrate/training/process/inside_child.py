@@ -82,7 +82,8 @@ def run_child_task(task_type: type[_R], perform: Callable[[_R, ParentConnection]
     """Run a child process: receive a task from the parent, perform the task, and send the result.
 
     Args:
-        task_type: type of the task: a dataclass with the attribute ``tree``, the working directory of the child.
+        task_type: type of the task, which is a dataclass with the attribute ``tree`` (the working directory of the
+            child).
         perform: function that performs the task and returns a dataclass as the result. If the function raises
             ``TaskNotPossible`` or ``UserCodeError``, the child sends the message of this error to the parent.
 

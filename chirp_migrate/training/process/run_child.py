@@ -96,7 +96,8 @@ class Child(Generic[_T]):
     Attributes:
         module: import name of the module that the child runs. The module must call
             :func:`~.inside_child.run_child_task`.
-        request: task of the child: a dataclass with the attribute ``tree``, the working directory of the child.
+        request: task of the child, which is a dataclass with the attribute ``tree`` (the working directory of the
+            child).
         answer: dataclass of the child's result, to which the received result is converted.
         role: words with which error messages describe the child.
         timeout_s: seconds of work after which the child counts as hung. The time in which the child waits for a turn

@@ -39,7 +39,7 @@ class UserArrays:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Return the shape of a sample: channels, frequency bins, time frames."""
+        """Return the shape of a sample as (channels, frequency bins, time frames)."""
         channels, bins, frames = (1, *self.features.shape[1:])[-3:]
         return channels, bins, frames
 

@@ -26,8 +26,9 @@ class TrainingData:
         labels: class of each sample, int64 of shape (N,), from 0. Synthetic classes have about equally many samples.
         authors: number of the person who recorded each sample, int64 of shape (N,), from 0. The splits put all samples
             of an author into the same part. So each synthetic author has samples of many classes.
-        train_indices: indices of the training samples, int64, for a training without cross-validation.
-        val_indices: indices of the validation samples, int64. The authors of these samples have no training samples.
+        train_indices: indices of the training samples in a training without cross-validation, int64.
+        val_indices: indices of the validation samples in such a training, int64. The authors of these samples have no
+            training samples.
         folds: for each fold of a cross-validation, the indices of its training samples and of its validation samples,
             int64. Every sample is a validation sample in exactly one fold.
     """

@@ -72,7 +72,7 @@ class WorkloadSizes:
     Attributes:
         samples: number of samples (spectrograms) in the dataset. The default is not a multiple of the batch size, so
             that the last batch is short.
-        shape: shape of a spectrogram: channels, frequency bins, time frames.
+        shape: shape of a spectrogram, as (channels, frequency bins, time frames).
         classes: number of classes among the labels of the samples.
         epochs: number of training epochs of each entry point, in each fold.
         batch_size: number of samples in a batch.

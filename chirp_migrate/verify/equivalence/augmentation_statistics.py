@@ -87,11 +87,11 @@ class VisibleAugmentation:
     Attributes:
         masked: one bit for each time frame, followed by one bit for each frequency bin. The bit is 1 if augmentation
             masked the frame or bin. Without masks, the value is ``b""``.
-        changes: float32 array, augmented sample minus the same sample without augmentation, at up to 4,095 positions;
-            None if the sample without augmentation cannot be read.
+        changes: float32 array of up to 4,095 values. Each value is the difference between the augmented sample and the
+            same sample without augmentation at one position. None if the sample without augmentation cannot be read.
         noisy: whether augmentation changed more than half of the values of the sample.
-        small: size of a small change: 10 % quantile of the absolute values of all changes that are not 0. The
-            comparison with another sample ignores differences that are far smaller than this size.
+        small: size of a small change, which is the 10 % quantile of the absolute values of all changes that are not 0.
+            The comparison with another sample ignores differences that are far smaller than this size.
     """
 
     masked: bytes = b""

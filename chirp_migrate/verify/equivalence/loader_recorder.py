@@ -37,8 +37,8 @@ class LoaderRecorder(Interception):
 
     The record of a pass is a :class:`LoaderPassTrace`. Recording does not change the state of the global random
     generators. To find out whether a dataset augments its samples, the recorder reads a few samples several times. If
-    the dataset has its own random generator, these reads advance the generator. The generator advances equally before
-    and after the migration.
+    the dataset has its own random generator, these reads advance the generator. The generator advances equally in both
+    versions, so the comparison stays valid.
 
     Attributes:
         few_workers: whether loaders start at most two worker processes for training, and if possible no worker for

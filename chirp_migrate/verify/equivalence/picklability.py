@@ -39,10 +39,11 @@ def why_not_picklable(loader: Any) -> str:
 
 
 def check_picklable(value: Any) -> None:
-    """Pickle and unpickle a value.
+    """Pickle and unpickle a value, to check whether worker processes can receive the value.
 
     Raises:
-        Exception: the value cannot be pickled or unpickled; any error of ``pickle`` or of the project's code.
+        Exception: the value cannot be pickled or unpickled. The error is an error of ``pickle``, or of the project's
+            code.
     """
     buffer = io.BytesIO()
     pickler, unpickler = _Pickler(buffer), _Unpickler(buffer)

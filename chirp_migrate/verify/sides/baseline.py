@@ -42,7 +42,8 @@ def find_original_version(root: Path, against: str | None) -> OriginalVersion:
             before ``apply``, which are in the journal of ``apply``.
 
     Raises:
-        UsageProblem: no files from before ``apply`` exist, because ``apply`` has changed no files.
+        UsageProblem: the argument ``against`` is None, but the journal has no original files, because ``apply`` changed
+            no file.
         NoTrainingFound: the argument ``against`` is neither a folder nor a revision that contains ``root``.
         JournalDamaged: a journal cannot be read or trusted.
     """

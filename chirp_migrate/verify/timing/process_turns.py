@@ -1,7 +1,7 @@
 """Start the child processes of a verification, and let the processes take turns.
 
-Two timed processes take turns: one process trains for an epoch while the other process waits. The order is random. The
-waiting process and its workers are suspended, so that prefetching does not use CPU time.
+Two timed processes take turns: one process trains for an epoch while the other process waits. The order of the two
+processes is random. The waiting process and its workers are suspended, so that prefetching does not use CPU time.
 """
 
 from __future__ import annotations
