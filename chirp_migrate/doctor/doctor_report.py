@@ -70,7 +70,7 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
         entry_points: the entry points that ran, including entry points that failed.
         notes: sentences on entry points that did not run or ended early, and on files that are not in the temporary
             copy.
-        exit_code: exit code of the command, which depends on whether ``problems`` is empty.
+        exit_code: exit code of the command, which is 0 if ``problems`` is empty.
         created: time at which the run of ``doctor`` ended, in ISO 8601 and UTC.
     """
 

@@ -37,7 +37,8 @@ def find_problems_in_traces(
 def _make_recording(label: str, traces: Sequence[LoaderPassTrace], has_own_data: bool) -> Recording:
     """Convert the records of an entry point to a recording of ``doctor``.
 
-    The records of ``verify`` contain no lines of code. So the number of a loader takes the place of its line.
+    The records of ``verify`` contain no lines of code. So each loader gets its number instead of the line that built
+    the loader.
     """
     seen = Recording(label, has_own_data=has_own_data)
     numbers: dict[int, int] = {}

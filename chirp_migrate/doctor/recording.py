@@ -35,8 +35,8 @@ class UnpicklablePart(msgspec.Struct, frozen=True):
         path: attribute path from the loader to the object, such as ``dataset.transform.steps[2]``.
         kind: kind of the object, such as ``lambda``, ``local function`` or ``open file``. All other objects have the
             name of their class as kind.
-        place: line that defines the object itself, if the object is a function or class; otherwise the line that
-            defines its class.
+        place: line that defines the object, if the object is a function or class. For other objects, the line that
+            defines their class.
         error: type and message of the error that ``pickle`` raised, in one line.
     """
 
@@ -313,7 +313,7 @@ class FetcherPassRecord(msgspec.Struct):
     Attributes:
         worker: number of the worker process, or :data:`IN_TRAINING_PROCESS`.
         started_in: number of the loader pass that started the worker process. If the training process itself reads the
-            samples, this is the number of the recorded pass.
+            samples, the value is the number of the recorded pass.
         epoch: number of earlier loader passes for which this process read samples; 0 for the first pass.
         generators: dictionary, name of a random generator → text of its state before the first batch.
         sizes: dictionary, attribute path of a container or cache in the dataset → its length before the first batch.
@@ -339,7 +339,7 @@ class FetcherPassRecord(msgspec.Struct):
 
     @property
     def native_threads(self) -> int:
-        """Return the number of threads of C libraries that used CPU time during this pass."""
+        """Return how many threads of C libraries used CPU time during this pass."""
         return max((task.native_threads for task in self.tasks), default=0)
 
 
@@ -370,8 +370,8 @@ class Recording(msgspec.Struct):
         most_handles: largest number of file descriptors that the training process may have open; 0 if this limit is not
             known.
         loaders: the loaders over which the training iterated, in the order of their numbers.
-        passes: for each loader pass (iteration over a loader), the data that the training process recorded.
-        runs: for each loader pass and each process that read its samples, the data that this process recorded.
+        passes: recordings of the training process, one recording for each loader pass (iteration over a loader).
+        runs: recordings of all processes that read samples, one recording for each process and loader pass.
         worker_starts: numbers of the loader passes in which at least one new worker process began.
         has_own_data: whether the training uses the user's own samples; False if ``doctor`` created synthetic samples.
         tuned: loading times of one loader with different numbers of workers; None if ``doctor`` did not measure a

@@ -43,7 +43,7 @@ class MeasuredDataset:
 
     @property
     def collate(self) -> Any:
-        """Return the function that combines samples to a batch."""
+        """Return the function that combines samples into a batch."""
         return self.options.get("collate_fn") or default_collate
 
 

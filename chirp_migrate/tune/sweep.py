@@ -71,7 +71,7 @@ def measure_settings(
 
     Raises:
         RuntimeError: worker processes could not be started or died.
-        Exception: any error of the user's dataset or ``collate_fn``.
+        Exception: the user's dataset or ``collate_fn`` raised this error.
     """
     options = {
         **subject.options,

@@ -126,7 +126,7 @@ def watch_loaders(
     Args:
         calls: dictionary, label of an entry point → function that returns its training call.
         progress: function that is called with progress messages.
-        seconds: time limit for this function and the later measurement together.
+        seconds: time limit in seconds for this function and the later measurement together.
         begin: function that is called before each entry point runs, with the label of the entry point.
 
     Returns:

@@ -144,7 +144,7 @@ def judge_targets(metrics: Mapping[str, float | None], gpu_description: str, sim
     Args:
         metrics: dictionary, name of a metric → value for the migrated version.
         gpu_description: description of the visible GPUs, or "no GPU" with the reason.
-        simulated: whether device steps were simulated. The GPU utilisation then has no meaning.
+        simulated: whether device steps were simulated. If so, the GPU utilisation has no meaning, and is not judged.
     """
     percent, lost = metrics.get("gpu_percent"), metrics.get("lost_workers")
     if percent is None:

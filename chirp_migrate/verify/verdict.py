@@ -215,7 +215,7 @@ class Judge:
     def _is_verdict_final(self, timing: CombinedTiming) -> bool:
         """Return whether the timings prove that the saving is too small, so that more rounds cannot lead to "faster".
 
-        If zero-cost loading was timed, the timings must also prove whether zero-cost loading saves the threshold.
+        If zero-cost loading was timed, the timings must also prove whether zero-cost loading would reach the threshold.
         """
         return timing.ratio.wholly_above(self._wanted) and (
             timing.zero_cost_ratio is None

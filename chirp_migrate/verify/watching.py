@@ -1,9 +1,9 @@
 """Record a small run of every entry point (a training function or script) in both versions.
 
-The timing follows later. One process for each version trains the entry points on a few samples, one entry point after
-the other. If an entry point hangs or crashes its process, a new process runs the remaining entry points. If an entry
-point fails before the migration, the report names this entry point. The entry point must then fail with the same error
-after the migration. Otherwise, the versions are not equivalent.
+The timing begins after these runs. One process for each version trains the entry points on a few samples, one entry
+point after the other. If an entry point hangs or crashes its process, a new process runs the remaining entry points. If
+an entry point fails before the migration, the report names this entry point. The entry point must then fail with the
+same error after the migration. Otherwise, the versions are not equivalent.
 """
 
 from __future__ import annotations

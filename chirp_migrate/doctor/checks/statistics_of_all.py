@@ -19,11 +19,11 @@ _LEAST_COLUMNS, _EXACT_END = 3, 1e-6
 def check(recording: Recording) -> Iterator[Problem]:
     """Compute statistics of the training samples alone, and of training and validation samples together.
 
-    The check reports a problem if all samples together are standardized, but the training samples alone are not.
-    Samples are standardized if their values have mean 0 and standard deviation 1 in every column or channel. The check
-    also reports a problem if all samples together have the range from 0 to 1 in every column, but the training samples
-    alone have a smaller range in at least one column. The check skips epochs that ended early, and epochs in which a
-    sample was read twice or not recorded.
+    The check reports a problem if all samples together are standardized, but the training samples alone are not
+    standardized. Samples are standardized if their values have mean 0 and standard deviation 1 in every column or
+    channel. The check also reports a problem if the values of all samples together have the range from 0 to 1 in every
+    column, but the training samples alone have a smaller range in at least one column. The check skips epochs that
+    ended early, and epochs in which a sample was read twice or not recorded.
     """
     training: tuple[LoaderInfo, LoaderPass, ValueSums] | None = None
     for one in recording.passes:

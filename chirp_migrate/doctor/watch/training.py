@@ -90,12 +90,12 @@ def record_training(
 
     Args:
         label: short unique name of the training call, for the report.
-        call: function without arguments that trains.
+        call: function without parameters that runs the training.
         tree: absolute path of the folder with the user's code.
         folder: folder for the files in which worker processes write their recordings.
         seconds: time limit for the call in seconds. After about a fifth of this time, an iteration over a loader ends
             early.
-        recording: the recording to fill in.
+        recording: the recording that this function fills with its results.
 
     Returns:
         The loaders that the training used, in the order of their numbers. The workers of these loaders have ended.

@@ -384,7 +384,10 @@ def workload_failure(problem: str, output: str, version: str = "") -> WorkloadFa
 
 
 def _describe_exit(status: int) -> str:
-    """Describe an exit status. A negative status is the negative number of the signal that ended the process."""
+    """Describe how a process ended, from its exit status.
+
+    A negative status is the negative number of the signal that ended the process.
+    """
     if status >= 0:
         return f"exit code {status}"
     try:

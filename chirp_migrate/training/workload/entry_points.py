@@ -133,8 +133,9 @@ class EntryPoint:
             the name of a training call in its return value. For a script, the file name.
         parameters: names of the parameters of the function or method, without ``self``; an empty tuple for other entry
             points.
-        hook: reference to the user's workload function, which returns training calls: ``package.module:function`` or
-            ``path.py:function``. An empty string without a workload function.
+        hook: reference to the user's workload function, in the form ``package.module:function`` or
+            ``path.py:function``. The workload function returns training calls. An empty string without a workload
+            function.
         script: command line of a Python script, as a tuple of words; an empty tuple without a script.
         own: length of the full training that the user would run.
     """

@@ -279,7 +279,7 @@ def _compare_picklability(
     """Report the first loader of the migrated version that cannot be pickled for spawned worker processes.
 
     If all loaders before the migration can be pickled, the function adds a difference to ``result``. Otherwise, the
-    function adds a note.
+    migration is not the cause, and the function adds a note.
     """
     unpicklable = [(number, record) for number, record in enumerate(after, start=1) if record.unpicklable]
     if not unpicklable:

@@ -70,7 +70,7 @@ class PassRecorder:
         The method reads samples, which may change the state of random generators. The caller must restore this state.
 
         Args:
-            number: number of the loader within the training, from 0.
+            number: number of the loader, counted from 0 in the order of first use.
             names: dictionary, ``id`` of an innermost dataset → text that identifies the dataset. The method adds an
                 entry for the dataset of this pass.
         """
@@ -211,7 +211,7 @@ def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
 
 
 def _hash_of_all(hashes: Iterable[bytes]) -> str:
-    """Return one hash of the hashes of all samples. The result does not depend on the order of the samples."""
+    """Combine the hashes of all samples into one hash. The result does not depend on the order of the samples."""
     return str(Hash(b"".join(sorted(hashes))).hexdigest())[:16]
 
 

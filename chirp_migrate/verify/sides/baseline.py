@@ -45,7 +45,7 @@ def find_original_version(root: Path, against: str | None) -> OriginalVersion:
         UsageProblem: the argument ``against`` is None, but the journal has no original files, because ``apply`` changed
             no file.
         NoTrainingFound: the argument ``against`` is neither a folder nor a revision that contains ``root``.
-        JournalDamaged: a journal cannot be read or trusted.
+        JournalDamaged: a journal cannot be read, or lists paths that ``apply`` must not change.
     """
     if against is None:
         originals = original_files(root)
@@ -74,7 +74,7 @@ def original_files(root: Path) -> dict[str, bytes | None]:
 
     Raises:
         UsageProblem: the command ``apply`` changed no file below ``root``, or all its runs are rolled back.
-        JournalDamaged: a journal cannot be read or trusted.
+        JournalDamaged: a journal cannot be read, or lists paths that ``apply`` must not change.
     """
     project = journal_root(root)
     below = f"{root.resolve().relative_to(project).as_posix()}/".removeprefix("./")

@@ -275,7 +275,7 @@ class ChildStarter:
             turn += 1
 
     def _run_turns(self, children: Sequence[Child[RunResult]], limit_s: float, cpu: int | None = None) -> None:
-        """Let processes run one turn at the same time, wait for all, and suspend them until their next turn."""
+        """Let processes run one turn at the same time, wait for all of them, and suspend them afterwards."""
         for child in children:
             child.give_turn(limit_s, cpu)
         for child in children:
