@@ -146,10 +146,11 @@ def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
         return []
     what = "use fewer or simpler transforms, a smaller probability p, or the batched transforms of chirpid_patch"
     high = 100 * share > _AUGMENTATION_WARNING
-    bound = f"above {_AUGMENTATION_WARNING:.0f} %" if high else f"the target is below {_AUGMENTATION_PERCENT:.0f} %"
+    target = f"the target is below {_AUGMENTATION_PERCENT:.0f} %"
+    bound = f"{target}, and more than {_AUGMENTATION_WARNING:.0f} % is a warning" if high else target
     return [
         Recommendation(
-            "the transform of the dataset", what, f"{format_percent(share)} of the loading time, {bound}", warning=high
+            "the transform of the dataset", what, f"{format_percent(share)} of the loading time; {bound}", warning=high
         )
     ]
 
