@@ -18,9 +18,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         check: name of the check that found the problem, such as ``duplicated-samples``.
         message: the problem in one sentence.
         evidence: the recorded values that prove the problem, as text.
-        fix: the change to the code that solves the problem, as text.
-        path, line: file (relative to the argument PATH) and line of the code to change; "" and 0 if the line is not
-            known.
+        fix: description of the change to the code that solves the problem.
+        path: path of the file to change, relative to the argument PATH; an empty string if the place is not known.
+        line: number of the line to change, from 1; 0 if the place is not known.
         entry_points: labels of the entry points (training functions or scripts) in which the problem occurred.
     """
 
@@ -44,9 +44,12 @@ class WatchedEntryPoint(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         label: short unique name of the entry point, such as ``train.main``.
         seconds: wall time of the entry point in seconds.
-        loaders, passes, batches: numbers of recorded loaders, of iterations over these loaders, and of batches.
+        loaders: number of recorded loaders.
+        passes: number of recorded iterations over these loaders.
+        batches: number of recorded batches.
         error: error that the entry point raised, or how its process ended; an empty string if no error occurred.
-        printed: last lines of the traceback or of the output; an empty string if no error occurred.
+        printed: last lines of the traceback, or of the output of a process that crashed; an empty string if no error
+            occurred.
     """
 
     label: str
@@ -64,10 +67,10 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tool: name and version of this program.
         problems: the problems that the checks found.
-        entry_points: the entry points that ran.
-        notes: sentences about entry points that did not run or ended early, and about files missing in the temporary
+        entry_points: the entry points that ran, including entry points that failed.
+        notes: sentences on entry points that did not run or ended early, and on files that are not in the temporary
             copy.
-        exit_code: exit code of ``doctor``.
+        exit_code: exit code of the command, which is 0 if ``problems`` is empty.
         created: time at which the run of ``doctor`` ended, in ISO 8601 and UTC.
     """
 

@@ -1,4 +1,4 @@
-"""Measure the best number of workers for a loader that the training waits for, with the code of ``tune``."""
+"""Measure the best number of workers for a loader for which the training waits, with the code of ``tune``."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def measure_worker_counts(
     Args:
         loader: a loader that the training used and whose workers have ended.
         loader_pass: the recording of a training epoch with this loader.
-        batch_s: seconds that one process takes to read a batch.
-        seconds: time limit of the measurement. The largest numbers of workers are skipped until the rest fits.
-        progress: callback for the progress.
+        batch_s: seconds that a process needs to read a batch, from which the duration of the measurement is estimated.
+        seconds: time limit of the measurement in seconds. If not all numbers of workers fit into this time, the
+            function skips the largest numbers.
+        progress: function that is called with progress messages.
 
     Returns:
         The loading times with the best and with the present number of workers; None if the measurement does not show
@@ -38,7 +39,7 @@ def measure_worker_counts(
 
     Raises:
         TaskNotPossible: the loader cannot be measured, because its dataset is an ``IterableDataset``.
-        Exception: the user's code raised an error while this process loaded batches.
+        Exception: the user's code raised this error while the main process loaded batches.
     """
     subject = make_measured_dataset_from_loader(loader, "training")
     now = subject.report.now

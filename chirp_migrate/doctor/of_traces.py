@@ -1,4 +1,4 @@
-"""Run the checks of ``doctor`` on what ``verify`` recorded about each iteration over a loader (loader pass)."""
+"""Run the checks of ``doctor`` on the records of loader passes (iterations over a loader) from ``verify``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def find_problems_in_traces(
     """Return the loading problems of all entry points. A problem that occurs in several entry points appears once.
 
     Args:
-        traces: dictionary, label of an entry point → recordings of its loader passes.
+        traces: dictionary, label of an entry point → the records of its loader passes.
         has_own_data: whether the training uses the user's own samples; False if ``verify`` created synthetic samples.
     """
     found: dict[tuple[str, str], dict[str, None]] = {}
@@ -35,7 +35,11 @@ def find_problems_in_traces(
 
 
 def _make_recording(label: str, traces: Sequence[LoaderPassTrace], has_own_data: bool) -> Recording:
-    """Convert the loader passes of an entry point to a recording. Loaders have numbers in place of code lines."""
+    """Convert the records of an entry point to a recording of ``doctor``.
+
+    The records of ``verify`` contain no lines of code. So each loader gets its number instead of the line that built
+    the loader.
+    """
     seen = Recording(label, has_own_data=has_own_data)
     numbers: dict[int, int] = {}
     datasets: dict[tuple[str, int], int] = {}
@@ -80,7 +84,7 @@ def _loader_info(number: int, dataset: int, one: LoaderPassTrace) -> LoaderInfo:
 def _batch_records(one: LoaderPassTrace) -> list[BatchRecord]:
     """Return the batches of a loader pass.
 
-    Each sample gets a name that contains its index in the innermost dataset, if this index is known.
+    If the index of a sample in the innermost dataset is known, the sample gets a name that contains this index.
     """
     names = [f"{one.base} {index}" for index in one.base_indices] if " " in one.base else []
     ends = pairwise(accumulate(one.sizes, initial=0))

@@ -16,7 +16,10 @@ IN_TRAINING_PROCESS = -1
 
 
 class CodeLine(msgspec.Struct, frozen=True):
-    """A line of the user's code. ``file`` is relative to the project, and empty if the line is not known."""
+    """A line of the user's code.
+
+    ``file`` is a path relative to the project; an empty string if the line is not known.
+    """
 
     file: str = ""
     line: int = 0
@@ -30,10 +33,11 @@ class UnpicklablePart(msgspec.Struct, frozen=True):
 
     Attributes:
         path: attribute path from the loader to the object, such as ``dataset.transform.steps[2]``.
-        kind: kind of the object, such as ``lambda``, ``local function`` or ``open file``; for other objects the class
-            name.
-        place: line that defines the function, or the class of the object.
-        error: type and message of the error that ``pickle`` raised, on one line.
+        kind: kind of the object, such as ``lambda``, ``local function`` or ``open file``. All other objects have the
+            name of their class as kind.
+        place: line that defines the object, if the object is a function or class. For other objects, the line that
+            defines their class.
+        error: type and message of the error that ``pickle`` raised, in one line.
     """
 
     path: str
@@ -46,30 +50,33 @@ class LoaderInfo(msgspec.Struct):
     """A loader over which the training iterated, and its dataset.
 
     Attributes:
-        number: number of the loader, from 0 in the order of first use.
+        number: number of the loader, counted from 0 in the order in which the training first used the loaders.
         place: line of the user's code that built the loader.
         dataset: class name of the dataset.
-        dataset_place: line that defines the class of the dataset.
-        dataset_ids: numbers of the dataset and of the datasets that it wraps, outermost first. The same dataset object
-            has the same number in all loaders.
+        dataset_place: line of the user's code that defines the class of the dataset.
+        dataset_ids: numbers that identify the dataset and the datasets that it wraps, outermost first. The same dataset
+            object has the same number in all loaders.
         is_stream: whether the dataset is an ``IterableDataset``.
-        samples: length of the dataset; -1 if it has no length.
+        samples: length of the dataset; -1 if the dataset has no length.
         batch_size: number of samples in a full batch; None if a batch sampler decides this number.
-        num_workers, persistent_workers, drop_last, start_method: arguments of the loader. The start method is ``fork``,
-            ``spawn`` or ``forkserver``.
+        num_workers: number of worker processes of the loader.
+        persistent_workers: whether the loader keeps its workers between epochs.
+        drop_last: whether the loader omits an incomplete last batch.
+        start_method: start method of the workers, which is ``fork``, ``spawn`` or ``forkserver``.
         sampler: class name of the sampler.
         is_random_order: whether the sampler is PyTorch's ``RandomSampler`` or ``SubsetRandomSampler``.
         is_distributed: whether the sampler is a ``DistributedSampler`` that shuffles.
         unpicklable: objects that cannot be pickled for spawned workers; an empty list without workers.
-        sent_bytes: number of bytes that are pickled for each worker at its start, without tensors, which workers share.
-            The number is 0 if workers are forked, or if the number is not known.
+        sent_bytes: number of bytes that the loader pickles for each worker at the start of this worker. The number does
+            not include tensors, because workers share tensors. The number is 0 if workers are forked, or if the bytes
+            were not counted.
         held_bytes: total number of bytes of the tensors, arrays and pandas tables in the dataset.
-        objects: dictionary, attribute path of a large container in the dataset → number of Python objects in the
+        objects: dictionary, attribute path of a large container in the dataset → number of Python objects in this
             container.
         functions: dictionary, name of a function with which the dataset reads samples → line that defines the function.
-        unguarded: line of the main script that starts the workers, and that each worker would run again because no
-            ``if`` guards it. The line is empty if no line is unguarded, if workers are forked, or if the loader cannot
-            be pickled.
+        unguarded: line of the main script that starts the workers and has no ``if`` around it, so that each worker
+            would run this line again. The line is empty if an ``if`` guards the line, if workers are forked, or if the
+            loader cannot be pickled.
     """
 
     number: int
@@ -103,7 +110,7 @@ class BatchNormCalls(msgspec.Struct):
 
     Attributes:
         kind: name of the class, such as ``BatchNorm2d``.
-        with_one_sample: number of calls with a single sample, while the batch of the loader also had a single sample.
+        with_one_sample: number of calls in which the input and the batch of the loader both had a single sample.
         calls: number of all calls in training mode.
     """
 
@@ -116,35 +123,36 @@ class LoaderPass(msgspec.Struct):
     """The data that the training process records during one iteration over a loader.
 
     Attributes:
-        number: number of the loader pass, counted from 0 in the order in which loader passes began.
+        number: number of the loader pass, counted from 0 in the order in which the loader passes began.
         loader: number of the loader over which the training iterated.
         sizes: number of samples in each batch of the pass.
         has_gradients: for each batch, whether gradients were enabled when the training requested this batch.
-        forwards, forwards_without: numbers of module calls for batches of this pass, with gradients enabled and with
-            gradients disabled.
+        forwards: number of module calls for batches of this pass while gradients were enabled.
+        forwards_without: number of module calls for batches of this pass while gradients were disabled.
         backwards: number of calls of ``backward`` for batches of this pass.
         is_complete: whether the training read all batches of the loader in this pass.
-        values: dictionary, attribute path in the dataset → value as text at the beginning of the pass (see
+        values: dictionary, attribute path in the dataset → value at the beginning of the pass, as text (see
             :func:`.read_plain_attributes`). The dictionary is empty if the loader has no persistent workers.
         handles: numbers of open file descriptors of the training process after each batch; an empty list if the loader
             has no workers.
-        model: number of the first module that was called in this pass; -1 if no module was called.
+        model: number of the first module that was called for a batch of this pass, which is usually the model; -1 if no
+            module was called.
         parameters: dtype of the parameters of the first called module with parameters, such as ``torch.float32``; an
             empty string if no such module was called.
-        waits_s: for each batch, the seconds that the training waited.
+        waits_s: for each batch, the seconds from the request of the training to the arrival of the batch.
         seconds: seconds from the beginning of the pass to the arrival of its last batch.
-        doubles: dictionary, position in the first batch → number of bytes of the float64 tensor at this position.
-        normalization: dictionary, class name of a BatchNorm → number of its calls in training mode.
+        doubles: dictionary, position of a float64 tensor in the first batch → number of bytes of this tensor.
+        normalization: dictionary, name of a ``BatchNorm`` class → numbers of its calls in training mode.
         carries_state: whether a recurrent module carries its state from batch to batch. Such a module gets a zero state
             for the first batch, and a state that is not zero for the second batch.
         device: device type of the first called module with parameters, such as ``cuda``; an empty string if no such
             module was called.
-        moved: dictionary, position in the first batch → number of bytes of the tensor at this position. The dictionary
-            contains only tensors of 1 MiB or more in CPU memory.
-        is_pinned: whether all tensors in ``moved`` are in pinned memory.
-        strided: positions of the tensors in ``moved`` that are neither contiguous nor ``channels_last``.
-        positions: dictionary, attribute path of an open file in the dataset → read positions in the training process,
-            after each batch. The dictionary is empty unless the loader forks several workers.
+        moved: dictionary, position of a large tensor in the first batch → number of bytes of this tensor. A tensor is
+            large if it is in CPU memory and has 1 MiB or more. Copying such a tensor to the device takes time.
+        is_pinned: whether all tensors that ``moved`` lists are in pinned memory.
+        strided: positions in ``moved`` whose tensors are neither contiguous nor ``channels_last``.
+        positions: dictionary, attribute path of an open file in the dataset → read position of the file in the training
+            process, after each batch. The dictionary is empty if the loader does not fork at least two workers.
     """
 
     number: int
@@ -172,7 +180,7 @@ class LoaderPass(msgspec.Struct):
 
     @property
     def waited_share(self) -> float:
-        """Return the share of the time of the pass that the training waited for batches, 0 to 1."""
+        """Return for which share of the pass the training waited for batches, 0 to 1."""
         return sum(self.waits_s) / self.seconds if self.seconds else 0.0
 
     @property
@@ -188,12 +196,14 @@ class LoaderPass(msgspec.Struct):
 
 
 class ValueSums(msgspec.Struct):
-    """Sums over the values of batches, for each column of a table or each channel of images.
+    """Sums over the values of batches, separately for each column of a table or each channel of images.
 
     Attributes:
         count: number of values in each column or channel.
-        sums, squares: for each column or channel, the sum of the values and the sum of their squares.
-        lows, highs: for each column, the smallest and the largest value; empty lists for images.
+        sums: sum of the values of each column or channel.
+        squares: sum of the squared values of each column or channel.
+        lows: smallest value of each column; an empty list for images.
+        highs: largest value of each column; an empty list for images.
     """
 
     count: int
@@ -215,7 +225,7 @@ class ValueSums(msgspec.Struct):
         return ValueSums(self.count * len(self.sums), [sum(self.sums)], [sum(self.squares)])
 
     def means_and_deviations(self, less: int = 0) -> list[tuple[float, float]]:
-        """Return (mean, standard deviation) of each column or channel whose values are not all equal.
+        """Return a list of (mean, standard deviation), for each column or channel whose values are not all equal.
 
         Args:
             less: delta degrees of freedom of the standard deviation, like ``ddof`` of ``numpy.std``. The default is 0.
@@ -233,9 +243,11 @@ class DatasetFunctionCalls(msgspec.Struct):
     """The calls of one function of a dataset while a process read one batch.
 
     Attributes:
-        calls, seconds: number of calls, and total time of these calls in seconds.
-        hashes: hashes of all return values, or of only some return values.
-        bytes: number of bytes of the last return value with a hash.
+        calls: number of calls.
+        seconds: total time of these calls in seconds.
+        hashes: hashes of return values, if the function is slow; otherwise an empty list. In later epochs, only some
+            return values have hashes.
+        bytes: number of bytes of the last return value that has a hash.
     """
 
     calls: int = 0
@@ -255,23 +267,24 @@ class BatchRecord(msgspec.Struct):
     Attributes:
         indices: indices of the samples, as the sampler yields them; an empty list if the sampler does not yield
             integers.
-        samples: hash of each sample, computed from its rows in all tensors; an empty list if a tensor does not have one
-            row for each sample, or if the samples were not hashed.
+        samples: hash of each sample, computed from its rows in all tensors. The list is empty if a tensor does not have
+            one row for each sample, or if ``doctor`` computed no hashes for this batch.
         whole: hash of all tensors of the batch; an empty string if the batch has no tensors.
-        names: for samples without a hash, a text that identifies each sample. Equal texts mean equal samples.
+        names: text that identifies each sample, if the samples have no hashes; otherwise an empty list. Equal texts
+            mean equal samples.
         sample_bytes: number of bytes of one sample in this batch.
-        labels: class of each sample, from the only one-dimensional integer tensor of the batch; an empty list if the
-            batch does not have exactly one such tensor.
+        labels: class of each sample, if the batch has exactly one tensor of integers with one axis; otherwise an empty
+            list.
         moments: sums over the values of the first floating-point tensor; None if the batch has no such tensor, or if
             the tensor has more than 256 columns or channels.
         generators: dictionary, name of a random generator → text of its state after the batch was read. The dictionary
             is empty for all batches after the first two batches of a pass.
         sizes: dictionary, attribute path of a container or cache in the dataset → its length after the batch was read.
             The dictionary is empty if the lengths were not measured after this batch.
-        native_threads: number of threads of C libraries that have used CPU time since the first batch.
+        native_threads: number of threads of C libraries that have used CPU time in this process since the first batch.
         seconds: seconds to read and collate the batch; 0 if the time was not measured.
-        some: dictionary, index of a sample → its hash. In later training epochs, only some samples are hashed, and this
-            dictionary replaces ``samples``.
+        some: dictionary, index of a sample → its hash. In later training epochs, ``doctor`` hashes only some samples,
+            and stores the hashes here instead of in ``samples``.
         memory: number of bytes of memory that the process does not share with other processes; 0 if the memory was not
             measured after this batch.
         results: dictionary, name of a function of the dataset → its calls while the batch was read. The dictionary is
@@ -299,13 +312,14 @@ class FetcherPassRecord(msgspec.Struct):
 
     Attributes:
         worker: number of the worker process, or :data:`IN_TRAINING_PROCESS`.
-        started_in: number of the loader pass that started the worker process. For the training process, this number is
-            the number of the recorded pass.
-        epoch: number of earlier loader passes for which this process read samples. 0 means the first pass.
+        started_in: number of the loader pass that started the worker process. If the training process itself reads the
+            samples, the value is the number of the recorded pass.
+        epoch: number of earlier loader passes for which this process read samples; 0 for the first pass.
         generators: dictionary, name of a random generator → text of its state before the first batch.
         sizes: dictionary, attribute path of a container or cache in the dataset → its length before the first batch.
-        values: dictionary, attribute path in this process's copy of the dataset → value as text.
-        is_over: whether the iterable dataset ended in this process.
+        values: dictionary, attribute path in this process's copy of the dataset → value before the first batch, as
+            text.
+        is_over: whether the iterable dataset yielded its last sample in this process; False for other datasets.
         tasks: recordings of the batches, in the order in which this process read the batches.
     """
 
@@ -320,12 +334,12 @@ class FetcherPassRecord(msgspec.Struct):
 
     @property
     def last_container_sizes(self) -> dict[str, int]:
-        """Return the lengths of the dataset's containers at their last measurement in this pass."""
+        """Return the lengths of the dataset's containers at their last measurement in this pass, by attribute path."""
         return next((task.sizes for task in reversed(self.tasks) if task.sizes), self.sizes)
 
     @property
     def native_threads(self) -> int:
-        """Return the number of threads of C libraries that used CPU time during this pass."""
+        """Return how many threads of C libraries used CPU time during this pass."""
         return max((task.native_threads for task in self.tasks), default=0)
 
 
@@ -334,10 +348,10 @@ class WorkerCountTimings(msgspec.Struct, frozen=True):
 
     Attributes:
         loader: number of the measured loader.
-        num_workers: best number of workers. This is the smallest number that is at most 5 % slower than the fastest
-            number.
-        now_s, best_s: seconds to load an epoch with the loader's present settings, and with the best number of workers.
-        tried: all numbers of workers that were measured.
+        num_workers: smallest number of workers with which loading is at most 5 % slower than with the fastest number.
+        now_s: seconds to load an epoch with the present settings of the loader.
+        best_s: seconds to load an epoch with ``num_workers`` workers.
+        tried: all numbers of workers that were measured, in ascending order.
     """
 
     loader: int
@@ -353,18 +367,20 @@ class Recording(msgspec.Struct):
     Attributes:
         label: short unique name of the entry point.
         cpus: number of CPUs that the training may use.
-        most_handles: largest number of file descriptors that a process may have open; 0 if this number is not known.
-        loaders: the loaders of the training.
-        passes: for each loader pass (iteration over a loader), the data that the training process recorded.
-        runs: for each loader pass and each process that read its samples, the data that this process recorded.
+        most_handles: largest number of file descriptors that the training process may have open; 0 if this limit is not
+            known.
+        loaders: the loaders over which the training iterated, in the order of their numbers.
+        passes: recordings of the training process, one recording for each loader pass (iteration over a loader).
+        runs: recordings of all processes that read samples, one recording for each process and loader pass.
         worker_starts: numbers of the loader passes in which at least one new worker process began.
         has_own_data: whether the training uses the user's own samples; False if ``doctor`` created synthetic samples.
-        tuned: loading times of the slowest loader with different numbers of workers; None if they were not measured, or
-            if the measurement does not show which number is best.
+        tuned: loading times of one loader with different numbers of workers; None if ``doctor`` did not measure a
+            loader of this entry point, or if the measurement does not show which number is best.
         seconds: wall time of the entry point in seconds.
-        is_cut: whether the time budget ended before two epochs were over.
-        is_shortened: whether ``doctor`` ended a loader pass before its last batch.
-        error: error that the entry point raised, on one line; an empty string if no error occurred.
+        is_cut: whether the time for this entry point ended before two epochs were over.
+        is_shortened: whether ``doctor`` ended at least one loader pass before its last batch.
+        error: error that the entry point raised, or how its process ended, in one line; an empty string if no error
+            occurred.
         printed: last lines of the traceback, or last lines that a crashed process printed; an empty string if no error
             occurred.
     """
@@ -385,7 +401,7 @@ class Recording(msgspec.Struct):
     printed: str = ""
 
     def passes_of_loader(self, loader: LoaderInfo) -> list[LoaderPass]:
-        """Return all iterations over ``loader``, in the order in which they began."""
+        """Return all loader passes (iterations) over ``loader``, in the order in which they began."""
         return [one for one in self.passes if one.loader == loader.number]
 
     def runs_of(self, one: LoaderPass) -> list[FetcherPassRecord]:
@@ -421,7 +437,7 @@ class Recording(msgspec.Struct):
     def group_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
         """Group all loader passes by the dataset and the line that built the loader.
 
-        So if the same line builds a new loader for each epoch, the passes of all these loaders are in one group.
+        If a line builds a new loader for each epoch, the passes of all these loaders are therefore in one group.
         """
         found: dict[tuple[CodeLine, int], list[tuple[LoaderInfo, LoaderPass]]] = {}
         for one in self.passes:
@@ -430,7 +446,7 @@ class Recording(msgspec.Struct):
         return list(found.values())
 
     def group_training_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Group the training passes like :meth:`group_passes`, but omit iterable datasets and passes of a second model.
+        """Group the training passes, by dataset and line, but omit iterable datasets and passes of a second model.
 
         A second model may belong to a second training, which may start from the same seed on purpose.
         """
@@ -442,5 +458,5 @@ class Recording(msgspec.Struct):
         return found
 
     def trained_datasets(self) -> set[int]:
-        """Return the numbers of the datasets on which the training called ``backward``."""
+        """Return the numbers of the datasets with whose batches the training called ``backward``."""
         return {self.loaders[one.loader].dataset_ids[0] for one in self.passes if one.trains}

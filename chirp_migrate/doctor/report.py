@@ -8,9 +8,10 @@ from chirp_migrate.doctor.doctor_report import DoctorReport, Problem, WatchedEnt
 
 
 def show_doctor_report(report: DoctorReport, screen: Screen) -> None:
-    """Print the report. If ``screen.quiet`` is set, print only the problems.
+    """Print the report: problems, notes, failed entry points and a summary.
 
-    If ``screen.verbose`` is set, also print the numbers of recorded loaders and batches.
+    If ``screen.quiet`` is True, the function prints only the problems. If ``screen.verbose`` is True, the function also
+    prints the numbers of recorded loaders and batches of each entry point.
     """
     several = len(report.entry_points) > 1
     for problem in report.problems:
@@ -27,7 +28,7 @@ def show_doctor_report(report: DoctorReport, screen: Screen) -> None:
 
 
 def _show_problem(problem: Problem, screen: Screen, several: bool) -> None:
-    """Print a problem. If ``several`` entry points ran, ``-v`` also prints the entry points with this problem."""
+    """Print a problem. With ``-v`` and ``several`` entry points, also print the entry points with this problem."""
     place = f"{problem.path}:{problem.line}: " if problem.path else ""
     screen.line()
     screen.text(f"{place}{problem.message} [{problem.check}]", style="bold", hang=2)
@@ -45,7 +46,7 @@ def _describe_entry_point(one: WatchedEntryPoint) -> str:
 
 
 def problem_summary(report: DoctorReport) -> str:
-    """Return a sentence with the numbers of problems, entry points and failed entry points."""
+    """Return a sentence with the numbers of problems, of all entry points, and of failed entry points."""
     failed = sum(bool(one.error) for one in report.entry_points)
     ran = pluralize(len(report.entry_points), "entry point")
     found = pluralize(len(report.problems), "problem") if report.problems else "no problems"

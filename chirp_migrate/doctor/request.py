@@ -18,13 +18,14 @@ class DoctorTask:
     """The task of a child process of ``doctor``.
 
     Attributes:
-        tree: path of the temporary copy of the project. The child runs in this folder and imports the user's code from
-            it.
+        tree: path of the temporary copy of the project. The child runs in this folder, and imports the user's code from
+            this folder.
         discovery: the entry points (training functions or scripts) to run.
         records: folder for the recordings that worker processes write.
-        ends_at: time at which the time budget ends, as in ``time.time()``.
-        select: expression that selects training calls of a workload function by name; None for all calls.
-        sizes: numbers of synthetic samples and epochs for entry points that ``doctor`` finds automatically.
+        ends_at: time at which the time budget ends, in seconds of ``time.time``.
+        select: expression that selects training calls of a workload function by name, as with ``pytest -k``; None for
+            all calls.
+        sizes: numbers of samples and epochs, and seed, of the training.
     """
 
     tree: str

@@ -43,14 +43,17 @@ _HEADER = "Traceback (most recent call last):\n"
 
 @dataclass
 class AllRecordingsSent:
-    """The last message of the child process: all entry points have run, and all recordings have been sent."""
+    """The last message of the child process.
+
+    This message shows that all entry points have run, and that all recordings were sent.
+    """
 
 
 def run(request: DoctorTask, parent: ParentConnection) -> AllRecordingsSent:
     """Run each entry point, and send its recording to the parent process.
 
-    If time remains, measure different numbers of workers for one loader: the loader for which the training waited the
-    largest share of an epoch.
+    If time remains at the end, the function measures different numbers of workers for one loader. This is the loader
+    for which the training waited the largest share of an epoch.
 
     Raises:
         TaskNotPossible: no entry point is selected, or the user's code imported the original project instead of its
@@ -103,7 +106,7 @@ def run(request: DoctorTask, parent: ParentConnection) -> AllRecordingsSent:
 
 
 class _SlowLoader(NamedTuple):
-    """A loader for which a training waited, the recorded loader pass with the wait, and the seconds to read a batch."""
+    """A loader for which a training waited, the recorded pass with the wait, and the seconds to read a batch."""
 
     label: str
     loader: Any
@@ -122,7 +125,10 @@ def _choose_slowest(slowest: _SlowLoader | None, recording: Recording, loaders: 
 
 
 def _measure(slow: _SlowLoader, seconds: float, parent: ParentConnection) -> None:
-    """Measure different numbers of workers for a loader. Send the result if it shows which number is best."""
+    """Measure different numbers of workers for a loader.
+
+    If the result shows which number is best, the function sends the result to the parent process.
+    """
     parent.show(ProgressStep(f"measuring the best number of workers for {slow.label}", most_s=seconds))
     seed_everything(_SEED)
     try:
@@ -158,7 +164,7 @@ def _train(
 
 
 def _exit(status: int) -> NoReturn:
-    """End this process, even if the training left threads running."""
+    """End this process with an exit code, even if threads of the training still run."""
     if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -39,14 +39,14 @@ def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> Doctor
 
     Args:
         root: folder of the project.
-        options: options that define the training to run, and the time budget ``budget_s`` of the whole command in
-            seconds.
-        progress: callback for the progress.
+        options: options that define the training to run. The option ``budget_s`` is the time budget of the whole
+            command in seconds.
+        progress: function that is called with progress messages.
 
     Raises:
         UsageProblem: no entry point is selected, or no entry point reads a batch from a PyTorch loader.
-        WorkloadFailed: the user's code failed before the first entry point began. Or an entry point failed, no other
-            entry point read a batch, and no problem was found.
+        WorkloadFailed: the user's code failed before the first entry point began. The function also raises this error
+            if an entry point failed, no other entry point read a batch, and no problem was found.
     """
     ends_at = time.time() + options.budget_s
     progress(ProgressStep("finding the training and copying the project"))
@@ -73,7 +73,7 @@ def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> Doctor
 
 
 class _TrainingRecorder:
-    """Runs the entry points in a child process. If this process crashes, a new process runs the rest."""
+    """Runs the entry points in a child process. If the child crashes, a new child runs the remaining entry points."""
 
     def __init__(self, request: DoctorTask, progress: Progress) -> None:
         self._request, self._progress = request, progress
@@ -81,7 +81,7 @@ class _TrainingRecorder:
         self._recordings: list[Recording] = []
 
     def run(self) -> tuple[list[Recording], list[str]]:
-        """Return the recordings, and the labels of the entry points that did not run because the time was over.
+        """Run the entry points; return the recordings, and the labels of entry points for which no time was left.
 
         Raises:
             WorkloadFailed: the child process ended before the first entry point began.

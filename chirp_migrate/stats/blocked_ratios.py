@@ -1,12 +1,12 @@
 """Compute the ratio (time after / time before the migration) of each entry point, and of the total time.
 
-An entry point is a training function or script. The times come from rounds. A round is a pair of processes, one for the
-version before the migration and one for the version after it, which run at nearly the same time. Each process times
-each entry point at most once. A slow process slows down all entry points of its round, so only different rounds are
-independent. The interval of the total ratio therefore uses the variance between rounds. This variance is
-cluster-robust: each residual is scaled by ``sqrt(n / (n - 1))`` for n rounds. If every round times all entry points,
-the result is Student's interval of the total times of the rounds. An entry point that was timed only once gets the
-variance of the other entry points.
+An entry point is a training function or script. The times come from rounds. In each round, two processes run at nearly
+the same time. One process trains the version before the migration, and the other process trains the migrated version.
+Each process times each entry point at most once. A slow process slows down all entry points of its round, so only
+different rounds are independent. The interval of the total ratio therefore uses the variance between rounds. This
+variance is cluster-robust: each residual is scaled by ``sqrt(n / (n - 1))`` for n rounds. If every round times all
+entry points, the result is Student's interval of the total times of the rounds. If an entry point was timed only once,
+its variance in the total is the variance of the other entry points.
 
 With few rounds, the variance of a single entry point is a poor estimate. The module therefore combines this variance
 with the variance of all other entry points. The variance of the other entry points counts like at most four additional
@@ -42,7 +42,8 @@ class _EntryLogarithms:
     """The logarithms of the ratios of one entry point.
 
     Attributes:
-        logs: dictionary, number of a round → natural logarithm of (time after / time before the migration).
+        logs: dictionary, number of a round → natural logarithm of (time after / time before the migration) in this
+            round.
         before_s: median of the times before the migration, in seconds.
     """
 
@@ -107,12 +108,13 @@ def _clip_logarithms(logs: Mapping[str, Mapping[int, float]]) -> dict[str, dict[
 
 
 def _moderate_ratio(entry: _EntryLogarithms, others: float, borrowed: float) -> Ratio:
-    """Return the ratio of one entry point, whose interval uses the moderated variance.
+    """Return the ratio of one entry point, with an interval from the moderated variance.
 
     Args:
         entry: the logarithms of the entry point.
         others: variance of the logarithms of all other entry points.
-        borrowed: weight of ``others`` in degrees of freedom. A weight of 4 counts like 4 additional rounds.
+        borrowed: weight of ``others`` in the moderated variance, in degrees of freedom. With a weight of 4, ``others``
+            counts like 4 additional rounds.
     """
     count = len(entry.logs)
     freedom = borrowed + count - 1

@@ -22,7 +22,7 @@ CONFIDENCE = 0.95
 _FAR = 500.0  # limit for logarithms, so that `exp` does not overflow
 
 POWER = 0.9
-"""A difference counts as detectable if the test finds this difference with at least this probability."""
+"""A difference counts as detectable if the probability that the test finds this difference is at least this value."""
 
 
 class Ratio(msgspec.Struct, frozen=True):
@@ -30,11 +30,14 @@ class Ratio(msgspec.Struct, frozen=True):
 
     Attributes:
         value: geometric mean of the ratio over all rounds; a value below 1 means faster than before.
-        low, high: lower and upper end of the interval.
+        low: lower end of the interval.
+        high: upper end of the interval.
         rounds: number of pairs of times from which the ratio was computed.
-        mean_log, error: mean of the logarithms of the ratios, and standard error of this mean. None if an early version
-            of this program wrote the document.
-        freedom: degrees of freedom of Student's distribution for the interval. None stands for ``rounds - 1``.
+        mean_log: mean of the natural logarithms of the ratios; None if this value is not known, as in documents of
+            early versions of this program.
+        error: standard error of ``mean_log``; None if ``mean_log`` is None.
+        freedom: degrees of freedom of Student's distribution, from which the interval is computed; None stands for
+            ``rounds - 1``.
     """
 
     value: float
@@ -51,7 +54,7 @@ class Ratio(msgspec.Struct, frozen=True):
 
     @property
     def saved(self) -> tuple[float, float, float]:
-        """Return the share of the time before the migration that is saved, as (value, low, high).
+        """Return the saved share of the time before the migration, with its interval, as (value, low, high).
 
         The share is negative if the time after the migration is longer.
         """
@@ -59,7 +62,7 @@ class Ratio(msgspec.Struct, frozen=True):
 
     @property
     def speed_up(self) -> tuple[float, float, float]:
-        """Return the speed-up (time before / time after the migration), as (value, low, high)."""
+        """Return the speed-up (time before / time after the migration) with its interval, as (value, low, high)."""
         return 1 / self.value, 1 / self.high, 1 / self.low
 
     def wholly_above(self, bound: float) -> bool:
@@ -88,8 +91,9 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
     """Return the ratio (time after / time before) of times that were measured in pairs.
 
     Args:
-        before, after: seconds in each round. Both sequences have the same order.
-        confidence: confidence level of the interval, between 0 and 1. The default is 0.95.
+        before: seconds in each round before the migration.
+        after: seconds in the same rounds after the migration, in the same order.
+        confidence: probability that the interval contains the true ratio, between 0 and 1. The default is 0.95.
 
     Raises:
         ValueError: there are fewer than two pairs, the two sequences differ in length, or a time is not positive.
@@ -133,7 +137,8 @@ def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
     """Return the p-value of the Kolmogorov-Smirnov test of whether two samples have the same distribution.
 
     The p-value comes from the asymptotic distribution of the test statistic. Equal values (ties), and values that are
-    similar in pairs, can make the p-value too large. They never make the p-value too small.
+    similar in pairs, can make the p-value too large, but not too small. Such values can hide a difference, but cannot
+    cause more false alarms.
 
     Raises:
         ValueError: a sample is empty.
@@ -146,13 +151,15 @@ def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
 def detectable_difference(first_count: int, second_count: int, alpha: float) -> float:
     """Return the smallest difference of two distributions that the test :func:`ks_p_value` finds in 9 of 10 cases.
 
-    The difference is the distance between the two distribution functions at some point: the shares of values below this
-    point (0 to 1) differ by this number. If the samples are too small to find any difference, the result is 1.0. The
-    function assumes that about half of the values are below the point, because a share of 0.5 varies most by chance.
+    The difference is the largest distance between the two distribution functions, from 0 to 1. For example, 0.1 means
+    that 40 % of the first sample and 50 % of the second sample are below some value. If the samples are too small to
+    find any difference, the result is 1.0. The function assumes that about half of the values are below this value,
+    because a share of 0.5 varies most by chance.
 
     Args:
-        first_count, second_count: numbers of values in the two samples.
-        alpha: the p-value below which the test finds a difference.
+        first_count: number of values in the first sample.
+        second_count: number of values in the second sample.
+        alpha: limit for the p-value, between 0 and 1. A test with a p-value below this limit finds a difference.
     """
     from scipy.stats import kstwo, norm
 

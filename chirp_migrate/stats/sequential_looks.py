@@ -1,16 +1,17 @@
 """Plan interim analyses (decision points of a measurement), and compute the error probability of each analysis.
 
-Each interim analysis gets a share of the total error probability, by the power family of spending functions (Kim &
-DeMets 1987, exponent 1.2). The share is nearly proportional to the number of rounds since the previous analysis. A much
-smaller share would make the interval of an early analysis very wide. The reason is that Student's quantiles for a few
-rounds rise steeply where the error probability is small. If the time budget ends the measurement early, the last
-analysis gets all remaining shares.
+Each interim analysis gets a share of the total error probability. The power family of spending functions (Kim & DeMets
+1987, exponent 1.2) defines these shares. The share is nearly proportional to the number of rounds since the previous
+analysis. A much smaller share would make the interval of an early analysis very wide. The reason is that Student's
+quantiles for a few rounds rise steeply where the error probability is small. If the time budget ends the measurement
+early, the last analysis gets all remaining shares.
 
 There are two ways to compute the error probability of an analysis from the shares. The first way uses the joint
-distribution of all analyses (Lan & DeMets 1983; algorithm of Armitage, McPherson & Rowe 1969). With this way, early
-analyses reduce the power of the last analysis only a little. The joint distribution is exact for means with a normal
-distribution, and is usually also applied to Student's quantiles (Jennison & Turnbull 2000, 4.4). The second way uses
-the share of an analysis as its error probability. The second way is valid for any dependence between the analyses.
+distribution of all analyses (Lan & DeMets 1983; algorithm of Armitage, McPherson & Rowe 1969). With the first way,
+early analyses reduce the power of the last analysis only a little. The joint distribution is exact for means with a
+normal distribution, and is usually also applied to Student's quantiles (Jennison & Turnbull 2000, 4.4). The second way
+uses the share of an analysis directly as its error probability. This way gives wider intervals, but is valid for any
+dependence between the analyses.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class InterimAnalysis:
     """A point of the measurement at which the rounds so far are analysed.
 
     Attributes:
-        rounds: number of rounds before the analysis.
+        rounds: number of rounds that are complete before the analysis.
         share: share of the total error probability that the analysis gets, 0 to 1.
     """
 
@@ -55,7 +56,10 @@ class InterimAnalysis:
 
 
 def planned_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
-    """Return the interim analyses for at most ``max_rounds`` rounds. For 6 rounds, analyses follow rounds 4 and 6."""
+    """Return the interim analyses for at most ``max_rounds`` rounds.
+
+    For example, if ``max_rounds`` is 6, the first analysis follows round 4, and the second analysis follows round 6.
+    """
     max_rounds = max(max_rounds, MIN_ROUNDS)
     counts: list[int] = []
     following = FIRST_ANALYSIS
@@ -71,7 +75,7 @@ def planned_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
 
 
 def last_analysis_error(analyses: Sequence[InterimAnalysis]) -> float:
-    """Return the error probability with which the last analysis must compute its interval.
+    """Return the error probability for the interval of the last analysis, by the first way in the module docstring.
 
     With this error probability, each analysis spends exactly its share of the total error probability.
 

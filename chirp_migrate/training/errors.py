@@ -11,13 +11,13 @@ from chirp_migrate.exit_codes import ExitCode
 
 
 class NoTrainingFound(ChirpMigrateError):
-    """Error: ``verify`` finds no training in the project (exit code 2)."""
+    """Error: no training was found in the project, or the option ``--baseline`` names no version (exit code 2)."""
 
 
 class TaskNotPossible(Exception):
-    """Error in a child process: the task of the process is not possible.
+    """Error in a child process: the process cannot perform its task, for example because an option is wrong.
 
-    The message contains the reason, so the process prints no traceback.
+    The message contains the reason, so the process prints no traceback of this error.
     """
 
 
@@ -37,7 +37,8 @@ def wrap_user_code_errors(activity: str) -> Iterator[None]:
     """Return a context that converts errors of the user's code to :class:`UserCodeError`.
 
     Args:
-        activity: the code that runs in the context, as the first words of the message.
+        activity: first words of the message, which name the code in the context, such as ``reading a batch of
+            MyDataset``.
 
     Raises:
         UserCodeError: the code in the context raised an error, or called ``sys.exit``.
@@ -55,10 +56,10 @@ class WorkloadFailed(ChirpMigrateError):
 
     Attributes:
         log_tail: the last lines that the process printed.
-        side: the version that failed, ``before`` or ``after`` the migration; empty if the process trained no such
-            version.
-        ending: how the process ended, such as ``ended with signal SIGSEGV and returned no result``; empty if the
-            process ended normally, and sent the reason for its failure.
+        side: the version that failed, ``before`` or ``after`` the migration; an empty string if the command does not
+            compare two versions.
+        ending: how the process ended, such as ``ended with signal SIGSEGV and returned no result``; an empty string if
+            the process itself sent the reason for its failure.
         hung: whether this program ended the process because the process took too long.
     """
 
@@ -82,7 +83,7 @@ class WorkloadFailed(ChirpMigrateError):
 def describe_error(error: BaseException) -> str:
     """Return one line with the class of an error, and the first and the last line of its message.
 
-    The last line is necessary, because it contains the reason if a worker process of a loader raised the error.
+    If a worker process of a loader raised the error, only the last line of the message contains the reason.
     """
     lines = f"{type(error).__name__}: {str(error).strip()}".strip().splitlines()
     return " … ".join(dict.fromkeys([lines[0], lines[-1].strip()])).rstrip(": ")

@@ -1,8 +1,8 @@
 """Read the configuration file of the user's training, in YAML, TOML or JSON.
 
 ``tune`` uses the keys ``training.batch_size``, ``data.num_workers``, ``data.prefetch_factor`` and
-``system.output_dir``. The values of other keys in ``data`` and ``training`` become arguments of the dataset and of its
-transforms.
+``system.output_dir``. The values of other keys in ``data`` and ``training`` become arguments of the dataset class and
+of its transforms.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class TuneConfig:
     """The parts of a configuration file that ``tune`` uses.
 
     Attributes:
-        file: path of the file as the user typed it, for messages.
-        location: absolute path of the file.
-        data: the section ``data``; an empty mapping if the file lacks the section.
-        training: the section ``training``; an empty mapping if the file lacks the section.
-        system: the section ``system``; an empty mapping if the file lacks the section.
+        file: path of the file as the user typed the path, for messages.
+        location: absolute path of the file, which a function of the user may get as its argument.
+        data: keys and values of the section ``data``; an empty mapping if the file lacks this section.
+        training: keys and values of the section ``training``; an empty mapping if the file lacks this section.
+        system: keys and values of the section ``system``; an empty mapping if the file lacks this section.
         batch_size: value of ``training.batch_size``; None if the file lacks the key.
         num_workers: value of ``data.num_workers``; None if the file lacks the key.
         prefetch_factor: value of ``data.prefetch_factor``; None if the file lacks the key.
@@ -58,7 +58,8 @@ def read_config(path: Path) -> TuneConfig:
     """Read a configuration file. The suffix of the file determines the format, and YAML requires PyYAML.
 
     Raises:
-        UsageProblem: the file cannot be read, has an unknown suffix, has no sections, or has an invalid number.
+        UsageProblem: the file cannot be read, has an unknown suffix, has no sections, or has an invalid ``batch_size``,
+            ``num_workers`` or ``prefetch_factor``.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -70,19 +71,19 @@ def read_config(path: Path) -> TuneConfig:
     suffix = path.suffix.lower()
     if suffix not in _READ:
         raise UsageProblem(
-            f"{path} has an unknown format: pass --config a file that ends in .yaml, .yml, .toml or .json."
+            f"{path} has an unknown format: pass --config with a file that ends in .yaml, .yml, .toml or .json."
         )
     try:
         values = _READ[suffix](text)
     except ImportError:
         raise UsageProblem(
-            f"{path} needs PyYAML to be read: install it (pip install pyyaml), or write the file as TOML or JSON."
+            f"reading {path} needs PyYAML: install PyYAML (pip install pyyaml), or write the file as TOML or JSON."
         ) from None
     except Exception as error:  # errors of PyYAML are no subclasses of ValueError
         problem = " ".join(str(error).split())
         raise UsageProblem(f"{path} is not valid {suffix[1:].upper()} ({problem}): correct the file.") from None
     if not isinstance(values, dict):
-        raise UsageProblem(f"{path} has no sections: it needs keys such as data and training.")
+        raise UsageProblem(f"{path} has no sections: add sections such as data and training.")
     sections = {name: values.get(name) or {} for name in _SECTIONS}
     for name, section in sections.items():
         if not isinstance(section, dict):

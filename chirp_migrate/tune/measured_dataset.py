@@ -1,4 +1,4 @@
-"""Describe the dataset and the loader arguments for which ``tune`` compares settings."""
+"""Define the class for a dataset that ``tune`` measures, with the loader arguments that stay the same."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ _KEPT = ("worker_init_fn", "multiprocessing_context", "generator", "drop_last", 
 
 @dataclass
 class MeasuredDataset:
-    """A dataset to measure, with the loader arguments that define its batches, and with its report.
+    """A dataset for which ``tune`` compares loader settings, with the loader arguments that stay the same.
 
     Attributes:
-        dataset: the dataset, which has ``__getitem__`` and is not empty.
-        report: the report on the loader. Its measured values are missing until the measurement.
-        options: arguments of ``DataLoader`` that define the batches together with the batch size, such as ``shuffle``.
-        asked_workers: ``num_workers`` of the user's own loader; 0 if the user has no loader.
-        unaugmented: the dataset without its augmentation; None if the user did not name it.
+        dataset: the dataset, which is map-style and not empty.
+        report: the report on the loader, to which the measurement adds its results.
+        options: arguments of ``DataLoader`` that stay the same in all measurements, such as ``shuffle`` and
+            ``collate_fn``.
+        asked_workers: value of ``num_workers`` in the user's own code or configuration file; 0 without such a value.
+        unaugmented: the same dataset without augmentation; None if the user named no such dataset.
     """
 
     dataset: Any
@@ -42,16 +43,16 @@ class MeasuredDataset:
 
     @property
     def collate(self) -> Any:
-        """Return the function that collates samples."""
+        """Return the function that combines samples into a batch."""
         return self.options.get("collate_fn") or default_collate
 
 
 def make_measured_dataset(dataset: Any, batch_size: int, migrated: bool) -> MeasuredDataset:
-    """Return a measured dataset for a dataset without a loader. Samples are shuffled as for training.
+    """Prepare the measurement of a dataset for which the user has no loader. The loader shuffles, as for training.
 
     Args:
         dataset: the dataset.
-        batch_size: samples per batch.
+        batch_size: number of samples in a batch.
         migrated: whether to measure the loader of ``chirpid_patch``; False to measure PyTorch's loader.
 
     Raises:
@@ -63,11 +64,11 @@ def make_measured_dataset(dataset: Any, batch_size: int, migrated: bool) -> Meas
 
 
 def make_measured_dataset_from_loader(loader: Any, role: str) -> MeasuredDataset:
-    """Return a measured dataset with the dataset and the arguments of the user's loader.
+    """Prepare the measurement of a loader of the user, with its dataset and its arguments.
 
     Args:
         loader: the loader.
-        role: ``training`` or ``validation``.
+        role: purpose of the loader, ``training`` or ``validation``.
 
     Raises:
         TaskNotPossible: the dataset of the loader is not map-style, or is empty.

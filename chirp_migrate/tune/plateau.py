@@ -5,11 +5,12 @@ divided by the rate of the best configuration. Each round yields one ratio, and 
 over all rounds, with an interval from Student's t-distribution. A configuration is tied with the best configuration if
 its mean ratio is at least 0.95.
 
-The pick is the smallest of the tied configurations and the best configuration. The smallest configuration has the
-fewest worker processes. Between configurations with equally many worker processes, the number of threads decides, and
-then the number of batches that are loaded ahead. Rounds continue until the pick is unlikely to change, or time is up.
-The pick is unlikely to change if two conditions hold. First, the interval of the pick and of each smaller configuration
-does not contain 0.95. Second, even the upper end of the interval of each larger configuration is too low to make this
+``tune`` picks one configuration: the smallest one of the best configuration and all configurations that are tied with
+the best. The smallest configuration has the fewest worker processes. If two configurations have equally many worker
+processes, the configuration with fewer threads is smaller. If the threads are equally many, too, the configuration that
+loads fewer batches ahead is smaller. Rounds continue until the pick is unlikely to change, or the time is up. The pick
+is unlikely to change if two conditions hold. First, the interval of the pick and of each smaller configuration does not
+contain 0.95. Second, even the upper end of the interval of each larger configuration is too low to make this
 configuration the pick.
 """
 
@@ -27,8 +28,8 @@ from chirpid_patch.thresholds import TIED
 def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[SettingsComparison]:
     """Compare each configuration with the best configuration. The results have the same order as ``measured``.
 
-    If a configuration was measured only in the first rounds, it cannot be the best configuration, and only these rounds
-    are compared.
+    A configuration that was measured only in the first rounds cannot be the best configuration. For such a
+    configuration, the function compares only these rounds.
     """
     compared = compare([configuration.rates for configuration in measured])
     best = None if compared.fastest is None else measured[compared.fastest]
@@ -57,7 +58,7 @@ def _describe(configuration: CandidateMeasurement, best: CandidateMeasurement | 
 
 
 def pick_smallest_best(measured: Sequence[CandidateMeasurement]) -> CandidateMeasurement | None:
-    """Return the smallest configuration that is the best or tied with the best; None if all configurations failed."""
+    """Return the configuration that ``tune`` picks, by the rule in the module docstring; None if all failed."""
     tied = compare([configuration.rates for configuration in measured]).tied
     return min(compress(measured, tied), key=lambda configuration: configuration.candidate.size, default=None)
 
@@ -73,5 +74,5 @@ def is_pick_conclusive(measured: Sequence[CandidateMeasurement]) -> bool:
 
 
 def _may_be_much_faster(comparison: SettingsComparison) -> bool:
-    """Return whether a configuration may be so much faster than the best that another pick would be necessary."""
+    """Return whether a configuration may be so much faster than measured that more rounds could change the pick."""
     return comparison.ratio_to_best_interval is None or comparison.ratio_to_best_interval[1] >= 1 / (1 - TIED)

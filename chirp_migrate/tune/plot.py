@@ -1,7 +1,7 @@
 """Draw a plot with matplotlib that shows the throughput for each number of worker processes.
 
-Colour-blind readers can distinguish the lines, because colours come from the palette of Okabe and Ito, and markers
-differ.
+Colour-blind readers can distinguish the lines, because the colours come from the palette of Okabe and Ito, and each
+line has its own marker.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ _LONGEST_TITLE = 70
 
 
 def check_can_plot(target: Path) -> None:
-    """Check that the plot can be drawn and written, before the measurement begins.
+    """Check before the measurement that the plot can be drawn and written.
 
     Raises:
         UsageProblem: the suffix is unknown, the folder does not exist, or matplotlib is not installed.
     """
     if target.suffix.lower() not in _SUFFIXES:
-        raise UsageProblem(f"{target} is not a picture file: pass --plot a file that ends in {', '.join(_SUFFIXES)}.")
+        raise UsageProblem(
+            f"{target} is not a picture file: pass --plot with a file that ends in {', '.join(_SUFFIXES)}."
+        )
     if not target.absolute().parent.is_dir():
         raise UsageProblem(
-            f"{target} cannot be written, because its folder does not exist: pass --plot a file in an existing folder."
+            f"{target} cannot be written, because its folder does not exist: pass --plot with a file in an existing "
+            "folder."
         )
     try:
         import matplotlib  # noqa: F401
@@ -42,11 +45,11 @@ def check_can_plot(target: Path) -> None:
 
 
 def draw_plot(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
-    """Draw a plot with one panel for each loader, and write it to a file.
+    """Draw a plot with one panel for each loader, and write the plot to a file.
 
     Args:
         target: the file to write or replace. Its suffix determines the format.
-        loaders: the results of the loaders.
+        loaders: the report on each loader, with its measurements.
         machine: description of the machine in one line, which appears below the plot.
 
     Raises:
@@ -64,7 +67,7 @@ def draw_plot(target: Path, loaders: Sequence[LoaderReport], machine: str) -> No
     try:
         figure.savefig(target, dpi=150, metadata=metadata)
     except OSError as error:
-        raise UsageProblem(f"{target} cannot be written ({error.strerror}): choose another --plot.") from None
+        raise UsageProblem(f"{target} cannot be written ({error.strerror}): pass --plot with another file.") from None
 
 
 def _draw_panel(axes: Any, loader: LoaderReport) -> None:

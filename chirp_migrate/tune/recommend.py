@@ -39,8 +39,9 @@ def add_recommendations(loader: LoaderReport, training: TrainingRun | None) -> N
     If all configurations failed, the function adds no recommendations.
 
     Args:
-        loader: the report with the measurements.
-        training: the training that ran, for a recommendation on GPU use; None for no such recommendation.
+        loader: the report on the loader, which already contains the measurements.
+        training: the training that ran, from which a recommendation on GPU use is computed; None for no such
+            recommendation.
     """
     chosen = pick_smallest_best(loader.measured)
     loader.picked = None if chosen is None else chosen.candidate
@@ -80,7 +81,7 @@ def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> li
             why += f" against {rates[alone]:.0f} in the main process"
         with_workers = [rates[candidate] for candidate in rates if candidate.num_workers]
         if with_workers and way.is_in_main_process and loader.now is None:
-            why += f"; workers reach {max(with_workers):.0f} at most"
+            why += f", and at most {max(with_workers):.0f} samples/s with workers"
     advice = [Recommendation(_setting_name(loader, "num_workers"), str(way.num_workers), why)]
     if way.prefetch_threads:
         advice.append(Recommendation("prefetch_threads", str(way.prefetch_threads), why))
@@ -129,7 +130,10 @@ def _recommend_batch_size(loader: LoaderReport) -> list[Recommendation]:
 
 
 def augmentation_share_of_loading(with_s: Sequence[float], without_s: Sequence[float]) -> float | None:
-    """Return the share of the loading time that augmentation takes, from medians over rounds; None without a round."""
+    """Return the share of the loading time that augmentation takes, 0 to 1; None if no round measured this share.
+
+    The times are medians over rounds.
+    """
     if not with_s:
         return None
     augmented, plain = statistics.median(with_s), statistics.median(without_s)
@@ -142,10 +146,11 @@ def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
         return []
     what = "use fewer or simpler transforms, a smaller probability p, or the batched transforms of chirpid_patch"
     high = 100 * share > _AUGMENTATION_WARNING
-    bound = f"above {_AUGMENTATION_WARNING:.0f} %" if high else f"the target is below {_AUGMENTATION_PERCENT:.0f} %"
+    target = f"the target is below {_AUGMENTATION_PERCENT:.0f} %"
+    bound = f"{target}, and more than {_AUGMENTATION_WARNING:.0f} % is a warning" if high else target
     return [
         Recommendation(
-            "the transform of the dataset", what, f"{format_percent(share)} of the loading time, {bound}", warning=high
+            "the transform of the dataset", what, f"{format_percent(share)} of the loading time; {bound}", warning=high
         )
     ]
 
@@ -162,7 +167,7 @@ def _recommend_at_limits(loader: LoaderReport, chosen: CandidateMeasurement) -> 
     per_s = mean_rate(chosen.rates).value / (loader.batch_size or 1)
     if loader.role == "training" and loader.batch_size == _BATCH and per_s < _BATCHES_PER_S:
         what = "make a sample cheaper to read: store it decoded and at its final size"
-        why = f"{per_s:.1f} batches/s at best, the target is above {_BATCHES_PER_S:.0f}"
+        why = f"{per_s:.1f} batches/s at best; the target is above {_BATCHES_PER_S:.0f}"
         advice.append(Recommendation("__getitem__ of the dataset", what, why, warning=True))
     return advice
 
@@ -170,7 +175,7 @@ def _recommend_at_limits(loader: LoaderReport, chosen: CandidateMeasurement) -> 
 def _recommend_for_gpu(training: TrainingRun | None) -> list[Recommendation]:
     if training is None or training.gpu_percent is None or training.gpu_percent >= _GPU_PERCENT:
         return []
-    why = f"the GPU was busy {training.gpu_percent:.0f} % of the training, the target is above {_GPU_PERCENT:.0f} %"
+    why = f"the GPU was busy {training.gpu_percent:.0f} % of the training; the target is above {_GPU_PERCENT:.0f} %"
     return [
         Recommendation(
             "pin_memory", "True, with .to(device, non_blocking=True) in the training loop", why, warning=True

@@ -22,7 +22,8 @@ from chirp_migrate.tune.tune_report import (
 def show_tune_report(report: TuneReport, screen: Screen) -> None:
     """Print the report.
 
-    With the option ``-q``, the output has only the recommendations. With ``-v``, it also has the rates of every round.
+    With the option ``-q``, the function prints only the recommendations. With ``-v``, the function also prints all
+    configurations and the rates of every round.
     """
     for loader in report.loaders:
         screen.line()
@@ -103,7 +104,7 @@ def _table_row(
 def _describe_pick(loader: LoaderReport) -> str:
     rounds = pluralize(loader.rounds, "round")
     picked = "Picked" if loader.conclusive else "Picked for now"
-    sure = "" if loader.conclusive else "; use a longer --time-budget to compare the configurations with a ?"
+    sure = "" if loader.conclusive else "; use a longer --time-budget to compare the configurations marked with ?"
     best = next(
         comparison.configuration for comparison in loader.comparisons if comparison.outcome is SettingsOutcome.BEST
     )
@@ -116,11 +117,11 @@ def _describe_pick(loader: LoaderReport) -> str:
 
 
 def _loader_facts(loader: LoaderReport) -> Iterator[str]:
-    """Yield one sentence for each other result of a loader, such as the time that augmentation takes."""
+    """Yield sentences on a loader that follow its table of rates, such as the time that augmentation takes."""
     if loader.cpu_share is not None:
         yield (
-            f"Loading in the main process computes for {format_percent(loader.cpu_share)} of its time. For "
-            f"{format_percent(1 - loader.cpu_share)}, it waits for files or for a CPU."
+            f"Loading in the main process computes for {format_percent(loader.cpu_share)} of its time. For the other "
+            f"{format_percent(1 - loader.cpu_share)}, loading waits for files or for a CPU."
         )
     if loader.augmentation_share is None:
         yield f"Augmentation was not measured: {loader.not_augmented}."
@@ -153,7 +154,7 @@ def _facts_on_all_loaders(loaders: Sequence[LoaderReport]) -> Iterator[str]:
     if any(loader.waited_share is not None for loader in loaders):
         yield "The rates were measured without training. A training step that uses the CPUs makes loading slower."
     if any(not loader.setting for loader in loaders):
-        yield "Recommended arguments, such as num_workers, are arguments of the call that builds the loader."
+        yield "Recommended arguments, such as num_workers, belong in the call that builds the loader."
     for saved in dict.fromkeys(loader.saved for loader in loaders if loader.saved is not None):
         yield (
             f"Saved in {saved}: loaders that are built with tune={saved!r} use these settings. If this file is the "

@@ -1,4 +1,4 @@
-"""Classes for the task that ``tune`` sends to its child process."""
+"""Define the task that the parent process of ``tune`` sends to the child process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ class SettingsToMeasure:
     """The loader settings to measure.
 
     Attributes:
-        workers: values of ``num_workers`` to measure.
-        prefetch: values of ``prefetch_factor`` to measure.
-        batch_sizes: other batch sizes to measure with the picked settings; may be empty.
-        seconds: time limit of the whole measurement in seconds.
-        thread_safe: whether several threads may use a dataset and its ``collate_fn`` at the same time.
-        migrated: True to measure the loader of ``chirpid_patch``, False to measure PyTorch's loader, None to measure
-            the loader that the training uses.
+        workers: the values of ``num_workers`` to measure; 0 is loading in the main process.
+        prefetch: the values of ``prefetch_factor`` to measure, with each number of workers except 0.
+        batch_sizes: additional batch sizes to measure with the picked settings; an empty tuple to measure only the
+            batch size of the training.
+        seconds: time budget of the whole measurement in seconds.
+        thread_safe: whether several threads may use a dataset and its ``collate_fn`` at the same time. If so, ``tune``
+            also measures loading with threads.
+        migrated: which loader to measure, where True stands for the loader of ``chirpid_patch``, False for PyTorch's
+            loader, and None for the loader that the training uses.
     """
 
     workers: tuple[int, ...] = (0, 2, 4, 8)
@@ -34,25 +36,26 @@ class SettingsToMeasure:
 class TuneTask:
     """The task of the child process.
 
-    The dataset to measure comes from ``dataset``, or else from ``config``, or else from the loaders of the training
-    ``discovery``.
+    The dataset to measure comes from ``dataset``. If ``dataset`` is empty, the dataset comes from ``config``. If
+    ``config`` is also None, the child runs the training ``discovery``, and measures the loaders of this training.
 
     Attributes:
         tree: working directory and first import path of the child.
         grid: the loader settings to measure.
         dataset: reference ``MODULE:CALLABLE`` to a function or class that returns a dataset or a loader; an empty
-            string for none.
-        unaugmented: reference ``MODULE:CALLABLE`` to a function or class that returns the dataset without its
-            augmentation; an empty string for none.
+            string if the user named no dataset.
+        unaugmented: reference ``MODULE:CALLABLE`` to a function or class that returns the same dataset without
+            augmentation; an empty string if the user named no such function.
         config: the configuration file of the training; None without such a file.
         discovery: the entry points of the training whose loaders are measured; None without a training.
         sizes: numbers of samples and epochs of the training.
         lost: dictionary, label of an entry point that crashed or hung in an earlier process → how this process ended.
             These entry points do not run again.
         profile: path of the file in which the picked settings are saved; an empty string to save nothing.
-        ends_at: end of the time budget, in seconds of ``time.time``; None for ``grid.seconds`` after the start.
-        uses_runtime: whether the code in ``tree`` uses ``chirpid_patch``. If so, a dataset without a loader is measured
-            with the loader of ``chirpid_patch``.
+        ends_at: time at which the time budget ends, in seconds of ``time.time``; None if the budget of ``grid.seconds``
+            begins when the child starts.
+        uses_runtime: whether the code in ``tree`` uses ``chirpid_patch``. If so, ``tune`` measures a dataset without a
+            loader with the loader of ``chirpid_patch``, and otherwise with PyTorch's loader.
     """
 
     tree: str

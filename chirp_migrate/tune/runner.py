@@ -57,14 +57,14 @@ def run(
 ) -> TuneReport:
     """Measure loader settings for each dataset or loader of the task, and return results with recommendations.
 
-    The report on the first loader also has a recommendation for the whole training.
+    The recommendation on GPU use, which applies to the whole training, is only in the report on the first loader.
 
     Args:
         request: the task.
         progress: function that is called with progress messages.
         begin_entry: function that is called before each entry point (training function or script) runs. Its arguments
-            are the label of the entry point and the number of other entry points. Before the measurement, the function
-            is called with an empty label and 0.
+            are the label of the entry point, and the number of all other entry points. Before the measurement begins,
+            the function is called once more, with an empty label and the number 0.
 
     Raises:
         TaskNotPossible: the requested dataset or training cannot be measured.
@@ -174,8 +174,9 @@ def _measure_augmentation(subject: MeasuredDataset, seconds: float) -> tuple[lis
     always runs.
 
     Returns:
-        The seconds per batch with augmentation, and the seconds per batch without augmentation, one value for each
-        round; and None. If augmentation cannot be measured, two empty lists and the reason.
+        Three values: the seconds per batch with augmentation for each round, the seconds per batch without augmentation
+        for each round, and None. If augmentation cannot be measured, the lists are empty, and the third value is the
+        reason.
     """
     if subject.options.get("batch_sampler") is not None:
         return [], [], "the batch sampler may yield indices that the unaugmented dataset does not have"
@@ -214,7 +215,7 @@ def _measure_batch_sizes(
 
 
 def _thread_counts(subject: MeasuredDataset, thread_safe: bool) -> tuple[int, ...]:
-    """Return the numbers of prefetching threads to measure; empty if the user's code may not be thread-safe."""
+    """Return the numbers of prefetching threads to measure; no numbers if the user's code may not be thread-safe."""
     if not thread_safe and not (is_in_memory(subject.dataset) and is_stacking_collate(subject.collate)):
         return ()
     most = usable_cpus()

@@ -21,18 +21,18 @@ _WIDEST = 10.0
 def save_picked_settings(
     subject: MeasuredDataset, measured: Sequence[CandidateMeasurement], profile: Path, thread_safe: bool
 ) -> str | None:
-    """Save the picked settings for a loader. Return None, or one sentence with the reason if nothing was saved.
+    """Save the picked settings for a loader in the profile; return None, or the reason if saving is not possible.
 
-    ``OptimalDataLoaderFactory`` looks for settings in the profile by the arguments with which it is called. So the
-    function saves an entry for calls without ``num_workers``. If the original loader has workers, the function also
-    saves an entry for calls with the original ``num_workers``. The settings of the second entry have at most this
-    number of workers.
+    For each call, ``OptimalDataLoaderFactory`` looks for an entry of the profile with the same arguments as the call.
+    So the function saves an entry for calls without ``num_workers``. If the original loader has workers, the function
+    also saves an entry for calls with the original ``num_workers``. The settings in the second entry use at most the
+    original number of workers.
 
     Args:
-        subject: the dataset and its loader arguments.
-        measured: measurements of all combinations of settings.
+        subject: the dataset and the arguments of its loader.
+        measured: measurements of all configurations (combinations of settings), from which the function picks.
         profile: the file to which the entries are added.
-        thread_safe: argument ``thread_safe`` of the calls for which the entries are saved.
+        thread_safe: value of the argument ``thread_safe`` in the calls for which the entries are saved.
     """
     chosen = pick_smallest_best(measured)
     if chosen is not None:

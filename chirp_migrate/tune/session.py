@@ -34,18 +34,19 @@ _ROLE = ChildLabels(
 def tune_project(request: TuneTask, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:
     """Run the user's code in a separate process, and measure loader settings for its datasets.
 
-    A training may write files, so it runs in a temporary copy of the project. If the user names a dataset instead, no
-    copy is made, because a copy may lack the files of the dataset.
+    A training may write files, so the training runs in a temporary copy of the project. If the user names a dataset
+    instead of a training, the code runs in the original folder, because a copy may lack the files of the dataset.
 
     Args:
-        request: the task for the child process. Its ``tree`` is the folder of the project.
-        training: the training whose loaders are measured; None if ``request`` names a dataset or a configuration file.
+        request: the task for the child process, with the folder of the project as ``tree``.
+        training: options of the training whose loaders are measured; None if ``request`` names a dataset or a
+            configuration file instead.
         timeout_s: seconds after which the process counts as hung.
         progress: function that is called with progress messages.
 
     Raises:
         UsageProblem: the requested dataset or training cannot be measured.
-        WorkloadFailed: the user's code failed.
+        WorkloadFailed: the user's code raised an error, crashed or hung.
     """
     root = Path(request.tree)
     request = replace(request, ends_at=time.time() + request.grid.seconds)

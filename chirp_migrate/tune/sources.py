@@ -31,17 +31,20 @@ _TRANSFORM = "transform"
 def build_dataset_from_reference(
     reference: str, unaugmented: str, config: TuneConfig | None, migrated: bool
 ) -> MeasuredDataset:
-    """Build the dataset or loader that ``reference`` names.
+    """Build the dataset or loader that ``reference`` names, and prepare its measurement.
 
     Args:
-        reference: ``MODULE:NAME`` of a dataset or loader, or of a function or class that returns a dataset or loader.
-            If the function or class requires an argument, its argument is the path of the configuration file.
-        unaugmented: ``MODULE:NAME`` for the same dataset without its augmentation; an empty string for none.
+        reference: name in the form ``MODULE:NAME`` of a dataset or loader, or of a function or class that returns one.
+            A function or class that requires an argument gets the path of the configuration file.
+        unaugmented: name in the same form for the dataset without its augmentation; an empty string if the user named
+            no such dataset.
         config: the configuration file of the training; None without such a file.
-        migrated: whether a dataset without a loader is measured with the loader of ``chirpid_patch``.
+        migrated: whether a dataset without a loader is measured with the loader of ``chirpid_patch``; False for
+            PyTorch's loader.
 
     Raises:
-        TaskNotPossible: the function does not exist, or returns no dataset that can be measured.
+        TaskNotPossible: the object ``reference`` does not exist, cannot be called, or is no dataset that can be
+            measured.
         UserCodeError: the user's code raised an error.
     """
     made = _build_dataset(reference, config)
@@ -61,10 +64,10 @@ def build_dataset_from_reference(
 def build_dataset_from_config(tree: Path, config: TuneConfig, migrated: bool) -> MeasuredDataset:
     """Build the training dataset that a configuration file describes.
 
-    The function looks for a module that has a function ``get_train_transforms`` and a dataset class. The constructor of
-    the class must have the parameter ``transform`` and other parameters. The arguments for the other parameters come
-    from the sections ``data`` and ``training`` of the configuration file. For example, the argument for the parameter
-    ``csv_file`` is the value of the key ``csv_file``, ``data_csv_file`` or ``data_csv``.
+    The function looks for the only module in ``tree`` that has a function ``get_train_transforms`` and a dataset class.
+    The constructor of this class must have the parameter ``transform`` and at least one other parameter. The arguments
+    for the other parameters come from the sections ``data`` and ``training`` of the configuration file. For example,
+    the argument for the parameter ``csv_file`` is the value of the key ``csv_file``, ``data_csv_file`` or ``data_csv``.
 
     Raises:
         TaskNotPossible: the project has no such class or several such classes, or the file lacks the value of a
@@ -120,14 +123,14 @@ def _build_dataset(reference: str, config: TuneConfig | None) -> Any:
     if problem := _why_arguments_do_not_fit(value, arguments):
         raise TaskNotPossible(
             f"{reference} cannot be called {'with the path of --config' if arguments else 'without arguments'} "
-            f"({problem}): pass --dataset a function that builds the dataset"
+            f"({problem}): pass --dataset with a function that builds the dataset"
         )
     with wrap_user_code_errors(reference):
         return value(*arguments)
 
 
 def _why_arguments_do_not_fit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
-    """Return why a function cannot be called with these arguments; an empty string if it can be called."""
+    """Return why a function cannot be called with these arguments; an empty string if the call is possible."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # the function has no signature
@@ -143,7 +146,7 @@ def _fill_parameters(what: str, function: Any, config: TuneConfig, leave: str = 
     """Return a dictionary: parameter of ``function`` → its value in the configuration file.
 
     Raises:
-        TaskNotPossible: the configuration file has no value for a parameter without a default.
+        TaskNotPossible: the configuration file lacks the value of a parameter that has no default.
     """
     values: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -154,8 +157,8 @@ def _fill_parameters(what: str, function: Any, config: TuneConfig, leave: str = 
             values[name] = value
         elif parameter.default is parameter.empty:
             raise TaskNotPossible(
-                f"{what} needs {name}, but {config.file} has no data.{name}: add this key, or name with --dataset "
-                "a function that builds the dataset"
+                f"{what} needs {name}, but {config.file} has no data.{name}: add this key, or pass --dataset "
+                "with a function that builds the dataset"
             )
     return values
 
@@ -167,7 +170,7 @@ def _find_parameter_value(name: str, config: TuneConfig) -> tuple[str | None, An
 
 
 def _dataset_classes(path: Path) -> list[str]:
-    """Return the names of the classes in a file whose constructor has ``transform`` and another parameter.
+    """Return the names of the classes in a file whose constructors have ``transform`` and another parameter.
 
     The result is empty if the file does not define a function ``get_train_transforms``.
     """

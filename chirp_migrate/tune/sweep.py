@@ -1,9 +1,9 @@
 """Measure combinations of loader settings (candidates) in rounds.
 
-A measurement does not include the start of workers, because its clock starts when the first batch of every worker has
-arrived. From then on, the measurement counts equally many batches of every worker, and the time of waiting for these
-batches. Every round measures every candidate (combination of settings) once. Every second round uses the reverse order,
-so that all candidates suffer equally if the machine becomes slower.
+A measured rate does not include the start of workers, because the clock starts when the first batch of every worker has
+arrived. From then on, the measurement counts equally many batches of every worker, and the time until these batches
+have arrived. Every round measures every candidate once. Every second round uses the reverse order, so that all
+candidates suffer equally if the machine becomes slower.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def setting_combinations(
     The result always contains loading in the main process, and the present settings of the training.
 
     Args:
-        workers: values of ``num_workers``.
-        prefetch: values of ``prefetch_factor``, for candidates with workers.
-        threads: numbers of prefetching threads, for candidates without workers.
-        batch_size: samples per batch of all candidates; None if a batch sampler defines the batches.
-        current: present settings of the training; None if they are not known.
+        workers: the values of ``num_workers`` to combine.
+        prefetch: the values of ``prefetch_factor`` to combine with each number of workers.
+        threads: the numbers of prefetching threads to measure without workers.
+        batch_size: number of samples in a batch, for all candidates; None if a batch sampler defines the batches.
+        current: present loader settings of the training; None if these settings are not known.
     """
     way = partial(CandidateSettings, batch_size=batch_size)
     ways = {way(0), *([] if current is None else [current])}
@@ -67,11 +67,11 @@ def measure_settings(
     The measurement may take longer, because every worker loads at least one batch.
 
     Returns:
-        The samples per second after the start of the workers, and the measured values behind this rate.
+        The rate in samples per second after the start of the workers, and the values from which the rate was computed.
 
     Raises:
         RuntimeError: worker processes could not be started or died.
-        Exception: any error of the user's dataset or ``collate_fn``.
+        Exception: the user's dataset or ``collate_fn`` raised this error.
     """
     options = {
         **subject.options,
@@ -107,11 +107,11 @@ def expected_measurement_seconds(
     """Estimate how many seconds the measurement of one candidate takes in one round.
 
     Args:
-        candidate: the settings to measure.
-        batch_s: seconds to load a batch in the main process.
-        slice_s: seconds of loading that the measurement covers.
-        start_s: seconds to start workers.
-        cpus: number of usable CPUs.
+        candidate: the combination of settings to measure.
+        batch_s: seconds that the main process needs to load a batch.
+        slice_s: seconds of loading that the measurement should cover, after the start of the workers.
+        start_s: seconds that the start of workers takes.
+        cpus: number of CPUs that this process may use.
     """
     turn = candidate.at_once * batch_s / min(candidate.at_once, cpus)
     return (start_s if candidate.num_workers else 0.0) + batch_s + turn + max(slice_s, turn)
@@ -122,12 +122,13 @@ class SettingsSweep:
     """Measures and compares combinations of loader settings for one dataset.
 
     Attributes:
-        subject: the dataset and its loader arguments.
-        candidates: the settings to measure, including loading in the main process.
-        seconds: time limit in seconds. If ``is_limited`` is False, the first :data:`MIN_ROUNDS` rounds run even if they
-            take longer.
+        subject: the dataset and the arguments of its loader.
+        candidates: the combinations of settings to measure. One of them is loading in the main process.
+        seconds: time limit in seconds. If ``is_limited`` is False, the first :data:`MIN_ROUNDS` rounds always run, and
+            may take longer.
         show: function that is called with progress messages.
-        is_limited: whether the measurement ends at the time limit, even during the first round. The default is False.
+        is_limited: whether the measurement always ends at the time limit, even if the first round is not complete. The
+            default is False.
     """
 
     subject: MeasuredDataset
@@ -145,19 +146,25 @@ class SettingsSweep:
 
     @property
     def cpu_share(self) -> float | None:
-        """Return the median CPU time / wall time of loading in the main process; None if it was not measured."""
+        """Return the share of time in which loading in the main process computes, 0 to 1; None if not measured.
+
+        The share is CPU time / wall time, as a median over rounds.
+        """
         return median(self._cpu_shares) if self._cpu_shares else None
 
     @property
     def others(self) -> float | None:
-        """Return the share of the CPUs that other processes used, as a median; None if it is not known."""
+        """Return the share (0 to 1) of the CPUs that other processes used, as a median over measurements.
+
+        The result is None if this share is not known.
+        """
         return median(self._others) if self._others else None
 
     def run(self) -> list[CandidateMeasurement]:
         """Measure until more rounds are unlikely to change the picked settings, or the time is up.
 
         Raises:
-            Exception: any error of the user's code during loading in the main process.
+            Exception: the user's code raised this error while the main process loaded a batch.
         """
         begun = time.monotonic()
         slice_s = min(max(self.seconds / (_WANTED_ROUNDS * len(self.measured)), _SHORTEST_S), _LONGEST_S)
@@ -191,12 +198,12 @@ class SettingsSweep:
                 self.show(f"round {self.rounds}: {ahead}{time_left}")
 
     def _measured_in_time(self) -> list[CandidateMeasurement]:
-        """Keep only the candidates that were measured or failed before the time limit, and return them."""
+        """Keep and return only the candidates that were measured, or failed, before the time limit."""
         self.measured = [one for one in self.measured if one.rates or one.error is not None]
         return self.measured
 
     def _candidates_of_round(self) -> list[CandidateMeasurement]:
-        """Return the candidates of the next round in order. Late rounds omit candidates that are provably too slow."""
+        """Return the candidates of the next round in order. Later rounds omit candidates that are provably too slow."""
         contenders = self._contenders() if self.rounds >= MIN_ROUNDS else self.measured
         return order_of_round([one for one in contenders if one.error is None], self.rounds)
 
@@ -239,18 +246,21 @@ class SettingsSweep:
         )
         self.show(ProgressStep("reading", left_s=least))
         rate = (self.measured[0].candidate.batch_size or 1) / self._batch_s
-        beyond = f", more than the {self.seconds:.0f} s requested" if least > 1.5 * self.seconds else ""
-        if beyond and self.is_limited:
-            beyond = f"; tune measures as many of them as fit into {self.seconds:.0f} s"
+        beyond = cut = ""
+        if least > 1.5 * self.seconds:
+            if self.is_limited:
+                cut = f"; tune measures only the configurations that fit into {self.seconds:.0f} s"
+            else:
+                beyond = f" (more than the requested {self.seconds:.0f} s)"
         self.show(
             f"{len(self.measured)} configurations of {self.subject.report.name}, {rate:.0f} samples/s in the "
-            "main process: "
-            f"about {max(least, self.seconds):.0f} s, less if the best settings are clear early{beyond}"
+            f"main process: the measurement takes about {max(least, self.seconds):.0f} s{beyond}, or less if the best "
+            f"settings are clear early{cut}"
         )
 
 
 def _reason_of_error(error: Exception) -> str:
-    """Return the reason of an error in one line. For an error in a worker, this is the last line of its traceback."""
+    """Return the reason of an error in one line. For an error in a worker, return the last line of its traceback."""
     text = first_message_line(error)
     if text.startswith("Caught "):
         return str(error).strip().splitlines()[-1].strip()

@@ -17,13 +17,14 @@ from chirp_migrate.stats.ratios import Ratio, paired_ratio
 
 @dataclass(frozen=True)
 class CandidateSettings:
-    """A combination of loader settings to measure.
+    """A combination of loader settings that ``tune`` measures.
 
     Attributes:
         num_workers: number of worker processes; 0 to load in the main process.
-        prefetch_factor: number of batches that each worker loads ahead; None without workers.
-        prefetch_threads: number of threads in the main process that load batches ahead; 0 with workers.
-        batch_size: samples in a batch; None if a batch sampler decides the size.
+        prefetch_factor: number of batches that each worker process loads ahead; None without worker processes.
+        prefetch_threads: number of threads in the main process that load batches ahead; 0 for no threads, and always 0
+            with worker processes.
+        batch_size: number of samples in a batch; None if a batch sampler decides this number.
     """
 
     num_workers: int
@@ -33,7 +34,7 @@ class CandidateSettings:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """Return the costs of the settings: numbers of workers, of threads, and of batches that are loaded ahead."""
+        """Return (workers, threads, batches loaded ahead), by which settings are sorted from small to large."""
         return (self.num_workers, self.prefetch_threads, self.num_workers * (self.prefetch_factor or 0))
 
     @property
@@ -60,10 +61,10 @@ class CandidateMeasurement:
     """The measurements of one combination of loader settings.
 
     Attributes:
-        candidate: the settings.
+        candidate: the settings that were measured.
         rates: samples per second after the start of the workers, one value for each round.
         first_batch_s: seconds until the first batch, including the start of the workers, one value for each round.
-        error: why the settings could not be measured; None if they were measured.
+        error: why the settings could not be measured; None if the settings were measured.
     """
 
     candidate: CandidateSettings
@@ -73,7 +74,9 @@ class CandidateMeasurement:
 
 
 def mean_rate(rates: Sequence[float]) -> Ratio:
-    """Return the geometric mean of rates, with its interval. The interval of a single rate has no width.
+    """Return the geometric mean of rates, with its interval.
+
+    For a single rate, both ends of the interval are equal to this rate.
 
     Raises:
         ValueError: there are no rates, or a rate is not positive.
@@ -86,14 +89,14 @@ def mean_rate(rates: Sequence[float]) -> Ratio:
 
 
 def mean_rates(measured: Sequence[CandidateMeasurement]) -> dict[CandidateSettings, Ratio]:
-    """Return the mean rate of each configuration; configurations that could not be measured are omitted."""
+    """Return the mean rate of each configuration. The result omits configurations that could not be measured."""
     return {
         configuration.candidate: mean_rate(configuration.rates) for configuration in measured if configuration.rates
     }
 
 
 class SettingsOutcome(str, Enum):
-    """The speed of loader settings: best, tied with the best (at most 5 % slower), below (slower), or failed."""
+    """The result for loader settings: best, tied with the best (at most 5 % slower), below (slower), or failed."""
 
     BEST = "best"
     TIED = "tied"
@@ -109,11 +112,11 @@ class SettingsComparison(msgspec.Struct, frozen=True, kw_only=True):
         outcome: whether the configuration is the best, tied with the best, slower, or failed.
         conclusive: whether more rounds are unlikely to change the outcome.
         samples_per_s: mean throughput in samples per second; None if the configuration could not be measured.
-        interval: 95 % interval of ``samples_per_s``; None with fewer than two rounds.
+        interval: 95 % interval of ``samples_per_s`` as (low, high); None with fewer than two rounds.
         batches_per_s: mean throughput in batches per second; None if a batch sampler decides the batch size.
-        ratio_to_best: rate / rate of the best configuration; None for the best configuration, or after fewer than two
-            rounds.
-        ratio_to_best_interval: 95 % interval of ``ratio_to_best``; None if ``ratio_to_best`` is None.
+        ratio_to_best: rate of this configuration / rate of the best configuration; None for the best configuration
+            itself, and with fewer than two rounds.
+        ratio_to_best_interval: 95 % interval of ``ratio_to_best`` as (low, high); None if ``ratio_to_best`` is None.
     """
 
     configuration: str
@@ -133,7 +136,7 @@ class Recommendation:
     Attributes:
         setting: name of the setting, such as ``num_workers`` or ``data.num_workers in config.yaml``.
         value: the recommended value, or the recommended change of the setting.
-        why: the reason, which is a measurement.
+        why: the measured values that are the reason for the recommendation, as text.
         warning: whether the recommendation is a warning, because a measured value misses its target.
     """
 
@@ -152,31 +155,37 @@ class LoaderReport:
 
     Attributes:
         name: class names of the dataset and of the datasets that it wraps, outermost first.
-        role: ``training`` or ``validation``.
-        batch_size: samples in a batch; None if a batch sampler decides the size.
+        role: purpose of the loader, ``training`` or ``validation``.
+        batch_size: number of samples in a batch; None if a batch sampler decides this number.
         samples: number of samples in the dataset.
         migrated: whether the loader of ``chirpid_patch`` was measured; False for PyTorch's loader.
-        now: present settings of the user's loader; None if they are not known.
+        now: settings with which the user's own code builds the loader; None if these settings are not known.
         setting: dictionary, argument of the loader → where the user sets this argument, such as ``data.num_workers in
             config.yaml``; empty without a configuration file.
         measured: measurements of all combinations of settings.
-        batch_sizes: measurements of the picked settings with other batch sizes.
-        rounds: number of rounds.
-        cpu_share: CPU time / wall time of loading in the main process; None if it was not measured.
-        with_s: seconds per batch with augmentation, one value for each round; empty if not measured.
-        without_s: seconds per batch without augmentation, one value for each round; empty if not measured.
-        not_augmented: why the augmentation was not measured; None if it was measured.
-        others: median share of the CPUs that other processes used during the measurement; None if it is not known.
+        batch_sizes: measurements of the picked settings with the present and with other batch sizes; an empty list if
+            the user requested no other batch sizes.
+        rounds: number of rounds in which the settings were measured.
+        cpu_share: share of the loading time in the main process that is CPU time, 0 to 1. A low value shows that
+            loading waits, for example for files. None if loading in the main process was not measured.
+        with_s: seconds per batch with augmentation, one value for each round; an empty list if augmentation was not
+            measured.
+        without_s: seconds per batch without augmentation, one value for each round; an empty list if augmentation was
+            not measured.
+        not_augmented: why the augmentation was not measured; None if the augmentation was measured.
+        others: share of the CPUs that other processes used during the measurement, 0 to 1, as a median; None if this
+            share is not known.
         waited_share: share of the training time, 0 to 1, during which the training waits for this loader; None without
             a training.
-        saved: path of the profile in which the picked settings were saved; None if they were not saved.
-        not_saved: why the picked settings were not saved; None if they were saved, or if the user did not request a
-            profile.
+        saved: path of the profile in which the picked settings were saved; None if the settings were not saved.
+        not_saved: why the picked settings were not saved; None if the settings were saved, or if the user did not
+            request a profile.
         picked: the picked settings; None if no settings could be measured.
-        conclusive: whether more rounds are unlikely to change the pick.
+        conclusive: whether more rounds are unlikely to change the picked settings.
         comparisons: for each element of ``measured``, its comparison with the best settings.
-        augmentation_share: share of the loading time that augmentation takes, 0 to 1; None if it was not measured.
-        recommendations: the recommended changes.
+        augmentation_share: share of the loading time that augmentation takes, 0 to 1; None if augmentation was not
+            measured.
+        recommendations: the recommended changes of settings and code; an empty list without recommendations.
     """
 
     name: str
@@ -210,7 +219,8 @@ class TrainingRun:
 
     Attributes:
         seconds: wall time of the training calls in seconds.
-        gpu_percent: mean utilisation of the GPUs during the training; None if it cannot be read.
+        gpu_percent: mean utilisation of the GPUs during the training, in percent; None if the utilisation cannot be
+            read.
         gpu: description of the GPUs, or "no GPU" with the reason.
     """
 
@@ -224,11 +234,11 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tool: name and version of this program.
-        loaders: one report for each loader.
+        loaders: one report for each measured loader.
         training: the training that ran to find its loaders; None if no training ran.
         notes: sentences on loaders and entry points that were not measured.
-        machine: the machine of the measurement: processor, CPUs, GPU, system and versions.
-        described: description of the machine in one line.
+        machine: processor, CPUs, GPU, system and package versions of the machine that measured.
+        described: the same description as one line of text.
     """
 
     schema: Literal[1] = 1

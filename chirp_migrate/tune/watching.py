@@ -48,9 +48,9 @@ class _LoaderGroup:
 
     Attributes:
         loader: the loader of the group that was used first.
-        role: ``training`` or ``validation``.
-        waited_s: seconds of waiting for batches, without the first batch of each iteration.
-        whole_s: the same seconds, plus the seconds of the training steps between these batches.
+        role: purpose of the loaders, ``training`` or ``validation``.
+        waited_s: seconds that the training waited for batches, without the first batch of each iteration.
+        whole_s: the seconds in ``waited_s``, plus the seconds of the training steps between these batches.
     """
 
     loader: Any
@@ -60,10 +60,7 @@ class _LoaderGroup:
 
 
 class _LoaderWatch(Interception):
-    """Records the loaders of a training, and how long the training waits for batches.
-
-    The training is ended when its second epoch begins.
-    """
+    """Records the loaders of a training, and how long the training waits for batches, until its second epoch begins."""
 
     def __init__(self, longest_s: float) -> None:
         super().__init__(self._watch)
@@ -76,7 +73,7 @@ class _LoaderWatch(Interception):
         """Run a training call, and end the call when its loaders are known.
 
         Raises:
-            Exception: any error of the call.
+            Exception: the call raised this error.
         """
         self.cover_new_classes()
         self._pacing = EpochDetector()
@@ -129,16 +126,17 @@ def watch_loaders(
     Args:
         calls: dictionary, label of an entry point → function that returns its training call.
         progress: function that is called with progress messages.
-        seconds: time limit for this function and the later measurement together.
-        begin: called before each entry point runs, with the label of the entry point.
+        seconds: time limit in seconds for this function and the later measurement together.
+        begin: function that is called before each entry point runs, with the label of the entry point.
 
     Returns:
-        The loaders to measure, sorted by the time that the training waits for them (longest first); a description of
-        the training; and notes on loaders and entry points that are not measured.
+        Three values: the loaders to measure, a description of the training, and notes on loaders and entry points that
+        are not measured. The loader for which the training waits longest comes first.
 
     Raises:
-        TaskNotPossible: the training used no loader that can be measured.
-        UserCodeError: entry points failed, and no loader was found; the error of the first failed entry point.
+        TaskNotPossible: the training took no batch from a loader that can be measured.
+        UserCodeError: at least one entry point failed, and no loader was found. The error is the error of the first
+            failed entry point.
     """
     watching = _LoaderWatch(_LONGEST_SHARE * seconds)
     monitor = DataLoaderPerformanceMonitor()

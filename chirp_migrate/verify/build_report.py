@@ -52,12 +52,12 @@ def build_report(
 
     Args:
         discovery: the entry points (training functions or a script) that were found in the project.
-        settings: the options of the verification.
-        watched: the recorded small runs of both versions.
-        equivalence: the differences between the trainings of both versions.
-        timed: the timed rounds.
-        spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
-        conditions: the report fields ``before``, ``copies`` and ``files``, whose values are no measurements.
+        settings: options of the verification, such as the time budget.
+        watched: the records of a small run of each entry point, in both versions.
+        equivalence: the differences between both versions that ``verify`` found in these records, with notes.
+        timed: the rounds that timed both versions; no rounds if the comparison found a difference.
+        spent_s: dictionary, name of an activity of ``verify``, such as ``warming up`` → seconds of this activity.
+        conditions: values of the report fields ``before``, ``copies`` and ``files``, which are not measured.
     """
     labels = [entry.label for entry in discovery.entry_points if entry.label not in watched.failing]
     judge = judge_rounds(timed, settings.threshold, settings.margin, settings.strict)
@@ -173,13 +173,13 @@ def describe_rounds(rounds: Rounds) -> str:
     if rounds.others_median is None or rounds.others_most is None:
         return f"{text}; the CPU use of other processes was not measured ({rounds.not_watched}).{ended}"
     return (
-        f"{text}; other processes used {format_percent(rounds.others_median)} of the CPUs in the median round, at most "
-        f"{format_percent(rounds.others_most)}.{ended}"
+        f"{text}; other processes used {format_percent(rounds.others_median)} of the CPUs in the median round, and "
+        f"at most {format_percent(rounds.others_most)} in a round.{ended}"
     )
 
 
 def _describe_uncompared_objects(traces: Mapping[str, Mapping[str, Sequence[LoaderPassTrace]]]) -> str:
-    """Return a sentence on objects in batches that ``verify`` did not compare; ``""`` if it compared all objects."""
+    """Return a sentence on objects in batches that ``verify`` did not compare; ``""`` without such objects."""
     types: dict[str, set[str]] = {}
     for entries in traces.values():
         for label, records in entries.items():
@@ -195,7 +195,7 @@ def _describe_uncompared_objects(traces: Mapping[str, Mapping[str, Sequence[Load
 
 
 def _provenance() -> dict[str, Any]:
-    """Return the report fields for the version of this program, the present time, and the machine."""
+    """Return the report fields for the version of this program, the environment, and the present time."""
     return {
         "tool": f"chirp-migrate {__version__}",
         "environment": machine.describe_environment(),
@@ -211,7 +211,7 @@ def _metric_values(timed: Rounds, side: str) -> dict[str, float | None]:
 
 
 def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptions, timed: Rounds) -> SimulatedDevice:
-    """Describe the simulated device steps, and compute in which share of the time the simulated device was busy."""
+    """Describe the simulated device steps, and compute the share of the time in which the simulated device was busy."""
     step_ms = settings.simulate_step_ms
     first = timed.made[0].visits if timed.made else {}
     steps = {

@@ -1,4 +1,4 @@
-"""Define the metrics that ``verify`` measures, compute their values, and compare two values with required values."""
+"""Define the metrics of ``verify``, compute their values, and compare two of the values with targets."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Metric:
 
     Attributes:
         name: key in the JSON document.
-        unit: unit of the value.
-        title: short name for reports.
-        method: how the metric is measured, one sentence.
+        unit: unit of the value, such as ``ms``; an empty string for a number without a unit.
+        title: short name of the metric in reports.
+        method: description of how ``verify`` measures the metric, in one sentence.
         requirement: identifier of the requirement that defines the metric, such as ``R-004``.
     """
 
@@ -46,7 +46,7 @@ class TargetVerdict:
         target: the target as text, such as ``GPU utilisation above 80 %``.
         verdict: one of :data:`MET`, :data:`NOT_MET`, :data:`NOT_MEASURABLE`.
         value: measured value, in the unit of the target; None if the value was not measured.
-        why: description of the value, or the reason why it was not measured.
+        why: description of the measured value, or the reason why the value was not measured.
     """
 
     requirement: str
@@ -66,12 +66,12 @@ METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, t
      "batches that training and validation took from their loaders in the timed epochs, divided by the time of these "
      "epochs"),
     ("goodput_percent", "%", "goodput", "R-000-5.2",
-     "time of an epoch with zero-cost loading, in percent of the time of a normal epoch; the remaining percent are "
-     "loading"),
+     "time of an epoch with zero-cost loading (every loader repeats one batch from memory), in percent of the time of "
+     "a normal epoch; the rest of 100 % is the share of loading"),
     ("epoch_s", "s", "epoch", "R-000-5.2", "median seconds of the timed epochs, including validation"),
     ("wait_p50_ms", "ms", "wait for a batch, median", "R-000-3.1",
-     "median of the milliseconds from the request of a training batch to its arrival, without the first batch of "
-     "each pass, whose wait includes start-up"),
+     "median time from the request of a training batch to its arrival; the first batch of each pass does not count, "
+     "because its wait includes the start of workers"),
     ("wait_p95_ms", "ms", "wait for a batch, 95th percentile", "R-000-3.1",
      "95th percentile of the waits for training batches, computed from the same waits as `wait_p50_ms`"),
     ("wait_p99_ms", "ms", "wait for a batch, 99th percentile", "R-000-3.1",
@@ -80,21 +80,21 @@ METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, t
      "standard deviation of the waits for training batches, divided by their mean, computed from the same waits as "
      "`wait_p50_ms`"),
     ("first_batch_ms", "ms", "time to the first batch", "R-000-3.1",
-     "milliseconds from `iter(loader)` to the first batch of a training loader, including the start of workers; "
-     "median over the passes of the timed epochs"),
+     "time from `iter(loader)` to the first batch of a training loader, including the start of workers; median over "
+     "all passes in the timed epochs"),
     ("waiting_percent", "%", "share of time waiting", "R-004",
-     "time that training and validation wait for batches, including first batches, in percent of the time of the "
-     "timed epochs"),
+     "time that training and validation wait for batches, in percent of the time of the timed epochs; the first batch "
+     "of each pass counts, too"),
     ("gpu_percent", "%", "GPU utilisation", "R-000-5.2",
      "mean utilisation of the visible GPUs, which NVML reports at the end of each timed epoch"),
     ("gpu_memory_mib", "MiB", "GPU memory", "R-000-3.1",
      "largest memory that PyTorch reserved on all visible GPUs together"),
     ("memory_mib", "MiB", "memory", "R-000-3.1",
-     "largest proportional set size (PSS: shared pages count once) of the training process with its workers, read at "
-     "the last batch of each pass in the first epoch; on a system without PSS, `memory_kind` names the kind"),
+     "largest memory of the training process with its workers, read at the last batch of each pass in the first "
+     "epoch, as proportional set size (PSS: shared pages count once); without PSS, `memory_kind` names the kind"),
     ("lost_workers", "loaders", "loaders that lost workers", "R-000-5.2",
-     "number of loaders, over all rounds, with a worker that died and was replaced, or that could not start; before "
-     "the migration, the death of a worker ends the training"),
+     "loaders with a worker that died and was replaced, or that could not start, counted in all rounds; before the "
+     "migration, the death of a worker ends the training"),
 ))  # fmt: skip
 
 
@@ -104,9 +104,10 @@ def metrics_of_timed_rounds(
     """Return a dictionary: name of a metric → value for one version; None if the metric was not measured.
 
     Args:
-        own_runs_s: computed seconds of the full trainings that the user would run, over all entry points together.
-        timings: pairs (timing of this version, timing of the migrated version in the same round). Only the timings of
-            the migrated version include epochs with zero-cost loading.
+        own_runs_s: seconds that the full trainings of all entry points would take together, computed from the timings.
+        timings: a pair for each timed entry point and round. The pair contains the timing of this version, and the
+            timing of the migrated version in the same round. Only the timings of the migrated version include epochs
+            with zero-cost loading.
     """
     found: dict[str, float | None] = {one.name: None for one in METRICS}
     found["training_s"] = own_runs_s
@@ -138,12 +139,12 @@ def metrics_of_timed_rounds(
 
 
 def judge_targets(metrics: Mapping[str, float | None], gpu_description: str, simulated: bool) -> list[TargetVerdict]:
-    """Judge whether the migrated version meets the targets. A value that was not measured gets a reason.
+    """Judge whether the migrated version meets the targets. If a value was not measured, name the reason.
 
     Args:
         metrics: dictionary, name of a metric → value for the migrated version.
         gpu_description: description of the visible GPUs, or "no GPU" with the reason.
-        simulated: whether device steps were simulated. The GPU utilisation then has no meaning.
+        simulated: whether device steps were simulated. If so, the GPU utilisation has no meaning, and is not judged.
     """
     percent, lost = metrics.get("gpu_percent"), metrics.get("lost_workers")
     if percent is None:

@@ -44,16 +44,18 @@ class VerifyOptions:
         sizes: numbers of samples, epochs and folds, and the path of the user's data.
         entry: the user's workload function or script that runs the training; None if ``verify`` finds the entry points
             automatically.
-        model: ``module:ClassName`` of the model; None for the model that ``verify`` finds automatically.
+        model: class of the model, as ``module:ClassName``; None for the model that ``verify`` finds automatically.
         max_rounds: largest number of rounds. In each round, one new process for each version trains.
         budget_s: seconds for the whole verification, from the start of the command.
         threshold_percent: percent of the training time that the migration must save for the verdict "faster".
-        margin_percent: an entry point counts as slower if its time grows by more than this percentage of its time
-            before the migration.
-        threads: compute threads of each version; 0 for one thread on each usable CPU that other processes leave free.
-        timeout_s: seconds after which a process, or a timed entry point, counts as hung.
-        strict: whether the verdict "faster" also requires timings that prove that no entry point is slower. The default
-            is False: entry points without proof do not change the verdict.
+        margin_percent: largest growth of the time of an entry point, in percent of the time before the migration. If
+            the time grows more, the entry point counts as slower.
+        threads: number of compute threads of each version; 0 for one thread on each usable CPU that no other process
+            uses.
+        timeout_s: seconds that a process, or the timing of one entry point, may take. After this time, ``verify`` ends
+            the process as hung.
+        strict: whether the verdict "faster" also requires timings that prove that no entry point is slower. If False
+            (the default), an entry point whose timings prove nothing does not change the verdict.
         own_epochs: number of epochs of the full training that the user would run; None for the default of each entry
             point.
         select: expression that selects entry points by their labels, as with ``pytest -k``; None for all.
@@ -78,7 +80,7 @@ class VerifyOptions:
     may_halve: bool = False
 
     def sizes_for_timing(self, others: float) -> WorkloadSizes:
-        """Return the sizes of the timed training.
+        """Return the sizes of the timed training, with half as many samples if other processes use many CPUs.
 
         Args:
             others: share of the CPUs that other processes use, 0 to 1.
@@ -99,7 +101,7 @@ class VerifyOptions:
 
     @property
     def margin(self) -> float:
-        """Return the share of its time before the migration by which an entry point may become slower, such as 0.05."""
+        """Return the share of the original time by which an entry point may become slower, such as 0.05."""
         return self.margin_percent / 100
 
 
@@ -108,9 +110,9 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
 
     Args:
         root: folder of the project.
-        given: dictionary, name of an option → value. The names are the fields of :class:`VerifyOptions` and of
-            :class:`.WorkloadSizes`, and also ``workload`` (such as ``file.py:function``) and ``script``, which define
-            the field ``entry``. Options that are not in the dictionary have their defaults.
+        given: dictionary, name of an option → value. The names are the fields of :class:`VerifyOptions` and
+            :class:`.WorkloadSizes`. The additional names ``workload`` (such as ``file.py:function``) and ``script``
+            define the field ``entry``. Options that are not in the dictionary have their defaults.
 
     Raises:
         UsageProblem: two options contradict each other, an option would have no effect, or ``data`` cannot be used.
@@ -138,7 +140,7 @@ def entry_points_from_options(
     function counts as one entry point.
 
     Args:
-        tree: folder in which to find the training: ``root`` or a copy of it.
+        tree: folder in which to find the training, which is ``root`` or a copy of ``root``.
         root: folder of the user's project.
         options: the options of the verification.
         command: name of the command that runs the training, for messages.
@@ -161,28 +163,28 @@ def entry_points_from_options(
     return DiscoveredEntryPoints((options.entry,), origin=str(root))
 
 
-def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
-    if "script" in said:
+def _entry_of_options(root: Path, given: Mapping[str, Any]) -> EntryPoint | None:
+    if "script" in given:
         try:
-            script = script_of_command(said["script"])
+            script = script_of_command(given["script"])
         except ValueError as problem:
             raise UsageProblem(f"{problem}; to run another program, write a Python script that starts it.") from None
-        words = list(said["script"])
+        words = list(given["script"])
         if script.file:
             words[words.index(script.file, 1)] = _path_relative_to(root, script.file)
         return EntryPoint("", Path(script.file).name or script.module, script=tuple(words))
-    if "workload" in said:
-        return EntryPoint("", "", hook=said["workload"])
+    if "workload" in given:
+        return EntryPoint("", "", hook=given["workload"])
     if (root / DEFAULT_WORKLOAD).is_file():
         return EntryPoint("", "", hook=f"{DEFAULT_WORKLOAD}:workload")
     return None
 
 
 def _path_relative_to(root: Path, script: str) -> str:
-    """Return the path of a script relative to ``root``. This path also refers to the script in a copy of ``root``.
+    """Return the path of a script relative to ``root``, so that the path is also valid in a copy of ``root``.
 
     Raises:
-        UsageProblem: ``root`` does not contain the script.
+        UsageProblem: the folder ``root`` does not contain the script.
     """
     path = Path(os.path.normpath(root / script))
     if not path.is_relative_to(root):
@@ -193,19 +195,19 @@ def _path_relative_to(root: Path, script: str) -> str:
     return str(path.relative_to(root)) if Path(script).is_absolute() or ".." in Path(script).parts else script
 
 
-def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> WorkloadSizes:
+def _sizes_of_options(given: Mapping[str, Any], entry: EntryPoint | None) -> WorkloadSizes:
     sizes = WorkloadSizes(
-        **{one.name: said[one.name] for one in fields(WorkloadSizes) if one.name in said.keys() - {"data"}}
+        **{one.name: given[one.name] for one in fields(WorkloadSizes) if one.name in given.keys() - {"data"}}
     )
-    data = said.get("data")
+    data = given.get("data")
     if data is not None:
         data = data.absolute()
         if not data.exists():
-            raise UsageProblem(f"{data} does not exist: pass --data the file or folder of your samples.")
+            raise UsageProblem(f"{data} does not exist: pass --data with the file or folder of your samples.")
         if entry is not None:
             return replace(sizes, data=str(data))
         for name in ("shape", "classes"):
-            if name in said:
+            if name in given:
                 raise UsageProblem(f"the samples in {data} determine {name}: omit {name}.")
         # Not at the top, because this import also imports NumPy, which the command ``report`` does not need.
         from chirp_migrate.training.workload.arrays import sizes_from_data_file

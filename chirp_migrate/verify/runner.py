@@ -121,7 +121,7 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
 
 
 def _time_entry_points(spec: RunSpec, parent: ParentConnection, small: TrainingData) -> None:
-    """Repeat some recorded runs, and then time each entry point. The process of the other version takes turns."""
+    """Repeat some recorded runs, and then time each entry point, in turns with the process of the other version."""
     parent.wait_for_turn()
     parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
     data = data_for_entry_points(spec.entry_points, spec.sizes)
@@ -190,7 +190,7 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
     """Return an error of the project in one line, and the last lines of its traceback.
 
     Raises:
-        UserCodeError: the project's code is not the cause of the error.
+        UserCodeError: the task itself is not possible, so the error does not come from the project's code.
     """
     error = raised.__cause__
     if error is None or isinstance(error, TaskNotPossible):
@@ -213,7 +213,10 @@ def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: W
 def _run_training_call(
     spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes, around: Interception
 ) -> Any:
-    """Run a training call, and return its result. In the call, ``around`` intercepts all iterations over loaders."""
+    """Run a training call, and return its result.
+
+    During the call, ``around`` intercepts all iterations over loaders.
+    """
     call = _prepare_call(spec, entry, data, sizes)
     around.cover_new_classes()
     _wait_for_workers_to_end()

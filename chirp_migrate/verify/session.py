@@ -1,10 +1,11 @@
 """Run a whole verification, from the copies of the project to the report.
 
-First, small runs of every entry point (a training function or script) are recorded in both versions, and compared. If
-the comparison finds no difference, both versions are timed in rounds. Each round starts one new process for each
-version. The two processes take turns: one process trains for an epoch while the other process waits. The module
-:mod:`chirp_migrate.verify.watching` records the small runs. The module :mod:`chirp_migrate.verify.timing.rounds`
-decides the number of rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
+First, ``verify`` records a small run of every entry point (a training function or script) in both versions, and
+compares the records. If ``verify`` finds no difference, it times both versions in rounds. Each round starts one new
+process for each version. The two processes take turns: one process trains for an epoch while the other process waits.
+The module :mod:`chirp_migrate.verify.watching` records the small runs. The module
+:mod:`chirp_migrate.verify.timing.rounds` decides the number of rounds, and :mod:`chirp_migrate.verify.verdict` decides
+the verdict.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ def verify_versions(
     Args:
         root: folder of the migrated project.
         before: the version before the migration.
-        files: dictionary, path of a file that ``apply`` changed → its SHA-256, for the report; None for a missing file.
+        files: dictionary, path of a file that ``apply`` changed → SHA-256 of the file now, for the report; None if the
+            file does not exist.
         options: the options of the verification.
         progress: function that is called with progress messages.
-        began: start of the time budget, in seconds of ``time.monotonic``; None for the present time.
+        began: time at which the time budget starts, in seconds of ``time.monotonic``; None for the present time.
 
     Raises:
         WorkloadFailed: the project's code failed in one of the versions.
@@ -73,8 +75,8 @@ def verify_versions(
         progress(f"verify runs the project's own code in separate processes: {what}")
         if options.source is TrainingSource.SCRIPT:
             progress(
-                "the script runs in a copy of each version, but it uses the real files at absolute paths, the network "
-                "and experiment trackers"
+                "the script runs in a copy of each version, but can change files at absolute paths, use the network, "
+                "and log to experiment trackers"
             )
         conditions = {"before": before.described, "copies": list(notes), "files": dict(files)}
         return run_all_processes(trees, discovery, options, progress, deadline, **conditions)
@@ -95,8 +97,8 @@ def run_all_processes(
         discovery: entry points of the version before the migration.
         settings: the options of the verification.
         progress: function that is called with progress messages.
-        deadline: end of the time budget, in seconds of ``time.monotonic``.
-        conditions: report fields whose values are no measurements; see :func:`.build_report`.
+        deadline: time at which the time budget ends, in seconds of ``time.monotonic``.
+        conditions: values of report fields that are not measured; see :func:`.build_report`.
 
     Raises:
         WorkloadFailed: the project's code crashed or hung in one of the versions.
@@ -165,12 +167,12 @@ def _run_rounds(
 
     judge = Judge(settings.threshold, settings.margin, settings.strict)
 
-    def still_open(rounds: Sequence[TimedRound], looks: Sequence[InterimAnalysis]) -> frozenset[str]:
-        still = judge.run_interim_analysis(*combine_timings(rounds), looks)
+    def find_entry_points_to_time(rounds: Sequence[TimedRound], looks: Sequence[InterimAnalysis]) -> frozenset[str]:
+        unfinished = judge.run_interim_analysis(*combine_timings(rounds), looks)
         timed = {label for each in rounds for label in each.labels}
-        return still | {label for label in labels if label not in timed and label not in children.failing}
+        return unfinished | {label for label in labels if label not in timed and label not in children.failing}
 
-    rounds = run_rounds(make, still_open, settings.max_rounds, deadline, lambda: children.own_epochs)
+    rounds = run_rounds(make, find_entry_points_to_time, settings.max_rounds, deadline, lambda: children.own_epochs)
     if rounds.ended_with == StopReason.BUDGET:
         progress(
             f"stopped after {pluralize(len(rounds.made), 'round')}: the budget of {settings.budget_s:.0f} s is used up"

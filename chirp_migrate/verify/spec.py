@@ -39,7 +39,8 @@ class RunSpec:
         discovery: the entry points to train.
         options: the options of the verification.
         job: the task.
-        api_names: dictionary, module → public names whose signatures the child reads; empty to read none.
+        api_names: dictionary, module → public names in this module whose signatures the child reads. If the dictionary
+            is empty, the child reads no signatures.
         twice: whether the child records each entry point twice. On a GPU, two runs of the same training may differ.
         repeats: labels of the entry points whose recorded run the child repeats before the timing, if the job is TIME.
         whole: labels of the entry points that have no second epoch, so that the child times the whole call, if the job
@@ -98,13 +99,15 @@ class LoaderPassTrace:
     """The record of one loader pass: one iteration over a loader.
 
     Attributes:
-        loader: number of the loader within the entry point, in order of first use.
-        role: ``train`` if gradients were enabled at the start of the pass, else ``validation``.
+        loader: number of the loader, counted from 0 in the order of first use.
+        role: purpose of the pass, which is ``train`` if gradients were enabled at the start of the pass, else
+            ``validation``.
         random: whether samples are augmented, so that two reads of the same sample return different values.
         shuffled: whether the loader's sampler orders the samples randomly.
         whole: whether the loader has a sampler of PyTorch that yields every sample exactly once.
         drop_last: whether the loader omits an incomplete last batch.
-        backwards: number of calls of ``backward`` between a batch of this pass and the next batch of any loader.
+        backwards: number of calls of ``backward`` that followed a batch of this pass, without a batch of another pass
+            in between.
         finished: whether the training read all batches of the loader.
         available: number of samples in the loader's dataset; -1 if the dataset has no length.
         samples: number of samples that the pass yielded.
@@ -113,22 +116,24 @@ class LoaderPassTrace:
         contents: hash of all samples of the pass, which does not depend on their order.
         plain_contents: hash of all samples before their augmentation, which does not depend on their order; "" if
             samples are not augmented or cannot be read without augmentation.
-        indices: dataset indices of the samples, in the order of the batches; an empty list if the indices are not
-            known.
+        indices: index of each sample in the loader's dataset, in the order of the batches; an empty list if the indices
+            are not known.
         base: text that identifies the innermost dataset of the loader, such as the dataset in a ``Subset``. Equal
             datasets have equal texts.
-        base_indices: indices of the same samples in the innermost dataset.
+        base_indices: index of each sample in the innermost dataset, in the same order; an empty list if the indices are
+            not known.
         labels: dictionary, label as text → number of samples with this label.
-        losses: losses that loss modules returned during the pass, as hexadecimal floats.
+        losses: all losses that loss modules returned for batches of the pass, as hexadecimal floats.
         sketches: some values of each batch as text (see ``first_difference.encode_sample_values``); an empty list if
             samples are augmented.
         statistics: one row for each sample with the values of ``augmentation_statistics.STATISTICS``; an empty list if
             samples are not augmented.
         paired: one row for each sample with the values of ``augmentation_statistics.PAIRED``; an empty list if the
             samples without augmentation cannot be read.
-        repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → number of compared pairs of samples, and
-            number of these pairs whose augmentation used the same random numbers.
-        unpicklable: why the loader cannot be pickled for worker processes; "" if the loader can be pickled.
+        repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → two numbers: how many pairs of samples were
+            compared, and in how many pairs augmentation used the same random numbers for both samples.
+        unpicklable: why the loader cannot be pickled for worker processes; an empty string if the loader can be
+            pickled.
         unseen: sorted type names of the objects in batches that ``verify`` does not compare.
     """
 
@@ -168,17 +173,21 @@ class EntryPointRecord:
     """The record of a small run of one entry point (a training function or script).
 
     Attributes:
-        fingerprint: the return value of the training call, as a dictionary: path of a part, such as
-            ``result['accuracy']`` → exact text or hash of this part.
-        traces: records of the loader passes.
-        seeds: hashes of losses, batches and return values, for this run and for a run with another seed.
+        fingerprint: dictionary, path of a part of the training call's return value (such as ``result['accuracy']``) →
+            exact text or hash of this part.
+        traces: records of all loader passes of the run, in order.
+        seeds: two dictionaries, aspect (such as ``the losses``) → hash or text. The first dictionary describes this
+            run, and the second dictionary describes a run with another seed. The differences show which aspects depend
+            on the seed.
         again: records of the loader passes in another run with the same seed; an empty list without such a run.
         error: the error of the entry point in one line, or how the process crashed or hung; an empty string if the
             entry point trained. The text contains no memory addresses and no paths of temporary folders, so that the
             texts of both versions can be compared.
-        printed: the last lines of the traceback, or of the output of the process.
-        lost: whether the process crashed while the entry point ran, or was ended because the entry point took too long.
-        hung: whether the entry point took too long.
+        printed: the last lines of the traceback, or of the output of a process that crashed or hung; an empty string if
+            the entry point trained.
+        lost: whether the process crashed while the entry point ran, or ``verify`` ended the process because the entry
+            point took too long.
+        hung: whether ``verify`` ended the process because the entry point took too long.
     """
 
     fingerprint: dict[str, str]
@@ -202,21 +211,22 @@ class EntryPointTiming:
             epoch.
         cached_s: seconds of each epoch with zero-cost loading; an empty list if no such epoch was timed.
         rest_s: seconds from the end of the last timed epoch to the end of the training call; 0 if ``verify`` ended the
-            call.
-        samples: mean number of samples that all loaders together yielded in a later epoch.
-        batches: mean number of batches that all loaders together yielded in a later epoch.
+            training call early.
+        samples: number of samples that all loaders together yielded in a later epoch, as a mean over the later epochs.
+        batches: number of batches that all loaders together yielded in a later epoch, as a mean over the later epochs.
         waits_s: seconds of each wait for a training batch in the later epochs, without the first batch of each pass; at
             most 400 values, chosen at random.
         first_waits_s: seconds from the start of each training pass in the later epochs to its first batch.
         waited_s: seconds of all waits for training and validation batches in the later epochs.
         lost_workers: number of loaders with a worker process that died or could not start.
-        memory_bytes: largest memory of the process and its workers in the first epoch; None if it was not read.
-        memory_kind: kind of ``memory_bytes``: ``pss``, ``uss``, ``rss`` or ``peak-rss`` (see
-            ``chirpid_patch.machine.process_memory``).
+        memory_bytes: largest memory of the process and its workers in the first epoch, in bytes; None if the memory was
+            not read.
+        memory_kind: kind of memory that ``memory_bytes`` contains, which is ``pss``, ``uss``, ``rss`` or ``peak-rss``
+            (see ``chirpid_patch.machine.process_memory``).
         gpu_percent: utilisation of the visible GPUs (their mean, in percent) at the end of each later epoch; an empty
             list without a GPU.
-        gpu_bytes: largest memory that PyTorch reserved on all visible GPUs together; None without a GPU.
-        steps: counts of simulated device steps; None without a simulation.
+        gpu_bytes: largest memory that PyTorch reserved on all visible GPUs together, in bytes; None without a GPU.
+        steps: number and durations of the simulated device steps; None without a simulation.
         error: the error of the entry point in one line; an empty string without an error.
         printed: the last lines of the traceback of this error; an empty string without an error.
     """
@@ -245,7 +255,8 @@ class RunResult:
     """The final result of a child process. The child sends the results of entry points earlier, in separate messages.
 
     Attributes:
-        api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`).
+        api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`); empty if the
+            task requested none.
         names: names of the training calls that a workload function returns, if the job is NAMES; otherwise an empty
             list.
     """

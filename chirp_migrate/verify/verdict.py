@@ -1,4 +1,4 @@
-"""Decide from the timings: the verdict of a verification, its exit code, and the verdict on each entry point."""
+"""Decide the verdict of a verification and the verdict on each entry point, from the timings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class CombinedTiming:
 
     Attributes:
         ratio: time after / time before the migration.
-        zero_cost_ratio: time with zero-cost loading / time before the migration; None if it was not measured.
+        zero_cost_ratio: time with zero-cost loading / time before the migration; None if zero-cost loading was not
+            timed.
     """
 
     ratio: Ratio
@@ -84,7 +85,7 @@ class Judge:
 
     Args:
         threshold: share of the training time that the migration must save for the verdict "faster", 0 to 1.
-        margin: share of its time before the migration by which an entry point may become slower, such as 0.05.
+        margin: share of the original time by which an entry point may become slower, such as 0.05.
         strict: whether the verdict "faster" also requires timings that prove that no entry point is slower.
 
     Attributes:
@@ -103,7 +104,10 @@ class Judge:
 
     @property
     def entries(self) -> dict[str, CombinedTiming]:
-        """Return a dictionary: label of an entry point → its timing in the latest analysis that fits its conclusion."""
+        """Return a dictionary: label of an entry point → its timing, with the interval of an interim analysis.
+
+        The interval comes from the latest analysis that does not contradict the conclusion on the entry point.
+        """
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
     def run_interim_analysis(
@@ -119,7 +123,7 @@ class Judge:
             looks: all interim analyses so far; the last element is the analysis to run.
 
         Returns:
-            The labels of the entry points that should run in more rounds; empty if no more rounds are necessary.
+            The labels of the entry points that should run in more rounds; an empty set if no more rounds are necessary.
         """
         seen: dict[str | None, CombinedTiming] = {} if total is None else {None: total}
         seen.update(entries)
@@ -197,7 +201,7 @@ class Judge:
         return Decision(verdict, f"{together}; {could_save}")
 
     def _open_entry_points(self) -> frozenset[str]:
-        """Return the labels of the entry points to time in more rounds; docs/verify.md describes when rounds end."""
+        """Return the labels of the entry points that need more rounds; docs/verify.md describes when the rounds end."""
         if False in self._shown.values():
             return frozenset()
         if self.total is None or not (self._shown.get(None) or self._is_verdict_final(self._lines[None])):
@@ -211,7 +215,7 @@ class Judge:
     def _is_verdict_final(self, timing: CombinedTiming) -> bool:
         """Return whether the timings prove that the saving is too small, so that more rounds cannot lead to "faster".
 
-        If zero-cost loading was timed, the timings must also prove whether its saving is above or below the threshold.
+        If zero-cost loading was timed, the timings must also prove whether zero-cost loading would reach the threshold.
         """
         return timing.ratio.wholly_above(self._wanted) and (
             timing.zero_cost_ratio is None
@@ -242,8 +246,8 @@ def combine_timings(rounds: Sequence[TimedRound]) -> tuple[CombinedTiming | None
     """Combine the timings of all rounds, and return ratios (time after / time before the migration).
 
     Returns:
-        The timing of all entry points together, or None if no entry point was timed in two rounds; and a dictionary,
-        label of an entry point → its timing over all rounds.
+        Two values. The first value is the timing of all entry points together, or None if no entry point was timed in
+        two rounds. The second value is a dictionary: label of an entry point → its timing over all rounds.
     """
 
     def ratios(side: str) -> tuple[Ratio | None, dict[str, Ratio]]:

@@ -26,8 +26,10 @@ class EntryVerdict(msgspec.Struct, frozen=True):
     """The verdict on one entry point.
 
     Attributes:
-        verdict: ``meets the threshold``, ``model-bound``, ``not shown``, ``inconclusive`` or ``slower``.
-        zero_cost_ratio: time with zero-cost loading / time before the migration; None if it was not measured.
+        verdict: the verdict as text, which is ``meets the threshold``, ``model-bound``, ``not shown``, ``inconclusive``
+            or ``slower``.
+        zero_cost_ratio: time with zero-cost loading / time before the migration; None if zero-cost loading was not
+            timed.
     """
 
     verdict: str = ""
@@ -44,8 +46,8 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
         assumed: whether ``epochs`` is an assumption, because the source of the entry point does not contain the number.
         epoch_s: dictionary, version → seconds of an epoch after the first epoch; an empty dictionary if the whole call
             is timed.
-        start_s: dictionary, version → start-up time of each fold in seconds: the time from the start of the training
-            call to the end of the first epoch, minus the time of a later epoch.
+        start_s: dictionary, version → start-up time of each fold in seconds. The start-up time is the time from the
+            start of the training call to the end of the first epoch, minus the time of a later epoch.
     """
 
     epochs: int
@@ -61,7 +63,7 @@ class TrainingDifference(msgspec.Struct, frozen=True):
     Attributes:
         name: short stable name, such as ``validation-drops-samples`` (docs/verify.md lists all names).
         entry_point: label of the entry point; ``""`` for a difference in the public API.
-        message: one sentence that begins with the entry point, and describes the difference and where it occurs.
+        message: one sentence that begins with the label of the entry point, and describes the difference and its place.
     """
 
     name: str
@@ -72,7 +74,7 @@ class TrainingDifference(msgspec.Struct, frozen=True):
 class LoadingProblem(msgspec.Struct, frozen=True):
     """A data loading problem, such as a random order that repeats, which the recorded iterations over loaders prove.
 
-    The command ``chirp-migrate doctor`` shows the evidence for the problem, its line in the source, and how to fix it.
+    The command ``chirp-migrate doctor`` shows the evidence for the problem, its line in the source, and a fix.
 
     Attributes:
         check: name of the check that found the problem; docs/doctor.md has a section for each check.
@@ -89,7 +91,7 @@ class ReportedMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """Metrics of both versions, with the definitions of the metrics.
 
     Attributes:
-        definitions: name, unit and method of each metric.
+        definitions: the definition of each metric, with its name, unit and method.
         figures: dictionary, version → metric → value; None if the metric was not measured.
     """
 
@@ -101,11 +103,11 @@ class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
     """The simulated device steps of ``--simulate-step-ms``.
 
     Attributes:
-        step_ms: milliseconds of a step.
-        what: description of the simulation in one sentence or two.
+        step_ms: duration of a simulated step in milliseconds.
+        what: description of the simulation in one or two sentences.
         device_busy: dictionary, version → share of the training time during which the simulated device was busy, 0 to
             1.
-        steps: dictionary, version → label of the entry point → counts of its simulated steps.
+        steps: dictionary, version → label of the entry point → number and durations of its simulated steps.
     """
 
     step_ms: float
@@ -119,13 +121,13 @@ class Workload(WorkloadSizes):
     """The training that ``verify`` ran, and its size.
 
     Attributes:
-        model: ``module:ClassName`` of the model; an empty string if the user's own code chooses the model.
+        model: class of the model, as ``module:ClassName``; an empty string if the user's own code chooses the model.
         entry_points: labels of the entry points, in the order in which they ran.
         left_out: sentences on functions that look like training but did not run, with the reason.
         failing: dictionary, label of an entry point that fails before the migration → its error.
         no_room: labels of the entry points that were not timed, because the time budget was used up.
-        source: what defines the training: ``found`` for functions in the project's source, ``hook`` for a workload
-            function, or ``script``.
+        source: kind of code that defines the training, which is ``found`` for functions in the project's source,
+            ``hook`` for a workload function, or ``script`` for a script.
         hook: reference to the workload function; None without a workload function.
         command: command line of the script, as a list of words; None without a script.
     """
@@ -144,11 +146,14 @@ class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Sentences that describe a verification in reports.
 
     Attributes:
-        rounds: number of rounds, CPU use of other processes, and the reason why no more rounds ran.
-        workload: the training and its size.
-        machine: processor, GPU and versions of packages.
-        compared: the part of the training that ``verify`` compared; an empty string if it compared the whole training.
-        unseen: objects in batches that ``verify`` did not compare; an empty string if it compared all objects.
+        rounds: sentences with the number of rounds, the CPU use of other processes, and the reason why no more rounds
+            ran.
+        workload: sentence on the training that ran, and its size.
+        machine: line with the processor, the GPU, and the versions of PyTorch and Python.
+        compared: sentence on the part of the training that ``verify`` compared; an empty string if ``verify`` compared
+            the whole training.
+        unseen: sentence on objects in batches that ``verify`` did not compare; an empty string if ``verify`` compared
+            all objects.
     """
 
     rounds: str = ""
@@ -162,11 +167,11 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     """The document of one verification. If the verdict is ``failed``, most fields are empty.
 
     Attributes:
-        verdict: ``faster``, ``faster, entry points inconclusive`` (``--strict``), ``not shown to be faster``,
-            ``model-bound``, ``slower``, ``not equivalent``, ``failed``.
-        exit_code: exit code of the command.
+        verdict: the verdict as text, which is ``faster``, ``faster, entry points inconclusive`` (only with
+            ``--strict``), ``not shown to be faster``, ``model-bound``, ``slower``, ``not equivalent`` or ``failed``.
+        exit_code: exit code of the command, which depends on the verdict.
         reason: the reason for the verdict, one sentence.
-        threshold: share of the original time that the migration must save, 0 to 1.
+        threshold: share of the original time that the migration must save for the verdict ``faster``, 0 to 1.
         ratio: time after the migration / time before the migration, for all entry points together; None without
             timings.
         zero_cost_ratio: time with zero-cost loading / time before the migration, for all entry points together; None if
@@ -175,17 +180,18 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         verdicts: dictionary, label of the entry point → verdict on this entry point.
         own_runs: dictionary, label of the entry point → the numbers from which the time of the user's full training is
             computed.
-        spent_s: dictionary, name of an activity of ``verify`` → seconds of the activity.
+        spent_s: dictionary, name of an activity of ``verify``, such as ``warming up`` → seconds of this activity.
         differences: the differences between the trainings before and after the migration.
         notes: sentences on values that were not compared, and on problems that both versions have.
         smallest_adjusted_p: dictionary, label of the entry point → smallest p-value of its statistical tests, after
             Holm's correction.
-        detectable_changes: dictionary, label of the entry point → smallest change of a probability (0 to 1) that every
-            two-sample test of the entry point would find in 9 of 10 verifications.
-        unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
-        passes: dictionary, version → label of the entry point → loader passes of its recorded run.
-        problems: data loading problems that the loader passes of the migrated version prove.
-        tool: name and version of this program.
+        detectable_changes: dictionary, label of the entry point → a change of a probability, 0 to 1. In 9 of 10
+            verifications, each two-sample test of the entry point finds a change of this size.
+        unrepeatable: entry points whose losses or batches differ even between two runs of the version before the
+            migration.
+        passes: dictionary, version → label of the entry point → records of the loader passes in its small recorded run.
+        problems: data loading problems of the migrated version, for which the recorded loader passes are the evidence.
+        tool: name and version of the program that wrote the document.
         before: description of the version before the migration.
         copies: sentences on files that were not copied, or that were added to a copy.
         side: the version that failed (``before`` or ``after``); an empty string if no version failed.

@@ -1,9 +1,9 @@
 """Record a small run of every entry point (a training function or script) in both versions.
 
-These runs are recorded before the timing. One process for each version trains the entry points on a few samples, one
-entry point after the other. If an entry point hangs or crashes its process, a new process runs the remaining entry
-points. If an entry point fails before the migration, the entry point must fail with the same error after the migration.
-The report names such entry points.
+The timing begins after these runs. One process for each version trains the entry points on a few samples, one entry
+point after the other. If an entry point hangs or crashes its process, a new process runs the remaining entry points. If
+an entry point fails before the migration, the report names this entry point. The entry point must then fail with the
+same error after the migration. Otherwise, the versions are not equivalent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class RecordedRuns:
         sides: dictionary, name of the version (``before`` or ``after``) → label of the entry point → its recorded run.
         api: dictionary, name of the version → its public names and signatures.
         failing: dictionary, label of an entry point that fails before the migration → its error.
-        difference: differences for entry points that fail before the migration, but not in the same way after it.
+        difference: a note on each entry point that fails before the migration, and a difference for each of these entry
+            points that trains or fails in another way after the migration.
     """
 
     sides: dict[str, dict[str, EntryPointRecord]] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class _WatchedVersion:
         self._deaths = 0
 
     def advance(self) -> None:
-        """Receive a message from the process if it is busy. Otherwise, let the process run the next entry point.
+        """Wait briefly for a message if the process is busy. Otherwise, let the process run the next entry point.
 
         Raises:
             WorkloadFailed: the process ended before any entry point ran, or too many entry points crashed or hung.
@@ -92,7 +93,7 @@ class _WatchedVersion:
         self._child.found.clear()
 
     def _record_loss(self, failed: WorkloadFailed) -> None:
-        """Record that the process ended as the error of the entry point that was running, and start a new process."""
+        """Store the end of the process as the error of the running entry point, and start a new process."""
         self._deaths += 1
         if not self._started or not failed.ending or self._deaths > _MOST_DEATHS:
             raise failed
@@ -111,10 +112,10 @@ def record_runs(
     """Record a small run of every entry point in both versions, at the same time if possible.
 
     Args:
-        children: object that starts the child processes, which train.
+        children: object with which this function starts the child processes that train.
         discovery: the entry points to run.
         api_names: dictionary, module → public names whose signatures are read in both versions.
-        repeat_before: whether the version before the migration runs every entry point twice, which shows values that
+        repeat_before: whether the version before the migration runs every entry point twice. Two runs show which values
             differ from run to run, for example on a GPU.
 
     Raises:

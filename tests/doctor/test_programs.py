@@ -239,7 +239,7 @@ def test_an_overlap_that_may_be_a_measure_of_the_fit_has_two_readings(
     message = problem(report, program)["message"]
     assert message.startswith("Validation samples are also training samples")
     assert ("so validation results are too good." in message) is is_certain
-    assert ("or this loader measures the fit on training samples" in message) is not is_certain
+    assert ("Or this loader only measures the fit on training samples" in message) is not is_certain
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_data_of_the_settings_lie_beside_them_and_say_shape_and_classes(tmp_path
         ({"features": np.zeros((60, 8, 9))}, "lacks labels"),
         ({"labels": np.arange(60)}, "lacks features"),
         ({"features": np.zeros((60, 8)), "labels": np.arange(60)}, "real numbers of shape"),
-        ({"features": np.zeros((60, 8, 9)), "labels": np.arange(59)}, "one per sample is needed"),
+        ({"features": np.zeros((60, 8, 9)), "labels": np.arange(59)}, "pass one value for each sample"),
         ({"features": np.zeros((60, 8, 9)), "labels": np.zeros(60)}, "at least two classes"),
         ({"features": np.zeros((60, 8, 9)), "labels": np.array([{}] * 60)}, "cannot be read as NumPy arrays"),
     ],

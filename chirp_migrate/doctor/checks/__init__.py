@@ -1,4 +1,4 @@
-"""Define the checks of ``doctor``. Each module has a function ``check`` that yields the problems of a recording."""
+"""List the checks of ``doctor``. Each module has a function ``check`` that yields the problems in a recording."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ _LEAST_BYTES = 16_384
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compare the dtype of training batches with the dtype of the model. Tensors under 16 KiB do not count."""
+    """Compare the dtype of training batches with the dtype of the model. The check ignores tensors under 16 KiB."""
     for loader in recording.loaders:
         for one in recording.passes_of_loader(loader):
             if not one.trains or one.parameters != "torch.float32" or not one.doubles:

@@ -13,9 +13,9 @@ _LEAST_SAMPLES = 4
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare the samples that the workers of an iterable dataset delivered during one iteration over the loader.
 
-    The check reports a problem if all workers deliver the same samples in the same order. The check also reports a
-    problem if the dataset ended in all workers, and all delivered the same set of samples. If samples repeat within one
-    worker, the check reports nothing, because samples may then be equal by chance.
+    The check reports a problem if all workers deliver the same samples in the same order. If the dataset ended in all
+    workers, the order does not matter. If a worker delivers equal samples, the check reports nothing, because samples
+    of different workers may then be equal by chance.
     """
     for loader in recording.loaders:
         if not loader.is_stream or loader.num_workers < 2:

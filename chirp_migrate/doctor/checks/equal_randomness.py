@@ -14,9 +14,9 @@ _GLOBAL = {"random", "numpy.random", "torch"}
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare the states of random generators between workers and epochs, before and after the first training batch.
 
-    Two processes used the same random numbers if their generators had equal states before the batch, and equal but
-    changed states after the batch. The check skips iterable datasets, because their workers may start from the same
-    state on purpose, to divide the samples.
+    If two generators have equal states before the batch, and equal but changed states after the batch, both generators
+    drew the same random numbers. The check skips iterable datasets, because their workers may start from the same state
+    on purpose, to divide the samples.
     """
     for passes in recording.group_training_passes():
         yield from _find_repeated_randomness(recording, passes)
@@ -42,12 +42,12 @@ def _find_repeated_randomness(seen: Recording, passes: list[tuple[LoaderInfo, Lo
             message = f"All worker processes draw the same random numbers from {whose}, so augmentation repeats."
             also = f"; {epochs}" if epochs else ""
             evidence = (
-                f"{len(runs)} workers of {loader} began with equal generator states, and had equal states again after "
-                f"their first batch{also}."
+                f"The generator states of {len(runs)} workers of {loader} were equal before and after their first "
+                f"batch{also}."
             )
         else:
             message = f"Every epoch draws the same random numbers from {whose}, so augmentation repeats."
-            evidence = f"In {loader}, {epochs}, and have equal states again after their first batch."
+            evidence = f"In {loader}, {epochs}, and the states are also equal after the first batch."
         yield Problem.at(place, "equal-randomness", message, evidence, _describe_fix(is_global, runs[0].worker >= 0))
 
 
@@ -56,7 +56,11 @@ def _runs_with_generators(seen: Recording, one: LoaderPass) -> list[FetcherPassR
 
 
 def _equal_generators(runs: list[FetcherPassRecord], others: list[FetcherPassRecord]) -> list[str]:
-    """Return the names of the generators that the first batch changed, and whose states are equal in all recordings."""
+    """Return the names of generators that drew the same random numbers in all of these recordings.
+
+    The first batch changed the state of such a generator. The states before and after this batch are equal in all
+    recordings.
+    """
     if not others:
         return []
     before, after = runs[0].generators, runs[0].tasks[0].generators

@@ -10,7 +10,7 @@ from chirp_migrate.doctor.recording import Recording
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compare the dataset's attributes with their copies in persistent workers at the beginning of later epochs."""
+    """Compare the dataset's attributes with their copies in persistent workers, at the beginning of later epochs."""
     for loader in recording.loaders:
         if not loader.persistent_workers or not loader.num_workers:
             continue

@@ -17,7 +17,7 @@ _MIN_RISE, _RISING_SHARE = 0.5, 0.6
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Check whether the number of open file descriptors rises with every epoch and does not fall between epochs."""
+    """Check whether the number of open file descriptors rises in two epochs, and does not fall between these epochs."""
     if not recording.most_handles:
         return
     for series in recording.group_passes():
@@ -45,7 +45,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def _keeps_rising(one: LoaderPass, window: int) -> bool:
-    """Return whether the number of open file descriptors keeps rising after the first batches of an epoch."""
+    """Return whether the number of open file descriptors keeps rising in an epoch, without its first batches."""
     later = one.handles[_SKIPPED_BATCHES:]
     steps = [after - before for before, after in zip(later, later[window:], strict=False)]
     return (

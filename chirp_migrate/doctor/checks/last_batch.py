@@ -14,8 +14,7 @@ _WHOLE = {"SequentialSampler", "RandomSampler"}
 def check(recording: Recording) -> Iterator[Problem]:
     """Check the last batch of each iteration over a loader.
 
-    If ``doctor`` chose the number of samples, a last batch with one sample and a loader without batches are no
-    problems.
+    A last batch with one sample, or a loader without batches, is a problem only if the samples are the user's own.
     """
     trained = recording.trained_datasets()
     for loader in recording.loaders:

@@ -13,7 +13,7 @@ _LEAST_STEPS = 2
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Find containers of a dataset that grow in workers in two epochs, but begin both epochs with the same length.
+    """Find containers of a dataset that grow in the workers, but begin the next epoch with the old length.
 
     The check skips iterable datasets, because they may have buffers that grow and shrink by design.
     """
@@ -43,7 +43,10 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def _count_growth_steps(run: FetcherPassRecord, path: str) -> int:
-    """Return how often the container ``path`` grew in one process. A container that holds one sample grows once."""
+    """Return how often the container ``path`` grew in one process.
+
+    A container that keeps only one sample grows only once, so such a container is no cache.
+    """
     lengths = [run.sizes.get(path, 0), *(task.sizes[path] for task in run.tasks if path in task.sizes)]
     return sum(after > before for before, after in pairwise(lengths))
 

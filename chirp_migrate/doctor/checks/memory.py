@@ -1,4 +1,4 @@
-"""Find worker processes whose memory grows with the number of samples that they have read."""
+"""Find worker processes whose use of memory grows with the number of samples read so far."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def _growing_container_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -> Problem | None:
-    """Return the problem if each sample that is read adds an entry to a container of the dataset; otherwise None."""
+    """Return the problem if reading a sample always adds an entry to a container of the dataset; otherwise None."""
     for run in runs:
         for path, entries in run.last_container_sizes.items():
             began = run.sizes.get(path, entries)
@@ -66,9 +66,10 @@ def _count_read_samples(run: FetcherPassRecord) -> int:
 
 
 def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -> Problem | None:
-    """Return the problem if the memory of forked workers rises because they read Python objects; otherwise None.
+    """Return the problem if forked workers need more memory because they read Python objects; otherwise None.
 
-    Reading an object changes its reference count. Then the operating system copies the memory page of the object.
+    Reading an object changes its reference count. This change makes the operating system copy the memory page of the
+    object, which workers shared before.
     """
     if not loader.objects or loader.start_method != "fork" or any(_has_grown(run) for run in runs):
         return None
@@ -82,8 +83,8 @@ def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -
     return Problem.at(
         loader.dataset_place if loader.dataset_place.file else loader.place,
         "memory",
-        f"Every worker copies the Python objects of {path}: reading an object writes its reference count, so the "
-        "memory of forked workers does not stay shared.",
+        f"Every worker copies the Python objects of {path}, because reading an object writes its reference count. So "
+        "forked workers do not share the memory of these objects.",
         f"{path} has {objects:,} objects. The memory of {pluralize(len(rises), 'worker')} rose by "
         f"{sum(rises) / _MIB:.0f} MiB in total while {loader} read {sum(batches):,} samples{slope}.",
         "Store numbers in one NumPy array or tensor, and strings in one bytes object with an array of offsets.",
@@ -93,7 +94,7 @@ def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -
 def _describe_rise_per_sample(runs: list[FetcherPassRecord]) -> str:
     """Describe the mean rise of the memory for each sample, with a 95 % interval.
 
-    The first measurement of each worker does not count.
+    The function ignores the first measurement of each worker.
     """
     slopes = []
     for run in runs:
@@ -106,7 +107,7 @@ def _describe_rise_per_sample(runs: list[FetcherPassRecord]) -> str:
 
 
 def _rises_steadily(memory: list[int]) -> bool:
-    """Return whether the memory rises after the second measurement, and not only in a single step."""
+    """Return whether the memory rises in several steps, without the rise between the first two measurements."""
     steps = [after - before for before, after in pairwise(memory[1:])]
     rise = sum(steps)
     return len(memory) >= _LEAST_MEASURED and rise >= _LEAST_RISE and max(steps) <= _MAX_STEP_SHARE * rise

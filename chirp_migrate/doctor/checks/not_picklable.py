@@ -1,4 +1,4 @@
-"""Find objects in a loader or its dataset that cannot be pickled for worker processes."""
+"""Find objects in a loader, or in its dataset, that cannot be pickled for worker processes."""
 
 from __future__ import annotations
 

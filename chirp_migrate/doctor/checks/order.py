@@ -1,4 +1,4 @@
-"""Find trainings that read the samples in the same random order in every epoch, or sorted by class."""
+"""Find trainings that read the samples in the same random order in every epoch, or in the order of their classes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _first_indices(order: dict[int, list[int]]) -> str:
 
 
 def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherPassRecord]) -> str | None:
-    """Return the evidence that the samples are sorted by class; None if they are not sorted or have no class."""
+    """Return the evidence that the samples are sorted by class; None if there is no such evidence."""
     tasks = sorted((task for run in runs for task in run.tasks), key=lambda task: task.indices[:1])
     indices = [index for task in tasks for index in task.indices]
     labels = [label for task in tasks for label in task.labels]

@@ -18,14 +18,16 @@ def check(recording: Recording) -> Iterator[Problem]:
     The check skips loaders of the training dataset itself, because such loaders measure the fit on training samples on
     purpose. The check skips samples smaller than 16 bytes, because such samples may be equal by chance. If a validation
     loader shares no sample with a training loader, the training has a correct validation. The check then reports no
-    other loader that shares samples with this training loader.
+    problem for the samples of this training loader.
 
     If all samples of a validation loader are training samples, there are two possible causes. Either the split is
-    wrong, or the loader measures the fit on training samples. The message names both causes. But if training and
-    validation share some samples, and each also has samples of its own, the split must be wrong. For example, the
-    project may split the data twice at random. The message then names only this cause, on two conditions. First, the
-    training epoch and the validation epoch read every sample of their datasets. Second, the training samples are equal
-    in the next training epoch. Otherwise a sampler or random transforms may hide equal samples.
+    wrong, or the loader measures the fit on training samples. The message names both causes.
+
+    The split must be wrong if training and validation share some samples, but each also reads samples that the other
+    does not read. For example, the project may split the data twice at random. The message then names only the wrong
+    split, if two conditions hold. First, the training epoch and the validation epoch read every sample of their
+    datasets. Second, the training samples are equal in the next training epoch. If a condition does not hold, a sampler
+    or random transforms may hide equal samples, and the message names both causes.
     """
     trained = recording.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None
@@ -52,9 +54,9 @@ def check(recording: Recording) -> Iterator[Problem]:
                     "overlap",
                     "Validation samples are also training samples, so validation results are too good."
                     if is_certain
-                    else "Validation samples are also training samples. Either the split is wrong, so validation "
-                    "results are too good, or this loader measures the fit on training samples and no other loader "
-                    "validates.",
+                    else "Validation samples are also training samples. Either the split is wrong, and validation "
+                    "results are too good. Or this loader only measures the fit on training samples, and no other "
+                    "loader validates.",
                     f"{both} of {all_of_it} samples of {loader} are equal to samples of {recording.loaders[number]} in "
                     "every byte.",
                     "Split the samples once, so that no sample is in both parts."
@@ -67,7 +69,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def _samples(seen: Recording, one: LoaderPass) -> set[str]:
-    """Return the hashes of the samples of an epoch; an empty set for small samples, or if many hashes are equal."""
+    """Return the hashes of the samples of an epoch; an empty set if samples are small, or if many hashes are equal."""
     tasks = [task for run in seen.runs_of(one) for task in run.tasks]
     samples = [sample for task in tasks for sample in task.names or task.samples]
     unique = set(samples)

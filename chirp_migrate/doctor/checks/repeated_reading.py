@@ -17,14 +17,14 @@ _MIB = 2**20
 
 
 class _RepeatedReading(NamedTuple):
-    """Slow work for reading samples that two epochs repeat with equal results.
+    """Slow work, such as decoding, that two epochs do for the same samples with equal results.
 
     Attributes:
-        evidence: a sentence with the result of comparing both epochs.
-        share: share of the time for reading samples that the repeated work takes, 0 to 1.
-        bytes: number of bytes of one sample, or of one return value of the function that repeats the work.
+        evidence: a sentence on the result of comparing both epochs, for the report.
+        share: time of the repeated work / time of all work for reading samples, 0 to 1.
+        bytes: number of bytes that a cache would need for each sample.
         place: line that defines the dataset class, or the function that repeats the work.
-        detail: part of the message if random transforms follow the repeated work; otherwise "".
+        detail: addition to the message if random transforms follow the repeated work; otherwise an empty string.
     """
 
     evidence: str
@@ -35,10 +35,10 @@ class _RepeatedReading(NamedTuple):
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Compare the samples of two training epochs by index, for loaders for which the training waits.
+    """Compare the samples of two training epochs by index, for each loader for which the training waits.
 
     If random transforms change the samples, the check compares the return values of the dataset's slow functions
-    instead. Then every return value of the second epoch must also occur in the first epoch.
+    instead. A function repeats its work if every return value in the second epoch also occurs in the first epoch.
     """
     for series in recording.group_passes():
         epochs = [(loader, one) for loader, one in series if one.trains and not loader.is_stream]
@@ -67,7 +67,7 @@ def is_in_memory(recording: Recording, loader: LoaderInfo, loader_pass: LoaderPa
 def find_repeated_slow_reading(
     recording: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]
 ) -> _RepeatedReading | None:
-    """Return the slowest work that the first two epochs both do with equal results; None without such work."""
+    """Return the slowest work that two epochs do with equal results; None without such work."""
     (loader, first), (_, later) = epochs[:2]
     tasks = [task for task in recording.tasks_of(later) if task.indices]
     seconds = sum(task.seconds for task in tasks)
@@ -99,7 +99,7 @@ def _sample_bytes(seen: Recording, one: LoaderPass) -> int:
 def _repeated_function(
     seen: Recording, loader: LoaderInfo, first: LoaderPass, later: LoaderPass, name: str
 ) -> _RepeatedReading | None:
-    """Return the work that the dataset's function ``name`` repeats; None if its results differ or it is fast."""
+    """Return the slow work that the dataset's function ``name`` repeats; None without such work."""
     before, now = (
         [task.results[name] for task in seen.tasks_of(one) if name in task.results] for one in (first, later)
     )

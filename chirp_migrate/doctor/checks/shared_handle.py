@@ -1,4 +1,4 @@
-"""Find files that the dataset opened before workers were forked, and that several workers then read."""
+"""Find files that the dataset opened before the workers were forked, so that the workers share the read position."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _LEAST_POSITIONS = 3
 def check(recording: Recording) -> Iterator[Problem]:
     """Check whether the read positions of the dataset's open files change in the training process while workers read.
 
-    The training process itself does not read these files. So a read position changes in the training process only if
-    the workers share the open file with this process.
+    The training process itself does not read these files. So if a read position changes in the training process, the
+    workers share the open file with this process.
     """
     for loader in recording.loaders:
         reported: set[str] = set()

@@ -19,11 +19,11 @@ _LEAST_COLUMNS, _EXACT_END = 3, 1e-6
 def check(recording: Recording) -> Iterator[Problem]:
     """Compute statistics of the training samples alone, and of training and validation samples together.
 
-    The check reports a problem if all samples together are standardized, but the training samples alone are not.
-    Samples are standardized if they have mean 0 and standard deviation 1 in every column or channel. The check also
-    reports a problem if all samples together have the range from 0 to 1 in every column, but the training samples alone
-    have a smaller range in at least one column. The check skips epochs that ended early, and epochs in which a sample
-    was read twice or not recorded.
+    The check reports a problem if all samples together are standardized, but the training samples alone are not
+    standardized. Samples are standardized if their values have mean 0 and standard deviation 1 in every column or
+    channel. The check also reports a problem if the values of all samples together have the range from 0 to 1 in every
+    column, but the training samples alone have a smaller range in at least one column. The check skips epochs that
+    ended early, and epochs in which a sample was read twice or not recorded.
     """
     training: tuple[LoaderInfo, LoaderPass, ValueSums] | None = None
     for one in recording.passes:
@@ -61,7 +61,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> ValueSums | None:
-    """Return the sums over all samples of an epoch.
+    """Return the sums over the values of all samples of an epoch.
 
     The result is None if the epoch ended early, has fewer than 8 samples, or has a sample that was read twice or not
     recorded.
@@ -79,7 +79,7 @@ def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> ValueSums 
 
 
 def _is_standardized(moments: ValueSums) -> bool:
-    """Return whether the mean is 0 and the standard deviation is 1, in each column or channel, or over all values."""
+    """Return whether mean 0 and standard deviation 1 hold in each column or channel, or over all values together."""
     return any(
         figures
         and all(abs(mean) < _EXACT_MEAN and abs(deviation - 1) < _EXACT_DEVIATION for mean, deviation in figures)

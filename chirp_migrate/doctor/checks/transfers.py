@@ -1,4 +1,4 @@
-"""Find batches that are slow to copy to the device, because their memory is not pinned or not contiguous."""
+"""Find batches that are slow to copy to the device, because the memory of the batch is not pinned or not contiguous."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _MIB = 2**20
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Check the first training batch of each loader, if the batch is in CPU memory and the model is on another device.
+    """Check the first training batch of each loader. The batch must be in CPU memory, and the model on another device.
 
     Memory that is not pinned is a problem only for loaders with workers. Without workers, pinning would not help,
-    because the training itself would have to wait for it.
+    because the training would have to wait until the memory is pinned.
     """
     for loader in recording.loaders:
         for one in recording.passes_of_loader(loader):

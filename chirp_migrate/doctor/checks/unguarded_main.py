@@ -1,4 +1,4 @@
-"""Find scripts without a ``__main__`` guard, which start the training again when a worker process imports them."""
+"""Find scripts without a ``__main__`` guard, so that the training starts again when a worker imports the script."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from chirp_migrate.doctor.recording import Recording
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Report trainings that failed before any worker began, because importing the script starts workers again."""
+    """Report trainings that failed before any worker began.
+
+    Such trainings fail because importing the script starts workers again.
+    """
     for loader in recording.loaders:
         has_begun = any(one.number in recording.worker_starts for one in recording.passes_of_loader(loader))
         if not recording.error or not loader.unguarded.file or has_begun:

@@ -11,8 +11,9 @@ from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare batches with the same indices in two validation epochs, and check the mode of the BatchNorm modules.
 
-    BatchNorm in training mode is a problem only if no validation epoch uses evaluation mode. If a training uses both
-    modes, the training mode is probably intended, for example to adapt the running statistics to another domain.
+    BatchNorm in training mode is a problem if all validation epochs use training mode. If at least one validation epoch
+    uses evaluation mode, the training mode is probably intended, for example to adapt the running statistics to other
+    data.
     """
     trained = recording.trained_datasets()
     chosen = any(
@@ -68,7 +69,7 @@ def _find_varying_samples(seen: Recording, passes: list[tuple[LoaderInfo, Loader
 def _hashes_by_indices(seen: Recording, one: LoaderPass) -> dict[tuple[int, ...], list[str]]:
     """Return a dictionary: indices of a batch → one hash for each sample of the batch.
 
-    If samples have no separate hashes, each sample gets the hash of the whole batch.
+    If the recording has no hash for each sample, each sample gets the hash of the whole batch.
     """
     return {
         tuple(task.indices): task.samples or [task.whole] * len(task.indices)

@@ -12,17 +12,18 @@ from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 _LEAST_BATCHES = 20
 _LEAST_SHARE, _LEAST_S = 0.5, 1.0
 _BUSY = 0.8
-_LESS_WORK = "Reduce the work for each sample: decode once (docs/caching.md), or transform whole batches."
+_LESS_WORK = "Reduce the work for each sample: decode samples once (docs/caching.md), or transform whole batches."
 _MORE_WORKERS = (
     "Use more workers: `chirp-migrate tune` measures which number is best. Or reduce the work for each sample: decode "
-    "once (docs/caching.md), or transform whole batches."
+    "samples once (docs/caching.md), or transform whole batches."
 )
 
 
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare the time that the training waited for batches with the time of the whole epoch.
 
-    The check runs only if the training uses the user's own samples.
+    The check ignores trainings on synthetic samples, because reading such samples takes another time than reading the
+    user's samples.
     """
     if not recording.has_own_data:
         return
@@ -40,7 +41,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def loaders_needing_workers(recording: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass]]:
-    """Yield each loader that may need more workers, and the second training epoch with this loader."""
+    """Yield each loader for which more workers may help, with the second training epoch of this loader."""
     for loader, first, second in _first_two_epochs(recording) if recording.has_own_data else ():
         if (
             not _mainly_waits_for_start(loader, first, second)
@@ -52,7 +53,7 @@ def loaders_needing_workers(recording: Recording) -> Iterator[tuple[LoaderInfo, 
 
 
 def _first_two_epochs(seen: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass, LoaderPass]]:
-    """Yield each loader and its first two training epochs with at least 20 batches each."""
+    """Yield each loader with its first two training epochs. The function ignores epochs with fewer than 20 batches."""
     for series in seen.group_passes():
         epochs = [(loader, one) for loader, one in series if one.trains and len(one.sizes) >= _LEAST_BATCHES]
         if len(epochs) > 1:
@@ -73,7 +74,7 @@ def _waits_for_samples(seen: Recording, loader: LoaderInfo, first: LoaderPass, s
 
 
 def _busy_share(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> float:
-    """Return the share of the epoch's time that a worker spends on reading samples, as a mean over all workers."""
+    """Return the share of an epoch's time in which a worker reads samples, 0 to 1, as a mean over all workers."""
     return sum(task.seconds for task in seen.tasks_of(one)) / (loader.num_workers * one.seconds)
 
 
@@ -85,7 +86,7 @@ def _slow_reading_problem(seen: Recording, loader: LoaderInfo, first: LoaderPass
             "Training waits for samples that are already in memory, because the loader reads them one by one.",
             f"{waited}, whose samples are in memory.",
             "Keep the samples in tensors, and read whole batches at once. `chirp-migrate plan` shows whether a "
-            "migration would do this for you.",
+            "migration makes this change.",
         )
         return
     if not loader.num_workers:
@@ -110,7 +111,7 @@ def _slow_reading_problem(seen: Recording, loader: LoaderInfo, first: LoaderPass
 
 
 def _fix_from_measurement(seen: Recording, loader: LoaderInfo) -> str:
-    """Return a fix with the best number of workers; an empty string if this number was not measured."""
+    """Return advice with the measured best number of workers; an empty string if this number was not measured."""
     tuned = seen.tuned
     if tuned is None or tuned.loader != loader.number:
         return ""

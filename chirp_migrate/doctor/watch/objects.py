@@ -50,7 +50,10 @@ _TYPES_WITHOUT_CHILDREN = (
 
 
 def attributes_with_paths(root: Any, root_name: str = "dataset") -> Iterator[tuple[str, Any]]:
-    """Yield (attribute path, value) of ``root`` and of all objects in it, outermost first. Each object occurs once."""
+    """Yield (attribute path, object) for ``root`` and for the objects in ``root``, outermost first.
+
+    Each object occurs once. The function stops after 300 objects and 5 levels.
+    """
     seen = {id(root)}
     level = [(root_name, root)]
     left = _MAX_OBJECTS
@@ -69,7 +72,7 @@ def attributes_with_paths(root: Any, root_name: str = "dataset") -> Iterator[tup
 
 
 def dataset_and_inner_datasets(dataset: Any) -> list[Any]:
-    """Return the dataset, and all datasets that it wraps, with the outermost dataset first."""
+    """Return ``dataset`` and all datasets that ``dataset`` wraps, with the outermost dataset first."""
     return [value for _, value in attributes_with_paths(dataset) if isinstance(value, torch.utils.data.Dataset)] or [
         dataset
     ]
@@ -100,8 +103,9 @@ def generator_states(dataset: Any) -> dict[str, str]:
 def container_lengths(dataset: Any) -> dict[str, int]:
     """Return a dictionary: attribute path of a container, or of a method with ``lru_cache`` → number of its entries.
 
-    For lists of up to 20,000 entries, None entries do not count. The result omits queues of limited length. The result
-    also omits containers of open files, archives or connections, because each process must open its own files.
+    In lists of up to 20,000 entries, entries with the value None do not count. The result omits queues of limited
+    length, because they cannot grow. The result also omits containers of open files, archives or connections, because
+    each process must open its own files.
     """
     found: dict[str, int] = {}
     for path, value in attributes_with_paths(dataset):
@@ -120,7 +124,7 @@ def container_lengths(dataset: Any) -> dict[str, int]:
 
 
 def _holds_handles(container: Any) -> bool:
-    """Return whether the first entry of a container is a memory map, or can be closed like a file (except images)."""
+    """Return whether the first entry of a container is a memory map, or has ``close`` like a file (but is no image)."""
     first = next(iter(container.values() if isinstance(container, dict) else container), None)
     return isinstance(first, np.memmap) or (hasattr(type(first), "close") and not hasattr(type(first), "tobytes"))
 
@@ -128,8 +132,8 @@ def _holds_handles(container: Any) -> bool:
 def large_containers(dataset: Any) -> dict[str, int]:
     """Return a dictionary: attribute path of a large container in the dataset → number of its entries.
 
-    A container is large if it has at least 10,000 entries that take about 8 MiB or more. The entries must be Python
-    objects, not tensors or arrays.
+    A container is large if it has at least 10,000 entries, and these entries take about 8 MiB or more. Only containers
+    of Python objects count, not containers of tensors or arrays.
     """
     found = {}
     for path, value in attributes_with_paths(dataset):
@@ -142,7 +146,7 @@ def large_containers(dataset: Any) -> dict[str, int]:
 
 
 def _object_bytes(value: Any) -> int:
-    """Return the size in bytes of an object, including the objects directly in it."""
+    """Return the size in bytes of an object, including the objects that it directly contains."""
     held = value if type(value) in (tuple, list) else getattr(value, "__dict__", value)
     inner = held.values() if type(held) is dict else held if type(held) in (tuple, list) else ()
     return sys.getsizeof(value) + sum(map(sys.getsizeof, inner))
@@ -183,7 +187,7 @@ def opened_files(dataset: Any) -> dict[str, int]:
 
 
 def read_plain_attributes(dataset: Any) -> dict[str, str]:
-    """Return a dictionary: path of an attribute with a plain value, which the dataset's code reads → the value as text.
+    """Return a dictionary: path of an attribute that the dataset's code reads and whose value is plain → value as text.
 
     Plain values are numbers, bools and short strings, and small lists, arrays and tensors of such values. The text of a
     list, array or tensor consists of its length and a hash. An attribute counts as read if the code of the dataset, or

@@ -1,8 +1,9 @@
 """Find the objects in a loader that cannot be pickled for spawned workers, with their attribute paths.
 
 First, the pickler of :mod:`multiprocessing` pickles the dataset and the functions of the loader, as for ``spawn``. If
-an error occurs, a pickler that is written in Python pickles them again, and keeps a list of the objects that it has
-begun and not finished. When the error occurs again, this list is the path to the object that cannot be pickled.
+an error occurs, a pickler that is written in Python pickles the same objects again. This pickler keeps a list of the
+objects that it has begun and not finished. When the error occurs again, this list is the path to the object that cannot
+be pickled.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _KINDS: tuple[tuple[Any, str], ...] = (
 
 
 def unpicklable_parts(loader: Any, line_finder: LineFinder) -> Iterator[UnpicklablePart]:
-    """Yield the first object that cannot be pickled in each of dataset, ``collate_fn`` and ``worker_init_fn``."""
+    """For each of dataset, ``collate_fn`` and ``worker_init_fn``, yield the first object that cannot be pickled."""
     for name in _PARTS:
         part = getattr(loader, name, None)
         try:
@@ -50,7 +51,10 @@ def unpicklable_parts(loader: Any, line_finder: LineFinder) -> Iterator[Unpickla
 
 
 def count_pickled_bytes(loader: Any) -> int:
-    """Return the number of bytes that are pickled for each new worker, without tensors, which workers share."""
+    """Return the number of bytes that are pickled for each new worker.
+
+    Tensors do not count, because workers share them.
+    """
     counter = _ByteCounter()
     with allow_process_start_pickling():
         for name in _PARTS:
@@ -59,7 +63,7 @@ def count_pickled_bytes(loader: Any) -> int:
 
 
 class _ByteCounter(ForkingPickler):
-    """A pickler that counts the bytes of the pickle and does not store them."""
+    """A pickler that counts the bytes of the pickle, and does not store these bytes."""
 
     def __init__(self) -> None:
         super().__init__(self)
@@ -118,7 +122,8 @@ class _TracingPickler(pickle._Pickler):
 def _path_step(above: list[Any], child: Any) -> str:
     """Return the part of the attribute path from the last object of ``above`` to ``child``, such as ``.name``.
 
-    The result is an empty string if ``pickle`` created the object ``child``, so that it is not part of the user's data.
+    If ``pickle`` created the object ``child``, this object is not part of the user's data, and the result is an empty
+    string.
     """
     parent = above[-1]
     owner = above[-2] if len(above) > 1 else None
@@ -143,7 +148,10 @@ def _path_step(above: list[Any], child: Any) -> str:
 
 
 def _is_made_by_pickle(parent: Any, owner: Any) -> bool:
-    """Return whether ``parent`` is a tuple that ``pickle`` created to pickle ``owner``, not a tuple of the user."""
+    """Return whether ``pickle`` created the tuple ``parent`` in order to pickle ``owner``.
+
+    Otherwise, ``parent`` is a tuple of the user, and so a part of the attribute path.
+    """
     if owner is None or isinstance(owner, (list, tuple)):
         return False
     return not (isinstance(owner, dict) and any(one is parent for one in owner.values()))

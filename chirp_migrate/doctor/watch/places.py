@@ -13,7 +13,7 @@ from chirp_migrate.doctor.recording import CodeLine
 
 
 class LineFinder:
-    """Finds the line of a definition or of a running call in the user's code.
+    """Finds lines of the user's code: the line of a definition, or the line that is running now.
 
     Args:
         tree: absolute path of the folder with the user's code.

@@ -1,4 +1,4 @@
-"""Record batches in the process that reads them, which is the training process or a worker process.
+"""Record batches in the process that reads the batches, which is the training process or a worker process.
 
 A fetcher is PyTorch's object that reads and collates batches. For each iteration over a loader, each process that reads
 samples creates one fetcher. This module wraps each fetcher. Worker processes write their recordings to files, with one
@@ -44,7 +44,7 @@ _make_fetcher: Callable[..., Any] = dataloader._DatasetKind.create_fetcher
 
 
 class _End(msgspec.Struct, tag="end"):
-    """A line in a file of recordings that marks the end of an iterable dataset."""
+    """A line in a file of recordings, which shows that the iterable dataset ended in this process."""
 
 
 class _RunLine(FetcherPassRecord, tag="run"):
@@ -59,10 +59,11 @@ class RecordReceiver(NamedTuple):
     """The destination for the recording of one fetcher (PyTorch's object that reads batches).
 
     Attributes:
-        run: the recording of the loader pass by this process. At first, this recording contains no batches.
+        run: the recording of one loader pass by one process, which does not contain batches at first.
         write: function that stores a part of the recording. The function gets ``run``, then each batch, and an
             :class:`_End` when an iterable dataset ends.
-        every: which samples to hash: all (1), every N-th sample (N > 1), or none (0). See :func:`.describe_batch`.
+        every: number that decides which samples are hashed. With 1, all samples are hashed; with N > 1, every N-th
+            sample; with 0, no sample. See :func:`.describe_batch`.
     """
 
     run: FetcherPassRecord
@@ -132,13 +133,16 @@ class _Fetcher:
 
 
 class _MemoryMeter:
-    """Measures the memory that this process does not share. Pauses limit the total time for measurements."""
+    """Measures the memory that this process does not share with other processes.
+
+    After each measurement, the class pauses, so that measurements do not take much time in total.
+    """
 
     def __init__(self) -> None:
         self._next = 0.0
 
     def measure(self) -> int:
-        """Return the bytes of unshared memory; 0 during the pause after a measurement, or if measuring fails."""
+        """Return the bytes of unshared memory; 0 during the pause after a measurement, or if the measurement fails."""
         if time.perf_counter() < self._next:
             return 0
         began, found = time.thread_time(), 0
@@ -150,13 +154,13 @@ class _MemoryMeter:
 
 
 class RecordingWorkerLoop:
-    """A replacement for the main loop of PyTorch's worker processes, which also records the batches.
+    """A replacement for the main loop of PyTorch's worker processes. The replacement also records the batches.
 
     Args:
         folder: path of the folder for the files with the recordings.
         started_in: number of the loader pass that starts the worker.
-        every: two values of ``hash_every`` for :func:`.describe_batch`: for the first epoch of the worker, and for
-            later epochs.
+        every: two values of ``hash_every`` for :func:`.describe_batch`. The first value is for the first epoch of the
+            worker, and the second value is for later epochs.
     """
 
     def __init__(self, folder: str, started_in: int, every: tuple[int, int]) -> None:
@@ -182,7 +186,7 @@ class RecordingWorkerLoop:
 
 @contextmanager
 def record_fetchers(make_receiver: Callable[[Any], RecordReceiver | None]) -> Iterator[None]:
-    """Return a context in which every fetcher that this process creates is wrapped and recorded.
+    """Return a context in which this module wraps every fetcher that this process creates, and records its batches.
 
     Args:
         make_receiver: function that gets the dataset of a new fetcher and returns the destination of its recording. If

@@ -35,7 +35,7 @@ _thread_local = threading.local()
 def functions_by_code(dataset: Any) -> dict[CodeType, FunctionType]:
     """Return a dictionary: code object → function with this code, for the functions and methods in a dataset.
 
-    The result contains no ``__getitem__`` of the outermost dataset.
+    The result omits ``__getitem__`` of the outermost dataset, because its return values are the samples.
     """
     found: dict[CodeType, FunctionType] = {}
     for _, value in attributes_with_paths(dataset):
@@ -55,8 +55,9 @@ class FunctionResultRecorder:
     """Records the calls of a dataset's functions, and hashes of their return values, while this thread reads a batch.
 
     Args:
-        dataset: the dataset.
-        every: which return values of a function to hash: all (1), every N-th return value (N > 1), or none (0).
+        dataset: the dataset whose functions are recorded.
+        every: number that decides which return values of a function are hashed. With 1, all return values are hashed;
+            with N > 1, every N-th return value; with 0, no return value.
     """
 
     def __init__(self, dataset: Any, every: int) -> None:
@@ -70,7 +71,7 @@ class FunctionResultRecorder:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Return a context in which the object records the calls in this thread."""
+        """Return a context in which this object records all calls of the functions in this thread."""
         self._begun, self._calls_of_batch = {}, {}
         _thread_local.watch = self
         try:
@@ -83,7 +84,7 @@ class FunctionResultRecorder:
         return self._calls_of_batch
 
     def is_quick(self, code: CodeType) -> bool:
-        """Return whether a function is too fast to be worth recording."""
+        """Return whether a function is so fast that its calls are no longer recorded."""
         all_of_it = self._calls.get(code)
         return all_of_it is not None and all_of_it.calls >= _QUICK_CALLS and all_of_it.mean_s < _QUICK_S
 
@@ -108,7 +109,10 @@ class FunctionResultRecorder:
 
 
 def _append_hash(hashes: list[str], value: Any) -> int:
-    """Append a hash of the tensors, arrays and images in ``value`` to ``hashes``. Return their size in bytes."""
+    """Append a hash of the tensors, arrays and images in ``value`` to ``hashes``.
+
+    Return the size of this data in bytes.
+    """
     whole, size = Hash(), 0
     for leaf in leaves_by_position(value).values():
         if isinstance(leaf, torch.Tensor):
@@ -132,7 +136,10 @@ if sys.version_info >= (3, 12):
     from sys import monitoring
 
     def _monitor_calls(codes: dict[CodeType, str]) -> None:
-        """Make the interpreter report all calls of these functions, unless another tool uses the same tool id."""
+        """Make the interpreter report all calls of these functions.
+
+        If another tool uses the same tool id, do nothing.
+        """
         if monitoring.get_tool(_TOOL_ID) is None:
             monitoring.use_tool_id(_TOOL_ID, __name__)
             monitoring.register_callback(_TOOL_ID, monitoring.events.PY_START, _on_call)

@@ -22,8 +22,9 @@ def describe_batch(requested: Any, batch: Any, *, hash_every: int) -> BatchRecor
     Args:
         requested: the indices of the samples, as the sampler yields them; a single index if the loader does not batch.
         batch: the batch that the process read for these indices.
-        hash_every: which samples to hash: with 1, all samples, and the function also sums their values (slow); with N >
-            1, only the samples whose index is a multiple of N; with 0, no samples.
+        hash_every: number that decides which samples are hashed. With 1, the function hashes all samples, and also sums
+            their values, which is slow. With N > 1, the function hashes only the samples whose index is a multiple of
+            N. With 0, the function hashes no samples.
     """
     is_batch = isinstance(requested, (list, tuple))
     indices = _whole_numbers(requested if is_batch else [requested])
@@ -81,7 +82,7 @@ def float64_bytes_by_position(batch: Any) -> dict[str, int]:
 
 
 def cpu_bytes_by_position(batch: Any) -> dict[str, int]:
-    """Return a dictionary: position of a tensor in the batch → its size in bytes, for CPU tensors of 1 MiB or more."""
+    """Return a dictionary: position of a CPU tensor of 1 MiB or more in the batch → size of this tensor in bytes."""
     return {place: leaf.nbytes for place, leaf in _large_cpu_tensors(batch).items()}
 
 
@@ -116,9 +117,10 @@ def _whole_hash(tensors: list[torch.Tensor]) -> str:
 
 
 def _row_hashes(tensors: list[torch.Tensor], rows: Sequence[int]) -> list[str]:
-    """Return a hash for each row number in ``rows``. The hash covers this row of all tensors.
+    """Return a hash for each row number in ``rows``. This hash covers the row with this number in all tensors.
 
-    To combine the tensors, the hash of a row in one tensor is the seed for hashing this row in the next tensor.
+    The hash of a row in one tensor is the seed for hashing this row in the next tensor, so the last hash covers all
+    tensors.
     """
     forms = "".join(f"{tensor.dtype}{tuple(tensor.shape[1:])}" for tensor in tensors)
     hashes = [int(xxhash.xxh3_64_intdigest(forms.encode()))] * len(rows)

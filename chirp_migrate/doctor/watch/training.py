@@ -1,4 +1,4 @@
-"""Run and record a training call until its third epoch begins or its time is over."""
+"""Run and record a training call, until its third epoch begins, or its time is over."""
 
 from __future__ import annotations
 
@@ -89,15 +89,16 @@ def record_training(
     """Run a training call, and fill in ``recording`` even if the call raises an error.
 
     Args:
-        label: short unique name of the training call, for messages.
-        call: function without arguments that trains.
+        label: short unique name of the training call, for the report.
+        call: function without parameters that runs the training.
         tree: absolute path of the folder with the user's code.
         folder: folder for the files in which worker processes write their recordings.
-        seconds: time limit for the call. Each iteration over a loader ends early after about a fifth of this time.
-        recording: the recording to fill in.
+        seconds: time limit for the call in seconds. After about a fifth of this time, an iteration over a loader ends
+            early.
+        recording: the recording that this function fills with its results.
 
     Returns:
-        The loaders that the training used, in the order of their numbers. No worker of these loaders is running.
+        The loaders that the training used, in the order of their numbers. The workers of these loaders have ended.
 
     Raises:
         Exception: the call raised this error.
@@ -252,7 +253,9 @@ class _TrainingWatch(Interception):
             self._end_training()
 
     def _end_training(self) -> None:
-        """Raise an exception that ends the training, but only in the main thread. Other threads only prefetch batches.
+        """End the training with an exception, if the caller runs in the main thread.
+
+        In other threads, which only prefetch batches, the method raises no exception.
 
         Raises:
             StopTraining: the caller runs in the main thread.
@@ -390,7 +393,7 @@ def _replacing_attribute(owner: Any, name: str, make: Callable[[Any], Any]) -> I
 
 
 def _index_of(one: Any, known: list[Any]) -> int:
-    """Return the position of an object in the list ``known``. Append the object if it is not in the list."""
+    """Return the position of an object in the list ``known``. If the list lacks the object, append the object first."""
     number = next((number for number, other in enumerate(known) if other is one), len(known))
     if number == len(known):
         known.append(one)
@@ -405,7 +408,7 @@ def _count_file_descriptors(process: psutil.Process) -> int:
 
 
 def _file_descriptor_limit() -> int:
-    """Return the largest number of file descriptors that this process may have open; 0 if it is not known."""
+    """Return the largest number of file descriptors that this process may have open; 0 if this limit is not known."""
     try:
         import resource
     except ImportError:  # Windows

@@ -39,10 +39,10 @@ def cpu_seconds_of_this_process() -> float:
 
 
 class BackgroundLoadWatch:
-    """Measures the CPU use of other processes, over all contexts of :meth:`watching` together.
+    """Measures the CPU use of other processes during all contexts of :meth:`watching` together.
 
-    The operating system counts in hundredths of a second, so a measurement of only one short context would be
-    inaccurate.
+    The operating system counts CPU time in hundredths of a second, so the measurement of a single short context would
+    be inaccurate.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class BackgroundLoadWatch:
 
     @contextmanager
     def watching(self, used_s: Callable[[], float] = cpu_seconds_of_this_process) -> Iterator[None]:
-        """Return a context, and add the CPU use of other processes during this context to the measurement.
+        """Return a context. The CPU use of other processes during this context is added to the measurement.
 
         Args:
             used_s: function that returns the CPU seconds that this process and its children have used so far.
@@ -72,7 +72,7 @@ class BackgroundLoadWatch:
 
 
 def why_cpu_use_not_measurable() -> str | None:
-    """Return why this system cannot measure the CPU use of other processes; None if it can."""
+    """Return why the CPU use of other processes cannot be measured on this system; None if it can be measured."""
     cpus = _own_cpus()
     if _busy_s(cpus) is None:
         return "this system does not count how long each CPU is busy"
@@ -92,7 +92,7 @@ def _own_cpus() -> frozenset[int]:
 
 
 def _busy_s(cpus: frozenset[int]) -> float | None:
-    """Return the busy seconds of all ``cpus`` together since the system started; None if they are not counted."""
+    """Return the busy seconds of all ``cpus`` together since the system started; None if the system does not count."""
     try:
         counted = psutil.cpu_times(percpu=True)
     except OSError:

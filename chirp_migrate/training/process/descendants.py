@@ -1,7 +1,7 @@
 """End all processes that a child process started, including processes that left its process group.
 
-All processes of a run inherit an environment variable whose value is unique for the run. A process that has cleared its
-environment is found as a child of its parent process, as long as the parent process runs.
+All processes of a run inherit an environment variable whose value is unique for the run. If a process has cleared its
+environment, this module finds the process as a child of its parent process, as long as the parent process runs.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _ROUNDS = 50
 
 
 def kill_processes(mark: str, child: int | None = None, *, child_exists: bool = False) -> None:
-    """Kill the processes with ``mark`` in their environment, their descendants, and the process group of ``child``.
+    """Kill all processes with ``mark`` in their environment, all their descendants, and the process group of ``child``.
 
     The function also kills processes that start while it runs.
 
     Args:
         mark: value of :data:`MARKER` in the environment of the processes.
         child: process ID of a child process, which is also the ID of its process group; None without a child process.
-        child_exists: whether ``child`` is still the ID of the child process. The system may reuse the ID after this
-            process has waited for the end of the child process.
+        child_exists: whether ``child`` is still the ID of the child process. If False, the system may have given the ID
+            to another process.
     """
     for _ in range(_ROUNDS):
         left = {one.pid: one for one in psutil.process_iter() if _is_running_with_mark(one, mark)}
@@ -77,7 +77,10 @@ def resume_processes(processes: Sequence[psutil.Process]) -> None:
 
 
 def cpus_of_this_process() -> list[int]:
-    """Return the numbers of the CPUs on which this process may run; empty if the system cannot restrict processes."""
+    """Return the numbers of the CPUs on which this process may run.
+
+    The list is empty if the operating system cannot restrict a process to some CPUs.
+    """
     with suppress(AttributeError, psutil.Error):
         return list(psutil.Process().cpu_affinity())
     return []
@@ -85,10 +88,10 @@ def cpus_of_this_process() -> list[int]:
 
 @contextmanager
 def run_on_one_cpu(pid: int, cpu: int | None) -> Iterator[None]:
-    """Return a context in which a process runs only on ``cpu``; if ``cpu`` is None, nothing is restricted.
+    """Return a context in which the process ``pid`` runs only on ``cpu``; with None, the context does nothing.
 
     Without this context, a process continues on the CPU where it last ran, and some CPUs are busier than others. If two
-    processes take turns, both must begin on the same CPU, so that their times can be compared.
+    processes take turns, both processes must begin on the same CPU, so that their times can be compared.
     """
     process, usual = psutil.Process(), None
     if cpu is not None:

@@ -1,7 +1,7 @@
 """Clean up after a killed process: end its children, and remove its temporary folders.
 
-A small process, the guard, reads its standard input until the end of the input. The input ends when the parent process
-ends, even if the parent process is killed. Then the guard cleans up.
+The parent process starts a small process, the guard, which waits for the end of its standard input. The input ends when
+the parent process ends, even if the parent process is killed. Then the guard cleans up.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def clean_up_if_killed(mark: str, folder: Path) -> Iterator[None]:
-    """Return a context for running processes: if this process is killed, the guard ends them and removes a folder.
+    """Return a context in which the guard ends processes and removes a folder if this process is killed.
 
     If this process reaches the end of the context, the guard does nothing. So the caller must end the processes before
     the end of the context, and remove the folder afterwards.

@@ -40,11 +40,12 @@ _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
 def check_imports_use_copy(tree: Path, origin: str) -> None:
     """Check that Python imported the modules of a project from its copy, not from the original folder.
 
-    If a package is installed in development mode (``pip install -e``), Python imports it from the original folder.
+    If a package is installed in development mode (``pip install -e``), Python may import the package from the original
+    folder. The command would then measure the wrong version of the code.
 
     Args:
         tree: the copy of the project.
-        origin: the original folder of the project; an empty string skips the check.
+        origin: the original folder of the project; if the string is empty, the function checks nothing.
 
     Raises:
         TaskNotPossible: a module was imported from ``origin``.
@@ -74,11 +75,11 @@ def import_object(reference: str, kind: str, is_kind: Callable[[Any], bool] = ca
 
     Args:
         reference: the module or file, a colon, and the name of the object.
-        kind: kind of the object for messages, such as ``class``.
+        kind: kind of object that the caller expects, such as ``class``, for messages.
         is_kind: function that returns whether an object is of this kind; by default, all callable objects are.
 
     Raises:
-        NoSuchObject: there is no such module, file or name, or the name refers to another kind of object.
+        NoSuchObject: the module, the file or the name does not exist, or the name refers to another kind of object.
     """
     place, _, name = reference.rpartition(":")
     module = _import_module(place)
@@ -97,7 +98,7 @@ def import_object(reference: str, kind: str, is_kind: Callable[[Any], bool] = ca
 def project_modules(tree: Path) -> dict[str, Path]:
     """Return a dictionary: import name of each module of the project → its file.
 
-    The result omits modules in folders for tests and for build results.
+    The result omits modules in hidden folders, and in folders for tests, builds and installed packages.
     """
     found = {}
     for path in sorted([*tree.glob("*.py"), *tree.glob("*/*.py"), *tree.glob("src/*/*.py")]):
@@ -114,7 +115,7 @@ def check_runnable_module(module: str) -> None:
     The check imports the packages that contain the module, but not the module itself.
 
     Raises:
-        NoSuchObject: there is no such module, or the package has no module ``__main__``.
+        NoSuchObject: the module does not exist, or is a package without a module ``__main__``.
     """
     with _convert_module_errors(module):
         found = find_spec(module)
@@ -126,7 +127,7 @@ def check_runnable_module(module: str) -> None:
 
 @contextmanager
 def _convert_module_errors(module: str) -> Iterator[None]:
-    """Return a context that raises NoSuchObject if Python does not find ``module`` or a package that contains it."""
+    """Return a context that raises NoSuchObject if Python does not find ``module``, or its package."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -181,8 +182,8 @@ def advice_on_missing_module(log: str) -> str | None:
 def enter_project_copy(tree: Path) -> None:
     """Make ``tree`` the working directory and the first import path. ``chirp_migrate`` stays importable.
 
-    If ``tree`` has a folder ``src/``, this folder becomes the second import path. Python then imports its packages
-    instead of installed packages with the same names.
+    If ``tree`` has a folder ``src/``, this folder becomes the second import path. Python then imports the packages in
+    ``src/`` instead of installed packages with the same names.
     """
     os.chdir(tree)
     sys.path[0] = str(tree)

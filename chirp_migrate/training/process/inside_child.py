@@ -41,15 +41,15 @@ class ParentConnection:
         self._connection = getattr(connection, "PipeConnection", connection.Connection)(end)
 
     def request(self, kind: type[_R]) -> _R:
-        """Receive the task that the parent sends."""
+        """Receive the task that the parent sends, and return the task as an object of the class ``kind``."""
         return convert_json(read_json(self._read_bytes()), kind)
 
     def wait_for_turn(self) -> None:
         """Report to the parent that this process is ready for its next turn, and wait until the parent starts the turn.
 
-        Two child processes start and import at the same time. Then they take turns to train, so that each child process
-        can use all CPUs. The speed of a machine changes within seconds. So for a fair comparison, an epoch of one child
-        process must run directly after an epoch of the other child process.
+        Two child processes start and import at the same time. Then the processes take turns to train, so that each
+        process can use all CPUs. The speed of a machine changes within seconds. So for a fair comparison, an epoch of
+        one child process must run directly after an epoch of the other child process.
 
         Raises:
             SystemExit: the parent has ended.
@@ -82,9 +82,10 @@ def run_child_task(task_type: type[_R], perform: Callable[[_R, ParentConnection]
     """Run a child process: receive a task from the parent, perform the task, and send the result.
 
     Args:
-        task_type: type of the task: a dataclass with the attribute ``tree``, the working directory of the child.
-        perform: function that performs the task and returns a dataclass as the result. The function may raise
-            ``TaskNotPossible`` or ``UserCodeError``.
+        task_type: type of the task, which is a dataclass with the attribute ``tree`` (the working directory of the
+            child).
+        perform: function that performs the task and returns a dataclass as the result. If the function raises
+            ``TaskNotPossible`` or ``UserCodeError``, the child sends the message of this error to the parent.
 
     Returns:
         The exit code of the process: 0, or 1 after a failure.

@@ -48,7 +48,7 @@ def describe_machine(threads: int) -> dict[str, Any]:
 
 
 def _accelerator() -> str | None:
-    """Return the name of the GPU, or the type of another accelerator such as ``"mps"``; None if there is none."""
+    """Return the name of the GPU, or the type of another accelerator such as ``"mps"``; None without an accelerator."""
     import torch
 
     if torch.cuda.is_available():
@@ -60,8 +60,8 @@ def _accelerator() -> str | None:
 def describe_environment() -> dict[str, Any]:
     """Return the version of Python, installed packages, and environment variables that may change a measurement.
 
-    The result contains the environment variables of this process. The result does not contain the variables that
-    ``verify`` sets in its child processes, such as the number of threads and the hash seed.
+    The environment variables come from this process. The result does not contain the variables that ``verify`` sets in
+    its child processes, such as the number of threads and the hash seed.
     """
     packages = {}
     for name in _PACKAGES:

@@ -1,4 +1,4 @@
-"""Messages from a child process to its parent process, in JSON so that the parent does not unpickle."""
+"""Define the messages from a child process to its parent process, as JSON, so that the parent unpickles no data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ReadyMessage(msgspec.Struct, tag="ready", frozen=True):
     """Message: the child waits for its next turn.
 
     Attributes:
-        cpu_s: CPU seconds of the child, plus CPU seconds of its own child processes that have ended.
+        cpu_s: seconds of CPU time that the child and its own ended child processes have used.
         at: time at which the child sent the message, in seconds of ``time.time``.
     """
 
@@ -31,8 +31,9 @@ class PartialResult(msgspec.Struct, tag="found", frozen=True):
     """Message: a part of the result, which the child sends before it has finished its task.
 
     Attributes:
-        name: name of the part.
-        value: the part. The child sends a dataclass or a dictionary, and the parent receives a dictionary.
+        name: name by which the parent recognises the part, such as the label of an entry point.
+        value: content of the part. The child sends a dataclass or other plain data, and the parent receives a dataclass
+            as a dictionary.
     """
 
     name: str
@@ -44,7 +45,8 @@ class FailureMessage(msgspec.Struct, tag="failed", frozen=True):
 
     Attributes:
         sentence: the reason in one sentence, for the user.
-        usage: whether the cause is a wrong option of the user; False if the cause is an error in the user's code.
+        usage: whether the task is not possible, for example because an option is wrong; False if the user's code raised
+            an error.
     """
 
     sentence: str

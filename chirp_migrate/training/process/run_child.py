@@ -65,11 +65,12 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class ChildLabels:
-    """Names of a child process in error messages.
+    """Words with which error messages describe a child process.
 
     Attributes:
         name: subject of the message, such as ``The version before the migration``.
-        failed: first words of the message if the child reports an error, such as ``The training failed: ``.
+        failed: first words of the message if the child reports an error, such as ``The training failed``, with a colon
+            at the end.
         less: advice for the user if the child takes too long, such as ``use a longer --time-budget``.
         side: the version that the child trains, ``before`` or ``after`` the migration; an empty string for other child
             processes.
@@ -85,8 +86,9 @@ class ChildLabels:
 class Child(Generic[_T]):
     """A child process with a new Python interpreter. The object keeps the last 64 KiB of the child's output.
 
-    Use the object as a context manager. At the end of the context, the child and all processes that it started are
-    ended. If this process is killed, a small guard process ends the child and these processes (:mod:`.guard`).
+    Use the object as a context manager. At the end of the context, this object ends the child and all processes that
+    the child started. If this process is killed, a small guard process ends the child and these processes
+    (:mod:`.guard`).
 
     The work of a child may consist of turns. Before each turn, the child waits until this process calls
     :meth:`give_turn`.
@@ -94,16 +96,18 @@ class Child(Generic[_T]):
     Attributes:
         module: import name of the module that the child runs. The module must call
             :func:`~.inside_child.run_child_task`.
-        request: task of the child: a dataclass with the attribute ``tree``, the working directory of the child.
-        answer: type of the child's result.
-        role: names of the child in error messages.
-        timeout_s: seconds of work after which the child counts as hung, without the time of waiting for turns.
+        request: task of the child, which is a dataclass with the attribute ``tree`` (the working directory of the
+            child).
+        answer: dataclass of the child's result, to which the received result is converted.
+        role: words with which error messages describe the child.
+        timeout_s: seconds of work after which the child counts as hung. The time in which the child waits for a turn
+            does not count.
         environment: environment variables for the child, in addition to the variables of this process.
         progress: function that is called with progress messages of the child.
-        cpu_s: CPU seconds that the child and its processes had used when the child last became ready for a turn. After
-            the end of the child, the value is 0, because the system then adds these CPU seconds to the CPU time of this
-            process.
-        found: partial results of the child, in the order of arrival.
+        cpu_s: seconds of CPU time that the child and its processes had used when the child last became ready for a
+            turn. After the end of the child, the value is 0, because the system then adds these CPU seconds to the CPU
+            time of this process.
+        found: partial results that the child has sent so far, in the order of arrival.
     """
 
     module: str
@@ -161,7 +165,7 @@ class Child(Generic[_T]):
 
     @property
     def is_busy(self) -> bool:
-        """Return whether the child is working: it does not wait for a turn, and has not ended."""
+        """Return whether the child is working, which means that it neither waits for a turn nor has ended."""
         return not (self._waits or self._ended)
 
     @property
@@ -213,7 +217,8 @@ class Child(Generic[_T]):
         """Let the child run its next turn.
 
         Args:
-            within_s: new time limit for all remaining work, in seconds; None to keep the present limit.
+            within_s: new time limit for all remaining work of the child, in seconds; None to keep the present time
+                limit.
             cpu: number of the CPU on which the child must start its turn; None for any CPU.
 
         Raises:
@@ -229,7 +234,7 @@ class Child(Generic[_T]):
             self._send(b"go")
 
     def suspend(self) -> None:
-        """Suspend the child and all its processes until its next turn, so that they use no CPU time.
+        """Suspend the child and all its processes until its next turn, so that these processes use no CPU time.
 
         If the child does not wait for a turn, the method does nothing.
         """
@@ -268,7 +273,7 @@ class Child(Generic[_T]):
             self._connection.send_bytes(data)
 
     def _next_message(self) -> Message | None:
-        """Wait for the next message of the child; return None if the child has ended or the message is invalid."""
+        """Wait for the next message of the child; return None if the child has ended, or if its message is invalid."""
         while not self._has_message_or_ended(_LOOK_S):
             pass
         if not self._connection.poll():
@@ -372,14 +377,17 @@ class _Output:
 def workload_failure(problem: str, output: str, version: str = "") -> WorkloadFailed:
     """Return an error with the message ``problem``.
 
-    If ``output`` shows that a module is missing, the message also contains advice on how to install it.
+    If ``output`` shows that a module is missing, the message also contains advice on how to install this module.
     """
     missing = advice_on_missing_module(output)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", output, version)
 
 
 def _describe_exit(status: int) -> str:
-    """Describe an exit status: an exit code, or the negative number of the signal that ended the process."""
+    """Describe how a process ended, from its exit status.
+
+    A negative status is the negative number of the signal that ended the process.
+    """
     if status >= 0:
         return f"exit code {status}"
     try:
@@ -387,7 +395,7 @@ def _describe_exit(status: int) -> str:
     except ValueError:  # a real-time signal
         name = str(-status)
     killed = name == "SIGKILL"
-    return f"signal {name}{' (the system sends it when memory runs out)' if killed else ''}"
+    return f"signal {name}{' (the system sends this signal when memory runs out)' if killed else ''}"
 
 
 def _inheritance_options(end: int) -> dict[str, Any]:
@@ -417,7 +425,7 @@ def _child_environment(temporary: str) -> dict[str, str]:
 
 
 def _end_processes(child: subprocess.Popen[bytes], mark: str) -> None:
-    """End the child and the processes that it started, such as the workers of a crashed loader."""
+    """End the child and the processes that the child started, such as the workers of a crashed loader."""
     alive = child.poll() is None
     kill_processes(mark, child.pid, child_exists=alive)
     if alive:

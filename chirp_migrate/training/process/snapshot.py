@@ -33,10 +33,10 @@ _LEFT_OUT_FOLDERS = frozenset({
 def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
     """Copy a project to the new folder ``target``.
 
-    If the project contains a symbolic link to a file, the copy contains a file. Links to folders are omitted.
+    For a symbolic link to a file, the copy contains the file itself. The copy omits links to folders.
 
     Returns:
-        The paths, relative to ``source``, of files that were not copied because they are too large.
+        The paths, relative to ``source``, of files that are too large to copy.
     """
     too_large: list[str] = []
     for folder, folders, names in os.walk(source):
@@ -60,7 +60,8 @@ def write_originals(tree: Path, originals: Mapping[str, bytes | None]) -> None:
 
     Args:
         tree: folder of the copy.
-        originals: dictionary, path relative to ``tree`` → bytes to write; None removes the file.
+        originals: dictionary, path relative to ``tree`` → bytes to write. If the value is None, the function removes
+            the file.
 
     Raises:
         ValueError: a path leads out of ``tree``.
@@ -79,7 +80,7 @@ def write_originals(tree: Path, originals: Mapping[str, bytes | None]) -> None:
 
 
 def store_original_files(tree: Path) -> None:
-    """Store the present files of a copy, so that :func:`restore_original_files` can restore them."""
+    """Store the present files of a copy in a second folder, for :func:`restore_original_files`."""
     shutil.copytree(tree, _pristine_copy(tree), symlinks=True)
 
 

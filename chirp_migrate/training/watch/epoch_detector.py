@@ -18,7 +18,7 @@ _T = TypeVar("_T", bound="EpochDetector")
 class StopTraining(BaseException):
     """Exception that ends a training call when enough epochs have run.
 
-    The class is no subclass of ``Exception``, so ``except Exception`` in the training does not catch it.
+    The class is no subclass of ``Exception``, so ``except Exception`` in the training does not catch this exception.
     """
 
 
@@ -36,7 +36,7 @@ class EpochDetector:
     loader may begin the first epoch.
 
     Attributes:
-        later: number of epochs that have begun after the first epoch.
+        later: number of epochs that have begun so far, without the first epoch.
         trains: whether the training called ``backward``.
         evaluates: whether the training also iterated over its training loader without a call of ``backward``, for
             example to compute an accuracy.
@@ -59,7 +59,10 @@ class EpochDetector:
         self._watching.__exit__(*exception)
 
     def begins_epoch(self, loader: Any) -> bool:
-        """Return whether the iteration over ``loader`` that now starts begins an epoch after the first epoch."""
+        """Return whether a new iteration over ``loader`` begins an epoch other than the first epoch.
+
+        Call this method whenever an iteration over a loader starts, because the method also counts the epochs.
+        """
         if not torch.is_grad_enabled():
             return False
         dataset = getattr(loader, "dataset", loader)
@@ -79,7 +82,7 @@ class EpochDetector:
         return True
 
     def is_over(self, epochs: int) -> bool:
-        """Return whether ``epochs`` epochs have begun after the first epoch.
+        """Return whether at least ``epochs`` epochs have begun after the first epoch.
 
         If the training has not called ``backward``, two more epochs must have begun, because up to two iterations may
         come before the training.

@@ -24,7 +24,7 @@ class Interception:
     """Context manager in which ``iter(loader)`` returns the iterator that the function ``make`` returns.
 
     If ``__iter__`` of a loader class calls ``__iter__`` of its base class, only the outermost call is replaced. Code
-    that advances the original iterator must do so in the context :meth:`inside`.
+    that calls ``next`` for the original iterator must run in the context :meth:`inside`.
 
     Args:
         make: function that returns the iterator to use; see :data:`MakeIterator`.
@@ -55,7 +55,7 @@ class Interception:
 
     @contextmanager
     def inside(self, loader: Any) -> Iterator[None]:
-        """Return a context for running the code of ``loader``, in which no iteration is replaced."""
+        """Return a context for running the code of ``loader``. Iterations that this code starts are not replaced."""
         outermost = id(loader) not in self._inside
         self._inside.add(id(loader))
         try:
@@ -80,11 +80,11 @@ class LoaderIteratorWrapper(Iterator[Any]):
     """A wrapper of a loader's original iterator that calls the function ``around`` for each batch.
 
     Args:
-        interception: the interception that created this iterator.
-        loader: the loader.
+        interception: the context manager that created this wrapper.
+        loader: the loader to which the original iterator belongs.
         iterator: the original iterator of the loader. The wrapper also has all attributes of this iterator.
         around: function that is called for each batch. Its argument is a function that returns the next batch of the
-            original iterator. The result is the batch that the training gets.
+            original iterator. Its return value is the batch that the training gets.
     """
 
     def __init__(self, interception: Interception, loader: Any, iterator: Iterator[Any], around: Around) -> None:

@@ -15,8 +15,8 @@ def let_lightning_validate_after(batches: int) -> bool:
     the validation, and callbacks that need the metrics of the validation raise errors.
 
     Returns:
-        Whether the validation was changed. False if Lightning does not run the training, or does not validate after a
-        number of batches.
+        True if Lightning will now run its validation after ``batches`` batches. False if Lightning does not run the
+        training, or if its validation does not depend on a number of batches.
     """
     frame = sys._getframe(1)
     while frame.f_back is not None:

@@ -1,4 +1,4 @@
-"""Find the datasets that a dataset wraps, such as the dataset in a ``Subset``, and a dataset without augmentation."""
+"""Find the datasets that a dataset wraps, such as the dataset in a ``Subset``, and find the unaugmented samples."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class NestedDataset:
     Attributes:
         dataset: the dataset.
         maps: lists of indices, such as ``Subset.indices``, which convert an index of the loader to an index of
-            ``dataset``. The list of the outermost dataset comes first.
+            ``dataset``. The list of the outermost dataset comes first. The tuple is empty if the loader and ``dataset``
+            use the same indices.
     """
 
     dataset: Any
@@ -39,8 +40,8 @@ class NestedDataset:
 def nested_datasets(dataset: Any) -> list[NestedDataset]:
     """Return the dataset of a loader and the datasets that it wraps, from the outermost to the innermost.
 
-    The function looks for a wrapped dataset in the attributes of a dataset and in the closure of its ``__getitem__``. A
-    dataset is the last element of the result if it wraps several datasets, or if its indices cannot be converted.
+    The function looks for a wrapped dataset in the attributes of a dataset and in the closure of its ``__getitem__``.
+    The result ends with a dataset that wraps no dataset, or several datasets, or whose indices cannot be converted.
     Indices can be converted if the dataset has a list ``indices``, or has the same length as the wrapped dataset. The
     function calls no method of a dataset except ``__len__``.
     """
@@ -64,7 +65,7 @@ def unaugmented_dataset(dataset: Any, collate: Callable[[list[Any]], Any]) -> An
     """Return a dataset of the same samples without augmentation; None if no such dataset is found.
 
     If the attribute ``training`` of the dataset switches augmentation off, the result is a copy of the dataset with
-    ``training = False``. Otherwise, the result is the first wrapped dataset that has the same length and does not
+    ``training = False``. Otherwise, the result is the outermost wrapped dataset that has the same length and does not
     augment.
     """
     if getattr(dataset, "training", None) is True:
@@ -91,7 +92,7 @@ def nested_class_names(dataset: Any) -> str:
 
 
 def dataset_length(dataset: Any) -> int | None:
-    """Return the number of samples of a dataset; None if it has no length."""
+    """Return the number of samples of a dataset; None if ``len(dataset)`` is not defined."""
     try:
         return len(dataset)
     except (TypeError, NotImplementedError):
@@ -99,7 +100,7 @@ def dataset_length(dataset: Any) -> int | None:
 
 
 def _inner_dataset(dataset: Any) -> Any:
-    """Return the dataset that ``dataset`` wraps; None if it wraps no dataset or more than one."""
+    """Return the dataset that ``dataset`` wraps; None if ``dataset`` wraps no dataset, or more than one dataset."""
     held: dict[int, Any] = {}
     for value in [
         *getattr(dataset, "__dict__", {}).values(),

@@ -56,17 +56,17 @@ def tensors_in_batch(batch: Any) -> list[torch.Tensor]:
 
 
 def has_random_samples(dataset: Any, collate: Callable[[list[Any]], Any], longest_s: float = math.inf) -> bool | None:
-    """Return whether a sample has different values each time it is read; None if samples cannot be read by index.
+    """Return whether reading a sample again returns other values; None if samples cannot be read by index.
 
-    The function reads up to three samples, each of them six times. If the augmentation has two stages and each stage
-    skips 20 % of the samples, the function overlooks the augmentation with a probability of about 10^-12. Reading
-    changes the state of random generators.
+    The function reads up to three samples, each of them six times. This is enough: for an augmentation with two stages
+    that each skip 20 % of the samples, the function overlooks the augmentation with a probability of only about 10^-12.
+    Reading may change the state of random generators, and the function does not restore this state.
 
     Args:
         dataset: a dataset that is not empty.
-        collate: function that makes a batch of a list of samples.
-        longest_s: time limit in seconds, which one slow sample may exceed. After this time, the samples count as not
-            random. The default is no limit.
+        collate: function that combines a list of samples into a batch, such as the ``collate_fn`` of the loader.
+        longest_s: time limit in seconds. If the samples read within this time are equal, the result is False. A single
+            slow sample may exceed the limit. The default is no limit.
     """
     until = time.monotonic() + longest_s
     for index in range(min(_FETCHED_SAMPLES, len(dataset))):

@@ -1,6 +1,6 @@
-"""Read the user's own samples: NumPy arrays in one ``.npz`` file or in a folder of ``.npy`` files.
+"""Read the user's own samples, which are NumPy arrays in one ``.npz`` file or in a folder of ``.npy`` files.
 
-The module refuses arrays of Python objects. To read such arrays, NumPy must unpickle them, which can run code.
+The module refuses arrays of Python objects. To read such arrays, NumPy must unpickle objects, which can run code.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ class UserArrays:
     """The user's own samples as arrays.
 
     Attributes:
-        features: real numbers of shape (N, C, F, T) or (N, F, T); may be a memory map of the file.
-        labels: numbers or text of shape (N,); each distinct value is a class.
-        authors: numbers or text of shape (N,); None if the user's file has no authors.
+        features: array of real numbers with the shape (N, C, F, T) or (N, F, T); possibly a memory map of the user's
+            file.
+        labels: array of numbers or text with the shape (N,); each distinct value is a class.
+        authors: array of numbers or text with the shape (N,), which shows who recorded each sample; None if the user's
+            file has no authors.
     """
 
     features: NDArray[Any]
@@ -37,7 +39,7 @@ class UserArrays:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Return the shape of a sample: channels, frequency bins, time frames."""
+        """Return the shape of a sample as (channels, frequency bins, time frames)."""
         channels, bins, frames = (1, *self.features.shape[1:])[-3:]
         return channels, bins, frames
 
@@ -64,7 +66,8 @@ def read_arrays(path: Path) -> UserArrays:
     if features is None or labels is None:
         raise UsageProblem(
             f"{path} lacks {'features' if features is None else 'labels'}: --data takes an .npz file with arrays "
-            "named features and labels (and authors), or a folder with features.npy and labels.npy (and authors.npy)."
+            "named features, labels and (optional) authors, or a folder with features.npy, labels.npy and (optional) "
+            "authors.npy."
         )
     if features.ndim not in (3, 4) or features.dtype.kind not in "fiub":
         raise UsageProblem(
@@ -74,7 +77,8 @@ def read_arrays(path: Path) -> UserArrays:
     for name, array in (("labels", labels), ("authors", authors)):
         if array is not None and array.shape != features.shape[:1]:
             raise UsageProblem(
-                f"the {name} in {path} have shape {array.shape} for {len(features)} samples: one per sample is needed."
+                f"the {name} in {path} have shape {array.shape} for {len(features)} samples: pass one value for each "
+                "sample."
             )
     if len(np.unique(labels)) < 2:
         raise UsageProblem(f"all labels in {path} are the same: the samples must have at least two classes.")
@@ -82,12 +86,13 @@ def read_arrays(path: Path) -> UserArrays:
 
 
 def sizes_from_data_file(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
-    """Return ``sizes`` with the sample shape, the number of classes and the number of samples of the user's data.
+    """Return ``sizes`` with the sample shape and the numbers of classes and samples of the user's data.
 
-    If the data has more samples than ``sizes.samples``, the number of samples stays ``sizes.samples``.
+    If the data has more samples than ``sizes.samples``, the training uses only ``sizes.samples`` samples.
 
     Args:
-        sizes: the other sizes of the training, and the largest number of samples.
+        sizes: the sizes that do not depend on the data, such as the number of epochs, and the largest number of
+            samples.
         path: an ``.npz`` file, or a folder of ``.npy`` files.
 
     Raises:
@@ -102,13 +107,13 @@ def sizes_from_data_file(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
 def choose_balanced_samples(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """Return the positions of ``count`` samples in ascending order: the first samples of each class.
 
-    All classes have equally many of these samples, if ``count`` and the numbers of samples permit it.
+    If possible, the result contains equally many samples of all classes.
     """
     return np.sort(np.argsort(rank_within_class(labels), kind="stable")[:count])
 
 
 def rank_within_class(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return an array of shape (N,): for each sample, how many earlier samples have the same class."""
+    """Return an array of shape (N,): for each sample, the number of earlier samples with the same class."""
     earlier = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         positions = np.flatnonzero(labels == label)

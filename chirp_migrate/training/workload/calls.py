@@ -52,16 +52,18 @@ def data_for_entry_points(entry_points: tuple[EntryPoint, ...], sizes: WorkloadS
 def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
     """Return a function without parameters that runs the entry point ``entry``.
 
-    The training standardises samples. Early stopping is switched off, so that both versions train equally long.
+    A training function gets arguments with which the training standardises its samples and never stops early.
+    Otherwise, one version could train for fewer epochs than the other version.
 
     Args:
         entry: the entry point (a training function, a call of the workload function, or a script).
-        model: class of the model; None if the entry point chooses its model.
-        data: data for a training function. A workload function or script has its own data.
+        model: class of the model to train; None if the entry point itself chooses the model.
+        data: data that a training function gets as arguments. A workload function or script has its own data, and
+            ignores this argument.
         sizes: numbers of samples, epochs and folds, and the batch size.
 
     Raises:
-        TaskNotPossible: the workload function returns no call of this name.
+        TaskNotPossible: the workload function does not return a training call with the name of ``entry``.
     """
     if entry.source is TrainingSource.SCRIPT:
         return prepare_script(entry.script)

@@ -21,7 +21,7 @@ from chirp_migrate.training.workload.entry_points import (
 def parse_expression(text: str) -> Callable[[str], bool]:
     """Convert an expression such as ``k_fold and not backup`` to a function that checks whether a name matches.
 
-    An expression combines parts of names with ``and``, ``or``, ``not`` and brackets. A name matches a part if it
+    An expression combines parts of names with ``and``, ``or``, ``not`` and brackets. A name matches a part if the name
     contains this part, in upper or lower case. A part that is not a dotted Python name must be in quotes.
 
     Raises:
@@ -71,7 +71,7 @@ def select_entry_points(discovery: DiscoveredEntryPoints, expression: str | None
 
 
 def entry_point_source(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> str:
-    """Return how an entry point is called, for ``--list``: as Python code, or as a command line."""
+    """Return the call of an entry point as Python code, or as a command line. ``--list`` prints this text."""
     if entry.source is TrainingSource.SCRIPT:
         return " ".join(entry.script)
     if entry.source is TrainingSource.HOOK:

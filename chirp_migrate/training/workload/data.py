@@ -22,14 +22,15 @@ class TrainingData:
     """A dataset, and its splits into training and validation samples.
 
     Attributes:
-        features: float32 of shape (N, C, F, T); synthetic values are in [0, 1].
-        labels: int64 of shape (N,), from 0. Synthetic classes have about equally many samples.
-        authors: int64 of shape (N,), from 0: who recorded each sample. Samples are split by author, so synthetic
-            authors have samples of every class if possible.
-        train_indices: int64 indices of the training samples.
-        val_indices: int64 indices of the validation samples, whose authors have no training samples.
-        folds: for each fold, int64 indices of its training samples and of its validation samples. Every sample is a
-            validation sample of exactly one fold.
+        features: spectrograms, float32 of shape (N, C, F, T); synthetic values are in [0, 1].
+        labels: class of each sample, int64 of shape (N,), from 0. Synthetic classes have about equally many samples.
+        authors: number of the person who recorded each sample, int64 of shape (N,), from 0. The splits put all samples
+            of an author into the same part. So each synthetic author has samples of many classes.
+        train_indices: indices of the training samples in a training without cross-validation, int64.
+        val_indices: indices of the validation samples in such a training, int64. The authors of these samples have no
+            training samples.
+        folds: for each fold of a cross-validation, the indices of its training samples and of its validation samples,
+            int64. Every sample is a validation sample in exactly one fold.
     """
 
     features: torch.Tensor

@@ -1,9 +1,9 @@
 """Find the training functions of a project in its source code, and define the size of a training.
 
-A function is an entry point if it is in one of the modules :data:`TRAINING_MODULES` in the folder ``utils/``, and if it
-has the parameters of a training function. The name of the function does not matter. A project without such functions
-needs a workload function (:mod:`.hook`) or a script (:mod:`.script`). This module parses the project's source, but does
-not import it.
+A function is an entry point under two conditions. The function is in one of the modules :data:`TRAINING_MODULES` in the
+folder ``utils/``, and the function has the parameters of a training function. The name of the function does not matter.
+A project without such functions needs a workload function (:mod:`.hook`) or a script (:mod:`.script`). This module
+parses the project's source, but does not import it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _ENGINE_INIT = frozenset({"model_class", "num_classes", "config"})
 
 
 class TrainingSource(str, Enum):
-    """What starts the training: functions in the project's source, a workload function (hook), or a script."""
+    """The kind of code that starts a training: functions of the project, a workload function (hook), or a script."""
 
     FOUND = "found"
     HOOK = "hook"
@@ -65,17 +65,17 @@ class TrainingSource(str, Enum):
 
 @dataclass(frozen=True)
 class WorkloadSizes:
-    """The size of a training: numbers of samples, epochs and folds, and the data.
+    """The size of a training: numbers of samples, epochs and folds, and the path of the data.
 
     With the defaults, each epoch has at least eight batches, even if half of the samples are validation samples.
 
     Attributes:
-        samples: number of spectrograms in the dataset. The default is not a multiple of the batch size, so that the
-            last batch is short.
-        shape: shape of a spectrogram: channels, frequency bins, time frames.
-        classes: number of classes.
+        samples: number of samples (spectrograms) in the dataset. The default is not a multiple of the batch size, so
+            that the last batch is short.
+        shape: shape of a spectrogram, as (channels, frequency bins, time frames).
+        classes: number of classes among the labels of the samples.
         epochs: number of training epochs of each entry point, in each fold.
-        batch_size: samples per batch.
+        batch_size: number of samples in a batch.
         folds: number of folds in a cross-validation.
         seed: seed for the synthetic data. All random generators also get this seed before each entry point runs.
         data: absolute path of the user's own samples; None for synthetic spectrograms.
@@ -104,7 +104,7 @@ class WorkloadSizes:
 
 @dataclass(frozen=True)
 class OwnRun:
-    """The length of the full training that the user would run, from the defaults in the project's source.
+    """The length of the full training that the user would run. The numbers are defaults in the project's source.
 
     Attributes:
         epochs: number of epochs in each fold.
@@ -127,14 +127,16 @@ class EntryPoint:
     """A function, call or script that starts a training.
 
     Attributes:
-        module: import name of the function's module, such as ``utils.training_engine``; an empty string for a training
-            call of a workload function, and for a script.
-        name: name of the function or method, such as ``TrainingEngine.run_cross_validation``; or name of a training
-            call that the workload function returns; or file name of the script.
-        parameters: names of the parameters of the function or method, without ``self``.
-        hook: the user's workload function, which returns training calls, as ``package.module:function`` or
-            ``path.py:function``; an empty string without a workload function.
-        script: command line of a Python script; an empty tuple without a script.
+        module: import name of the function's module, such as ``utils.training_engine``; an empty string if no function
+            in the project's source starts the training.
+        name: name of the function or method, such as ``TrainingEngine.run_cross_validation``. For a workload function,
+            the name of a training call in its return value. For a script, the file name.
+        parameters: names of the parameters of the function or method, without ``self``; an empty tuple for other entry
+            points.
+        hook: reference to the user's workload function, in the form ``package.module:function`` or
+            ``path.py:function``. The workload function returns training calls. An empty string without a workload
+            function.
+        script: command line of a Python script, as a tuple of words; an empty tuple without a script.
         own: length of the full training that the user would run.
     """
 
@@ -167,8 +169,8 @@ class DiscoveredEntryPoints:
         model: class of the model that all entry points train, such as ``utils.models:BirdCNN``; an empty string if the
             user's workload function or script chooses the model.
         left_out: sentences on functions that look like training functions but do not have the necessary parameters.
-        origin: original folder of the user's project, or an empty string. While a copy of the project trains, modules
-            must not be imported from the original folder.
+        origin: original folder of the user's project. If Python imports a module from this folder instead of the copy,
+            the command fails. An empty string switches this check off.
     """
 
     entry_points: tuple[EntryPoint, ...]
@@ -182,10 +184,11 @@ class DiscoveredEntryPoints:
         return self.entry_points[0].source
 
     def describe(self, sizes: WorkloadSizes) -> str:
-        """Return one sentence for the report that describes the training."""
+        """Return a sentence that describes the training, for the report."""
         if self.source is TrainingSource.SCRIPT:
             return (
-                f"`{' '.join(self.entry_points[0].script)}`, run in a copy of each version, ended after a few epochs."
+                f"`{' '.join(self.entry_points[0].script)}`, run in a copy of each version; verify ended the script "
+                "after a few epochs."
             )
         amount = f"batch {sizes.batch_size}, {pluralize(sizes.epochs, 'epoch')}"
         if self.source is TrainingSource.HOOK:
@@ -203,7 +206,7 @@ class DiscoveredEntryPoints:
 
 
 def training_function_arguments(sizes: WorkloadSizes) -> dict[str, Any]:
-    """Return a dictionary: name of a parameter of training functions → its argument, without data and model."""
+    """Return the arguments of training functions, except data and model, as a dictionary: parameter → argument."""
     config = {
         "num_epochs": sizes.epochs,
         "batch_size": sizes.batch_size,
@@ -239,11 +242,12 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
 
     Args:
         root: folder of the project.
-        model: ``module:ClassName`` of the model to train; None for the model in ``utils/models.py``.
+        model: class of the model to train, as ``module:ClassName``; None for the model in ``utils/models.py``.
         command: name of the command that runs the training, for error messages.
 
     Raises:
-        NoTrainingFound: the project has no folder ``utils/``, no entry point, or no model class with ``num_classes``.
+        NoTrainingFound: the project has no folder ``utils/``, no entry point, or no model class with a parameter
+            ``num_classes``.
     """
     utils = root / "utils"
     if not utils.is_dir():
@@ -307,8 +311,8 @@ def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[E
 
     Args:
         utils: folder ``utils/`` of the project.
-        name: name of the module.
-        usual: numbers of epochs and folds for functions without such defaults.
+        name: name of the module, without the package ``utils``.
+        usual: numbers of epochs and folds for functions whose parameters have no defaults for these numbers.
     """
     path, module = utils / f"{name}.py", f"utils.{name}"
     tree = _parse(path)
@@ -327,7 +331,7 @@ def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[E
 
 
 def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
-    """Return the numbers of epochs and folds of the user's full training: the function's defaults, or ``usual``."""
+    """Return the length of the user's full training, from the function's defaults or else from ``usual``."""
     epochs = _first_integer_set([function], _EPOCHS) or usual.epochs
     folds = _first_integer_set([function], _FOLDS_NAMED)
     if folds is None:
@@ -336,7 +340,7 @@ def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnR
 
 
 def _first_integer_set(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
-    """Return the first positive integer that the code sets for one of ``names``; None if it sets no such integer.
+    """Return the first positive integer that the code sets for one of ``names``; None without such an integer.
 
     The code sets an integer as a dictionary value (``{"epochs": 5}``) or as a default (``def train(epochs=5)``).
     """
@@ -384,7 +388,7 @@ def _find_model(utils: Path, command: str) -> str:
 
 
 def _model_classes(tree: ast.Module) -> Iterator[str]:
-    """Yield the names of classes with a base class and a constructor whose first parameter is ``num_classes``."""
+    """Yield the names of classes that have a base class and ``num_classes`` as the first constructor parameter."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.bases:
             constructors = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"]

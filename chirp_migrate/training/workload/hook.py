@@ -1,14 +1,14 @@
 """Call the user's workload function (hook), which returns the training calls that the commands run.
 
 The setting ``workload`` in ``[tool.chirp-migrate.verify]`` names the workload function. The workload function gets the
-sizes of the training, and returns a dictionary of functions without parameters. A child process calls the workload
-function in a copy of the project::
+sizes of the training, and returns a dictionary of functions without parameters, as in this example::
 
     def workload(sizes):                  # sizes.samples, .epochs, .batch_size, .seed, .data, …: see WorkloadSizes
         dataset = make_dataset(sizes)     # not timed
         return {"train": lambda: train(dataset, epochs=sizes.epochs)}     # timed, and its result compared
 
-Before each training call, the workload function is called again, so that a training cannot affect later trainings.
+A child process calls the workload function in a copy of the project. Before each training call, the child process calls
+the workload function again, so that a training cannot affect later trainings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_function_reference(text: str) -> bool:
 
 
 def workload_file_candidates(reference: str) -> tuple[str, ...]:
-    """Return the files that may contain the workload function, relative to the project, in the order of the search.
+    """Return the paths, relative to the project, of the files that may contain the workload function.
 
     The workload function is imported from the first of these files that exists.
     """

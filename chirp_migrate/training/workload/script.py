@@ -1,7 +1,7 @@
 """Run a training script of the user, such as ``python train.py …`` or ``python -m package.train …``.
 
-The script runs inside the child process of ``verify``, so that ``verify`` can observe its loaders. The script gets only
-the user's arguments. After enough epochs, ``verify`` ends the script.
+The script runs inside the child process of ``verify``, so that ``verify`` can observe its loaders. The script gets the
+arguments from the user's command line, and no arguments of ``verify``. After enough epochs, ``verify`` ends the script.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Script(NamedTuple):
     """A script file or a module to run, and its arguments.
 
     Attributes:
-        file: path of the script; an empty string for a module.
-        module: import name of the module; an empty string for a file.
+        file: path of the script; an empty string for the form ``python -m MODULE``.
+        module: import name of the module; an empty string for the form ``python FILE``.
         arguments: the command-line arguments of the script, which are ``sys.argv`` without its first element.
     """
 
@@ -85,8 +85,8 @@ def _run_file(file: str) -> None:
     """Run a file like ``python FILE``.
 
     The variable ``__file__`` must be an absolute path, so that spawned worker processes find the main module. But
-    ``sys.argv[0]`` must be the path that the user typed. So the function does not use :func:`runpy.run_path`, which
-    sets both to the same path.
+    ``sys.argv[0]`` must be the path that the user typed. The function :func:`runpy.run_path` would set both values to
+    the same path, so this function does not use it.
     """
     path = Path(file).absolute()
     if zipfile.is_zipfile(path):

@@ -17,8 +17,9 @@ Signature = list[list[str]]
 Api = dict[str, dict[str, Signature | str]]
 """Dictionary: module → public name → signature.
 
-A module that cannot be imported has the single key ``""`` with the reason as its value. The dictionary omits names that
-do not exist in the module. For an object without a signature, the value is the name of its type.
+For a module that cannot be imported, the inner dictionary has only the key ``""``, whose value is the reason. The
+dictionary omits names that do not exist in the module. For an object without a signature, the value is the name of its
+type.
 """
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -69,11 +70,11 @@ def _compared_modules(root: Path) -> Iterator[tuple[str, Path]]:
 def read_public_signatures(names: dict[str, list[str]]) -> Api:
     """Import modules of a project, and return the signatures of their public names.
 
-    The function imports modules of ``utils/``. Other modules are described only if the training has already imported
-    them. For any other module, the result shows only whether the module exists.
+    The function imports only modules of ``utils/``. For a module outside ``utils/``, the result contains signatures
+    only if the training has already imported the module. Otherwise, the result only shows whether the module exists.
 
     Args:
-        names: dictionary, import name of a module → the names to describe in this module.
+        names: dictionary, import name of a module → the public names in this module whose signatures are read.
     """
     return {module: _read_signatures(module, wanted) for module, wanted in names.items()}
 
@@ -96,7 +97,7 @@ def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]
 
 
 def api_break_sentences(before: Api, after: Api) -> list[str]:
-    """Return one sentence for each public name that is missing, or no longer accepts all calls, after the migration."""
+    """Return one sentence for each public name that the migration removed, or that now accepts fewer calls."""
     problems: list[str] = []
     for module, names in before.items():
         now = after.get(module, {"": _GONE})
@@ -114,7 +115,8 @@ def api_break_sentences(before: Api, after: Api) -> list[str]:
             elif isinstance(signature, list) and not _is_compatible(
                 now[name], signature, not name.endswith(".forward")
             ):
-                problems.append(f"{module}.{name} no longer accepts the same arguments: {_signature_text(now[name])}")
+                changed = f"no longer accepts the same arguments; the new signature is {_signature_text(now[name])}"
+                problems.append(f"{module}.{name} {changed}")
     return problems
 
 

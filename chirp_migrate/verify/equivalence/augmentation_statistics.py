@@ -85,12 +85,13 @@ class VisibleAugmentation:
     """The visible effects of augmentation on one sample: masks and noise.
 
     Attributes:
-        masked: bit field with one bit for each time frame and frequency bin; a set bit means masked; ``b""`` without
-            masks.
-        changes: float32 array, augmented sample minus the same sample without augmentation, at up to 4,095 positions;
-            None if the sample without augmentation cannot be read.
-        noisy: whether augmentation changed most values of the sample.
-        small: 10 % quantile of the absolute values of all changes that are not 0.
+        masked: one bit for each time frame, followed by one bit for each frequency bin. The bit is 1 if augmentation
+            masked the frame or bin. Without masks, the value is ``b""``.
+        changes: float32 array of up to 4,095 values. Each value is the difference between the augmented sample and the
+            same sample without augmentation at one position. None if the sample without augmentation cannot be read.
+        noisy: whether augmentation changed more than half of the values of the sample.
+        small: size of a small change, which is the 10 % quantile of the absolute values of all changes that are not 0.
+            The comparison with another sample ignores differences that are far smaller than this size.
     """
 
     masked: bytes = b""
@@ -122,7 +123,7 @@ class LoadedSample:
         content: hash of the sample's values in the batch.
         index: index of the sample in the dataset; None if the index is not known.
         plain: hash of the same sample without augmentation; None if this hash is not known.
-        draw: visible effects of augmentation on the sample.
+        draw: masks and noise that augmentation added to the sample.
     """
 
     content: bytes
@@ -139,7 +140,7 @@ class LoadedSample:
 def compare_with_unaugmented(
     batch: torch.Tensor, unaugmented: torch.Tensor
 ) -> tuple[list[list[float]], list[VisibleAugmentation]]:
-    """Compare a batch with the same batch without augmentation; both have the shape (B, ..., F, T).
+    """Compare a batch with the same batch without augmentation. Both batches have the shape (B, ..., F, T).
 
     Returns:
         Two lists with one element for each sample: the values of :data:`PAIRED`, and the visible augmentation.
@@ -170,7 +171,10 @@ def compare_with_unaugmented(
 
 
 def find_masks(batch: torch.Tensor) -> list[VisibleAugmentation]:
-    """Find the masks (constant time frames and frequency bins) of each sample of a batch, from this batch alone."""
+    """Find the masks of each sample in a batch: the time frames and frequency bins whose values are all equal.
+
+    This function is for samples that cannot be read without augmentation.
+    """
     x = _as_images(batch)
     frames, bins = ((x.amax(dim=axis) == x.amin(dim=axis)).all(dim=1) for axis in (2, 3))
     return [VisibleAugmentation(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
@@ -179,15 +183,16 @@ def find_masks(batch: torch.Tensor) -> list[VisibleAugmentation]:
 def count_equally_augmented_pairs(
     batches: Sequence[Sequence[LoadedSample]], previous_batches: Sequence[Sequence[LoadedSample]] | None
 ) -> dict[str, tuple[int, int]]:
-    """Count the pairs of samples with each relation, and the pairs whose augmentation used the same random numbers.
+    """Count the pairs of augmented samples for each relation, and the pairs that used the same random numbers.
 
     Args:
         batches: the augmented samples of one iteration over a loader, one list for each batch.
-        previous_batches: the augmented samples of the previous iteration over the dataset; None for the first one.
+        previous_batches: the augmented samples of the previous iteration over the dataset; None if no iteration came
+            before.
 
     Returns:
-        A dictionary: key of :data:`RELATIONS` → number of pairs that can be compared, and number of these pairs whose
-        augmentation used the same random numbers.
+        A dictionary: key of :data:`RELATIONS` → two numbers. The first number counts the pairs that can be compared.
+        The second number counts those of these pairs whose augmentation used the same random numbers.
     """
     found = {
         "batches": _count_equal_pairs(_pairs_at_same_position(batches[:-1], batches[1:])),
@@ -205,7 +210,11 @@ def count_equally_augmented_pairs(
 
 
 def fisher_p_value(count: int, total: int, count_after: int, total_after: int) -> float:
-    """Return the p-value of Fisher's exact one-sided test: is ``count_after / total_after`` above ``count / total``?"""
+    """Return the p-value of Fisher's exact test of whether a share has increased.
+
+    The shares are ``count / total`` before and ``count_after / total_after`` after the migration. If one of the totals
+    is 0, the result is 1.0.
+    """
     if not total or not total_after:
         return 1.0
     from scipy.stats import fisher_exact
@@ -227,7 +236,7 @@ def _pairs_at_same_position(
 
 
 def _count_equal_pairs(pairs: Iterable[tuple[LoadedSample, LoadedSample]]) -> tuple[int, int]:
-    """Return the number of pairs that can be compared, and the number of these pairs with the same random numbers."""
+    """Count the pairs that can be compared, and the pairs among them that used the same random numbers."""
     comparable = [(a.draw, b.draw) for a, b in pairs if a.draw.is_comparable and b.draw.is_comparable]
     return len(comparable), sum(a.equals(b) for a, b in comparable)
 
@@ -235,7 +244,8 @@ def _count_equal_pairs(pairs: Iterable[tuple[LoadedSample, LoadedSample]]) -> tu
 def _as_images(batch: torch.Tensor) -> torch.Tensor:
     """Return a batch as float32 of shape (B, C, F, T) on the CPU.
 
-    A missing axis gets length 1. If the batch has more than four axes, the additional axes are merged into C.
+    If the batch has fewer than four axes, the function inserts axes of length 1 after the first axis. If the batch has
+    more than four axes, the additional axes are merged into C.
     """
     x = batch.detach().to("cpu", torch.float32)
     while x.ndim < 4:
@@ -244,9 +254,10 @@ def _as_images(batch: torch.Tensor) -> torch.Tensor:
 
 
 def _find_constant_lines(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return a mask of shape (B, lines) of the lines along ``axis`` that augmentation made constant in every channel.
+    """Return a bool tensor of shape (B, lines): whether augmentation made the values of a line nearly equal.
 
-    A line is a time frame or a frequency bin. Of a line with 96 or more values, the function reads 48 to 72 values.
+    A line is a time frame (``axis`` 2) or a frequency bin (``axis`` 3). The values must be nearly equal in every
+    channel. To save time, the function reads only 48 to 72 values of a line that has 96 or more values.
     """
     step = max(1, x.shape[axis] // _SPREAD_OVER)
     some = (slice(None),) * axis + (slice(None, None, step),)

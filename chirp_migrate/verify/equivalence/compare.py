@@ -31,9 +31,10 @@ class Equivalence:
         found: the differences; an empty list if ``verify`` finds no difference between the trainings of both versions.
         notes: sentences on values that were not compared, and on problems that both versions have.
         smallest_p: dictionary, entry point → smallest p-value of its statistical tests, after Holm's correction.
-        detectable_changes: dictionary, entry point → smallest change of a probability (0 to 1) that every two-sample
-            test of the entry point would find in 9 of 10 verifications.
-        unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
+        detectable_changes: dictionary, entry point → a change of a probability, 0 to 1. In 9 of 10 verifications, each
+            two-sample test of the entry point finds a change of this size.
+        unrepeatable: entry points whose losses or batches differ even between two runs of the version before the
+            migration.
     """
 
     found: list[TrainingDifference] = field(default_factory=list)
@@ -48,7 +49,7 @@ class Equivalence:
         return tuple(difference.message for difference in self.found)
 
     def add_difference(self, name: str, entry_point: str, text: str) -> None:
-        """Add a difference. Its message is ``text`` after the label of the entry point."""
+        """Add a difference whose message is the label of the entry point, followed by ``text``."""
         self.found.append(TrainingDifference(name, entry_point, f"{entry_point}: {text}" if entry_point else text))
 
     def __add__(self, other: Equivalence) -> Equivalence:
@@ -66,7 +67,8 @@ class Equivalence:
 class _StatisticalTest:
     """A statistical test: its p-value, and the name and text of the difference to report if the p-value is small.
 
-    For a two-sample test, ``samples`` has the numbers of values before and after the migration.
+    For a two-sample test, ``samples`` has the numbers of values before and after the migration. For other tests,
+    ``samples`` is None.
     """
 
     entry_point: str
@@ -86,9 +88,9 @@ def compare_traces(
     Args:
         before: dictionary, label of the entry point → its recorded run before the migration.
         after: dictionary, label of the entry point → its recorded run after the migration.
-        again: dictionary with a second recorded run of the version before the migration, which may differ from its
-            first run on a GPU; None without a second run. If losses or batches differ between these two runs, the
-            function compares only the distributions of losses or batches before and after the migration.
+        again: dictionary, label of the entry point → its second recorded run before the migration; None without second
+            runs. On a GPU, two runs of the same training may differ. If losses or batches differ between the first and
+            the second run, the function compares only the distributions of these values in both versions.
     """
     result = Equivalence()
     tests: list[_StatisticalTest] = []
@@ -115,7 +117,7 @@ def compare_traces(
         if {name for name, _ in differences} <= {"order-differs"}:
             aspect = find_lost_seed_dependence(old.seeds, new.seeds)
             if aspect is not None:
-                differences.append(("seed-ignored", f"{aspect}: two seeds have equal values only after the migration"))
+                differences.append(("seed-ignored", f"the seed has an effect on {aspect} only before the migration"))
         if not differences:
             tests += _distribution_tests(label, old.traces, new.traces)
         for name, text in differences:
@@ -159,17 +161,17 @@ def compare_results(
     A second run of an entry point shows which of its return values differ from run to run. If no second run exists, the
     function assumes that all return values are the same in every run.
 
-    The function does not compare values that differ between two runs before the migration, such as times, and adds a
-    note instead. Augmentation uses other random numbers after the migration. So for entry points with augmentation, the
-    function checks only that no value is missing after the migration.
+    If a value differs between two runs before the migration, such as a time, the function does not compare the value,
+    and adds a note. Augmentation uses other random numbers after the migration. So for entry points with augmentation,
+    the function checks only that no value is missing after the migration.
 
     Args:
         before: dictionary, label of the entry point → its recorded run before the migration.
         after: dictionary, label of the entry point → its recorded run after the migration.
-        repeated: dictionary, version (``before`` or ``after``) → label of the entry point → fingerprint of the return
-            value of its second run.
+        repeated: dictionary, version (``before`` or ``after``) → label of the entry point → return value of its second
+            run, as the result of :func:`.leaf_fingerprints`.
         unrepeatable: labels of entry points whose losses or batches differ from run to run. For these entry points, the
-            function also checks only that no value is missing.
+            function checks only that no value is missing after the migration.
     """
     result = Equivalence()
     for label, old in before.items():
@@ -203,7 +205,7 @@ def _differing_paths(first: Mapping[str, str], second: Mapping[str, str]) -> set
 def _distribution_tests(
     label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> list[_StatisticalTest]:
-    """Run the statistical tests on the augmented samples of one entry point, and return these tests."""
+    """Run tests of whether the augmented samples of an entry point have the same distribution in both versions."""
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
         return []
@@ -248,10 +250,10 @@ def _value_tests(
             values = [
                 [v for record in side for text in record.sketches for v in decode_sample_values(text)] for side in sides
             ]
-            found.append(("values-differ", f"{role} values", values))
+            found.append(("values-differ", f"values of {role} batches", values))
         for name, what, (old, new) in found:
             if old and new:
-                text = f"{what} have a different distribution after the migration"
+                text = f"the {what} have a different distribution after the migration"
                 tests.append(_StatisticalTest(label, name, text, ks_p_value(old, new), (len(old), len(new))))
     return tests
 
@@ -277,7 +279,7 @@ def _compare_picklability(
     """Report the first loader of the migrated version that cannot be pickled for spawned worker processes.
 
     If all loaders before the migration can be pickled, the function adds a difference to ``result``. Otherwise, the
-    function adds a note.
+    migration is not the cause, and the function adds a note.
     """
     unpicklable = [(number, record) for number, record in enumerate(after, start=1) if record.unpicklable]
     if not unpicklable:
@@ -300,7 +302,7 @@ def _describe_dropped_validation(after: Sequence[LoaderPassTrace]) -> list[str]:
 
 
 def _shorten_paths(paths: set[str]) -> str:
-    """Return the number of paths and the first path as text."""
+    """Return the number of paths and the first path as text, such as ``3 values (such as result['losses'][0])``."""
     first = min(paths)
     return f"1 value ({first})" if len(paths) == 1 else f"{len(paths)} values (such as {first})"
 

@@ -31,7 +31,7 @@ _TOLERANCE = 1e-4
 def first_pass_differences(
     before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> list[NamedDifference]:
-    """Return the first difference between the training passes of both versions, and between the validation passes.
+    """Find the first difference between the training passes of both versions, and between their validation passes.
 
     A pass is one iteration over a loader. The result omits later differences, because the first difference may be their
     cause.
@@ -55,13 +55,13 @@ def first_pass_differences(
 def _first_difference_of_role(
     role: str, old: list[LoaderPassTrace], new: list[LoaderPassTrace], augmented: bool
 ) -> list[NamedDifference]:
-    """Return the first difference between the passes before and after the migration that have the same role.
+    """Find the first difference between the passes of one role (training or validation) in both versions.
 
     Args:
-        role: ``train`` or ``validation``.
+        role: purpose of the passes, ``train`` or ``validation``.
         old: records of the passes before the migration.
         new: records of the passes after the migration, equally many as in ``old``.
-        augmented: whether any samples of the entry point are augmented.
+        augmented: whether at least one pass of the entry point has augmented samples.
     """
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
         difference = (
@@ -178,7 +178,11 @@ def _index_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference
 
 
 def _value_difference(before: str, after: str) -> NamedDifference | None:
-    """Describe how the values in two results of :func:`encode_sample_values` differ; None if equal or incomparable."""
+    """Return the name and the description of the difference between the values of two batches; None for equal values.
+
+    The arguments are results of :func:`encode_sample_values`. The result is also None if the batches do not have
+    equally many values.
+    """
     a, b = map(decode_sample_values, (before, after))
     if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
         return None
@@ -207,7 +211,7 @@ def _loss_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) ->
 
 
 def _samples_missing_in(a: LoaderPassTrace, b: LoaderPassTrace) -> Counter[int]:
-    """Return the indices of the samples that pass ``a`` contains and pass ``b`` lacks, with their numbers.
+    """Count, for each sample index, how many more times pass ``a`` contains the sample than pass ``b``.
 
     The result is empty if the indices of one of the passes are not known, or if the passes use different datasets.
     """
@@ -226,7 +230,7 @@ def _is_shuffled(record: LoaderPassTrace) -> bool:
 
 
 def _repeat_same_order(records: list[LoaderPassTrace]) -> bool:
-    """Return whether a loader has two or more shuffled passes whose samples all come in the same order."""
+    """Return whether a loader shuffles its samples, but has the same order in all its passes (at least two)."""
     by_loader: dict[int, list[list[int]]] = {}
     for record in records:
         if record.indices and _is_shuffled(record):
@@ -259,15 +263,15 @@ def decode_sample_values(text: str) -> NDArray[np.float64]:
 
 
 def seed_dependent_aspects(passes: Sequence[LoaderPassTrace], result: Mapping[str, str]) -> dict[str, str]:
-    """Return one text for each aspect of a run that may depend on the seed, such as the order of the samples.
+    """Return a text for each aspect of a run that may depend on the seed, such as the order of the samples.
 
     Args:
         passes: the records of all iterations over loaders in the run.
-        result: fingerprint of the return value of the entry point.
+        result: return value of the entry point, as the result of :func:`.leaf_fingerprints`.
 
     Returns:
-        A dictionary: name of an aspect, such as ``the losses`` → a text, which is equal for two runs if the aspect is
-        equal in both runs.
+        A dictionary: name of an aspect, such as ``the losses`` → a text. If the aspect is equal in two runs, both runs
+        have equal texts.
     """
     train = [record for record in passes if record.role == "train"]
     found = {

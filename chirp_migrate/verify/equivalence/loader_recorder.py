@@ -37,8 +37,8 @@ class LoaderRecorder(Interception):
 
     The record of a pass is a :class:`LoaderPassTrace`. Recording does not change the state of the global random
     generators. To find out whether a dataset augments its samples, the recorder reads a few samples several times. If
-    the dataset has its own random generator, these reads advance the generator. The generator advances equally before
-    and after the migration.
+    the dataset has its own random generator, these reads advance the generator. The generator advances equally in both
+    versions, so the comparison stays valid.
 
     Attributes:
         few_workers: whether loaders start at most two worker processes for training, and if possible no worker for
@@ -88,7 +88,10 @@ class LoaderRecorder(Interception):
         self._walks = walks
 
     def _iterate_again(self, walk: PassRecorder, most: int, until: float) -> int:
-        """Iterate over the loader of a pass again until it yields ``most`` samples or more; return their number."""
+        """Iterate over the loader of a pass again, and return the number of samples.
+
+        The iteration ends after ``most`` samples, or at the time ``until``.
+        """
         self._walks = []
         with suppress(Exception), _limit_workers(walk.loader):  # some loaders allow only one iteration
             for _ in walk.loader:
@@ -102,7 +105,7 @@ class LoaderRecorder(Interception):
     def take(self) -> list[LoaderPassTrace]:
         """Return the records of all passes since the last call of this method, in order of their start.
 
-        A pass may have no batches.
+        The result includes passes that yielded no batch.
         """
         last: dict[tuple[str, int], PassRecorder] = {}
         for walk in self._walks:
@@ -116,7 +119,10 @@ class LoaderRecorder(Interception):
 
     @contextmanager
     def loading(self, walk: PassRecorder) -> Iterator[None]:
-        """Return a context for the code of a loader. Indices from its sampler are added to the pass ``walk``."""
+        """Return a context for running the code of a loader.
+
+        Indices that its sampler yields are added to the pass ``walk``.
+        """
         outer, self._samplers.into = self._samplers.into, (walk.loader, walk.drawn)
         try:
             with self.inside(walk.loader):
@@ -151,7 +157,7 @@ class LoaderRecorder(Interception):
             self._current.record.backwards += 1
 
     def _make_recording_loss(self) -> Callable[..., Any]:
-        """Return a function that replaces ``__call__`` of loss modules, and also records the loss."""
+        """Return a replacement for ``__call__`` of loss modules that also records the loss."""
 
         def call(loss: _Loss, *arguments: Any, **named: Any) -> Any:
             output = torch.nn.Module.__call__(loss, *arguments, **named)

@@ -46,11 +46,11 @@ class PassRecorder:
     """The recording of one pass over a loader.
 
     Attributes:
-        loader: the loader.
+        loader: the loader over which the training iterates in this pass.
         record: the record of the pass, which :meth:`add_batch` and :meth:`finish` fill.
         base: the innermost dataset of the loader, such as the dataset in a ``Subset``.
-        plain: the wrapped dataset that yields the samples without augmentation; None if samples are not augmented, or
-            if no wrapped dataset yields them without augmentation.
+        plain: the wrapped dataset that yields the samples without augmentation; None if the loader does not augment, or
+            if there is no such dataset.
         drawn: the indices that the sampler yielded, one list for each iteration over the sampler. A loader with workers
             begins two such iterations, and uses only the second.
         batches: the samples of the pass, one list for each batch.
@@ -67,12 +67,12 @@ class PassRecorder:
     def begin(cls, loader: Any, number: int, names: dict[int, str]) -> PassRecorder:
         """Begin the record of a pass, before the iteration over the loader begins.
 
-        The method reads samples. The caller must restore the state of the random generators.
+        The method reads samples, which may change the state of random generators. The caller must restore this state.
 
         Args:
-            number: number of the loader within the training, from 0.
-            names: dictionary, ``id`` of an innermost dataset → text that identifies the dataset. The method adds the
-                dataset of this pass.
+            number: number of the loader, counted from 0 in the order of first use.
+            names: dictionary, ``id`` of an innermost dataset → text that identifies the dataset. The method adds an
+                entry for the dataset of this pass.
         """
         sampler = getattr(loader, "sampler", None)
         dataset = loader.dataset
@@ -99,7 +99,7 @@ class PassRecorder:
         return cls(loader, record, top_down[-1], plain)
 
     def add_batch(self, batch: Any) -> None:
-        """Add a batch to the record."""
+        """Add the hash, the size, the labels and the statistics of a batch to the record."""
         record = self.record
         leaves = leaves_by_position(batch).values()
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -128,10 +128,11 @@ class PassRecorder:
             record.sketches.append(encode_sample_values(tensors))
 
     def finish(self, before: PassRecorder | None) -> None:
-        """Complete the record after the last batch.
+        """Complete the record after the last batch, with the indices and the hash of all samples.
 
         Args:
-            before: the previous pass over a dataset of the same length; None if this pass is the first.
+            before: the previous pass of the same role over a dataset of the same length; None if this pass is the
+                first.
         """
         record = self.record
         samples = [sample for batch in self.batches for sample in batch]
@@ -182,7 +183,10 @@ class PassRecorder:
             sample.draw = draw
 
     def _unaugmented_batch(self, samples: list[LoadedSample]) -> list[torch.Tensor]:
-        """Return the tensors of the same batch without augmentation; an empty list if the samples cannot be read."""
+        """Read the samples of a batch again without augmentation, and return their tensors.
+
+        The result is an empty list if the samples cannot be read.
+        """
         indices = [sample.index for sample in samples if sample.index is not None]
         if self.plain is None or len(indices) < len(samples):
             return []
@@ -195,7 +199,7 @@ class PassRecorder:
 
 
 def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
-    """Return one hash for each sample of a batch: a hash of its rows in all tensors with ``size`` rows."""
+    """Return one hash for each sample of a batch, computed from its row in every tensor that has ``size`` rows."""
     per_sample = [tensor for tensor in tensors if tensor.ndim > 0 and tensor.shape[0] == size]
     hashes = []
     for row in range(size):
@@ -207,12 +211,15 @@ def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
 
 
 def _hash_of_all(hashes: Iterable[bytes]) -> str:
-    """Return one hash of the hashes of all samples. The result does not depend on the order of the samples."""
+    """Combine the hashes of all samples into one hash. The result does not depend on the order of the samples."""
     return str(Hash(b"".join(sorted(hashes))).hexdigest())[:16]
 
 
 def _is_compared(leaf: Any) -> bool:
-    """Return whether ``verify`` compares a leaf of a batch: a tensor, an array, a number, a string, bytes or None."""
+    """Return whether ``verify`` compares a value in a batch.
+
+    ``verify`` compares tensors, arrays of plain values, numbers, strings, bytes and None.
+    """
     if isinstance(leaf, np.ndarray):
         return not leaf.dtype.hasobject
     return leaf is None or isinstance(leaf, (torch.Tensor, np.generic, int, float, complex, str, bytes))

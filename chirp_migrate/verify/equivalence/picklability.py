@@ -1,8 +1,9 @@
 """Check whether a loader can pickle its objects for worker processes that start with ``spawn``.
 
 The check pickles the objects with the pickler of :mod:`multiprocessing`, like ``spawn``, and unpickles them in this
-process. The check starts no worker process. The data of tensors and arrays is not pickled. Such data can always be
-pickled. Pickling the data of a tensor would move the data to shared memory, which would change the recorded training.
+process. The check starts no worker process. The check does not pickle the data of tensors and arrays, because such data
+can always be pickled. Pickling the data of a tensor would move the data to shared memory, which would change the
+recorded training.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ def why_not_picklable(loader: Any) -> str:
 
 
 def check_picklable(value: Any) -> None:
-    """Pickle and unpickle a value.
+    """Pickle and unpickle a value, to check whether worker processes can receive the value.
 
     Raises:
-        Exception: the value cannot be pickled or unpickled; any error of ``pickle`` or of the project's code.
+        Exception: the value cannot be pickled or unpickled. The error is an error of ``pickle``, or of the project's
+            code.
     """
     buffer = io.BytesIO()
     pickler, unpickler = _Pickler(buffer), _Unpickler(buffer)
@@ -64,7 +66,7 @@ def allow_process_start_pickling() -> Iterator[None]:
 
 
 def is_always_picklable(value: Any) -> bool:
-    """Return whether a value is a tensor or array that can be pickled in any case."""
+    """Return whether a value is a tensor or array whose data can always be pickled."""
     if isinstance(value, torch.Tensor):
         # A tensor that autograd computed cannot be pickled. The pickler then raises an error with this reason.
         return value.is_leaf or not value.requires_grad
@@ -104,9 +106,10 @@ class _DuplicableDescriptor:
 
 
 class _StartingProcess:
-    """Replacement for a process that is being started.
+    """Object that stands for a process that Python is starting.
 
-    Python pickles locks, queues and connections only while it starts a process.
+    Python pickles locks, queues and connections only while it starts a process. With this object, the check can pickle
+    such objects without the start of a process.
     """
 
     DupFd = _DuplicableDescriptor

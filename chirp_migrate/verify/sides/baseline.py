@@ -24,9 +24,9 @@ class OriginalVersion:
     """The version of the project before the migration, with a function that writes the version to a folder.
 
     Attributes:
-        described: description of the version, for the report.
-        write: function that writes the version to the given new folder, and returns the paths of the files that it
-            omitted because they are too large.
+        described: description of the version for the report, such as ``the folder /home/me/original``.
+        write: function that writes the version to a new folder, which is its argument. The function returns the paths
+            of files that are too large to copy.
     """
 
     described: str
@@ -34,17 +34,18 @@ class OriginalVersion:
 
 
 def find_original_version(root: Path, against: str | None) -> OriginalVersion:
-    """Find the version before the migration, without a change to files or to the git work tree.
+    """Find the version before the migration. The function changes neither files nor the git work tree.
 
     Args:
         root: the migrated project.
-        against: a folder, or a git revision of the repository of ``root``; None for the files before ``apply``, from
-            the journal of ``apply``.
+        against: path of a folder, or a git revision in the repository that contains ``root``. None stands for the files
+            before ``apply``, which are in the journal of ``apply``.
 
     Raises:
-        UsageProblem: ``against`` is None, but ``apply`` has changed no files.
-        NoTrainingFound: ``against`` is neither a folder nor a revision that contains ``root``.
-        JournalDamaged: a journal cannot be read or trusted.
+        UsageProblem: the argument ``against`` is None, but the journal has no original files, because ``apply`` changed
+            no file.
+        NoTrainingFound: the argument ``against`` is neither a folder nor a revision that contains ``root``.
+        JournalDamaged: a journal cannot be read, or lists paths that ``apply`` must not change.
     """
     if against is None:
         originals = original_files(root)
@@ -72,8 +73,8 @@ def original_files(root: Path) -> dict[str, bytes | None]:
     The paths are POSIX paths relative to ``root``.
 
     Raises:
-        UsageProblem: ``apply`` changed no file below ``root``, or all runs are rolled back.
-        JournalDamaged: a journal cannot be read or trusted.
+        UsageProblem: the command ``apply`` changed no file below ``root``, or all its runs are rolled back.
+        JournalDamaged: a journal cannot be read, or lists paths that ``apply`` must not change.
     """
     project = journal_root(root)
     below = f"{root.resolve().relative_to(project).as_posix()}/".removeprefix("./")
@@ -87,7 +88,7 @@ def original_files(root: Path) -> dict[str, bytes | None]:
     if not originals:
         raise UsageProblem(
             f"nothing was applied in {root}: run `chirp-migrate apply {root}` first. To compare with another version, "
-            "pass --baseline a git revision or a folder."
+            "pass --baseline with a git revision or a folder."
         )
     return originals
 
@@ -172,6 +173,6 @@ def _read_objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, by
 
 
 def _git(folder: Path, arguments: Sequence[str], given: bytes = b"") -> bytes | None:
-    """Run a git command that changes and downloads nothing; return its output, or None if it fails."""
+    """Run a git command that changes and downloads nothing; return its output, or None if the command fails."""
     ended = run_git(folder, arguments, given, fetch=False)
     return ended.stdout if ended is not None and ended.returncode == 0 else None

@@ -23,12 +23,13 @@ def copy_both_versions(
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
     """Copy both versions of a project to the folder ``scratch``.
 
-    If the version before the migration lacks the file of the user's workload function, the function copies the current
-    file.
+    If the version before the migration lacks the file of the user's workload function, the copy of this version gets
+    the current file.
 
     Returns:
-        A dictionary, version (``before`` or ``after``) → folder with its copy; and sentences on files that were not
-        copied, or that were added to the version before the migration.
+        Two values. The first value is a dictionary: version (``before`` or ``after``) → folder with its copy. The
+        second value contains sentences on files that were not copied, or that were added to the version before the
+        migration.
     """
     # The paths have equal lengths, because the length of a path affects memory addresses, and these affect speed.
     trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
@@ -53,7 +54,8 @@ def find_entry_points_before(
 ) -> DiscoveredEntryPoints:
     """Find the entry points in the version before the migration.
 
-    If a workload function defines the entry points, the function calls the workload function in a child process.
+    If the user has a workload function, a child process calls the workload function to get the names of the training
+    calls.
 
     Raises:
         UsageProblem: no entry point is selected, or the workload function does not exist.

@@ -53,7 +53,7 @@ class RepeatedBatchLoading(Interception):
 
     Attributes:
         is_active: whether loaders repeat one batch now. If False, loaders load as usual.
-        making_s: seconds for loading the batches that are then repeated. This time does not count as training time.
+        making_s: seconds for loading the batches that are then repeated. :class:`EpochTimer` does not count this time.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class RepeatedBatchLoading(Interception):
 
 
 class EpochTimer(Interception):
-    """Context manager under which :meth:`time` divides a training call into epochs.
+    """Context manager in which :meth:`time` divides a training call into epochs, and times each epoch.
 
     Enter this context after other contexts that replace ``iter(loader)``, because a new epoch must begin before their
     code uses the loader. The only exception is :class:`.SimulatedSteps`, which must be entered after this context, so
@@ -91,7 +91,7 @@ class EpochTimer(Interception):
         turn: function that is called after each epoch, for example to wait for the next turn of this process. The
             duration of this call is not part of any epoch.
         least: smallest number of epochs to time, in addition to the first epoch.
-        cached: context of zero-cost loading, for one more epoch at the end; None for no such epoch.
+        cached: context of zero-cost loading, in which one more epoch is timed at the end; None to time no such epoch.
         most: largest number of epochs to time, in addition to the first epoch.
     """
 
@@ -120,8 +120,8 @@ class EpochTimer(Interception):
 
         Args:
             call: function without parameters that runs the training.
-            enough_s: the timing ends when the epochs after the first epoch have taken this many seconds (at least 0.2)
-                and number at least ``least``.
+            enough_s: time in seconds; values below 0.2 count as 0.2. The timing ends when at least ``least`` epochs
+                after the first epoch are timed, and these epochs have taken this time together.
             reads_memory: whether to measure the memory of this process and its workers in the first epoch. A
                 measurement may take 0.1 s, which is not part of the epoch.
         """
@@ -236,9 +236,9 @@ class EpochTimer(Interception):
         return time.perf_counter() - self._began - self._stopped_s - self._cached.making_s
 
     def _number_of_batches(self, loader: Any) -> int | None:
-        """Return the number of batches in a pass over ``loader``; None if it is not known.
+        """Return the number of batches in a pass over ``loader``; None if this number is not known.
 
-        The clock of the epoch is stopped during this method.
+        The clock of the epoch stops during this method, so the time that ``len(loader)`` takes does not count.
         """
         if isinstance(getattr(loader, "dataset", None), IterableDataset):
             return None  # after `len(loader)`, PyTorch warns if the loader yields more batches

@@ -1,7 +1,7 @@
-"""Start the child processes of a verification, and let them take turns.
+"""Start the child processes of a verification, and let the processes take turns.
 
-Two timed processes take turns: one process trains for an epoch while the other process waits. The order is random. The
-waiting process and its workers are suspended, so that they use no CPU time for prefetching.
+Two timed processes take turns: one process trains for an epoch while the other process waits. The order of the two
+processes is random. The waiting process and its workers are suspended, so that prefetching does not use CPU time.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def make_child(spec: RunSpec, version: str, progress: Progress = ignore_progress
     Args:
         spec: the task of the child process.
         version: the version that the process trains (``before`` or ``after``), for messages.
-        progress: function that is called with progress messages of the child process; by default, they are ignored.
+        progress: function that is called with progress messages of the child process; by default, the messages are
+            ignored.
     """
     restore_original_files(Path(spec.tree))
     role = ChildLabels(
@@ -71,18 +72,19 @@ def make_child(spec: RunSpec, version: str, progress: Progress = ignore_progress
 
 
 class ChildStarter:
-    """Starts child processes with the same training for both versions.
+    """Starts the child processes of a verification, which run the same training in both versions.
 
     Attributes:
         progress: function that is called with progress messages.
         spent_s: dictionary, name of an activity → wall time of this activity in seconds.
-        failing: dictionary, label of an entry point whose version before the migration failed during the timing → the
-            error.
-        repeated: dictionary, version → label of the entry point → fingerprint of the return value of its repeated run.
+        failing: dictionary, label of an entry point → its error. The dictionary contains the entry points that failed
+            in the version before the migration during the timing.
+        repeated: dictionary, version → label of the entry point → return value of its repeated run, as the result of
+            :func:`.leaf_fingerprints`.
         threads: number of compute threads that the next process of each version uses. If the user has not set this
-            number, the number decreases when other processes use CPUs. Otherwise, compute threads would share CPUs with
-            other processes. All threads would then wait for the slowest thread at every step, so that times vary
-            strongly.
+            number, the number decreases when other processes use CPUs. Without this decrease, compute threads would
+            share CPUs with other processes. All threads would then wait for the slowest thread at every step, so that
+            times vary strongly.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class ChildStarter:
         self._watching_threads = max(1, self.threads // 2)
 
     def limit_entry_points(self, discovery: DiscoveredEntryPoints, sizes: WorkloadSizes) -> None:
-        """Let all later processes run only the entry points of ``discovery``, with these sizes of the training."""
+        """Let all later processes run only the entry points of ``discovery``, with the sizes ``sizes``."""
         self._discovery = discovery
         self._settings = replace(self._settings, sizes=sizes)
 
@@ -114,7 +116,7 @@ class ChildStarter:
         """Limit the number of compute threads to the number of CPUs that other processes do not use.
 
         Args:
-            others: share of the CPUs that other processes use, 0 to 1; None if it is not known.
+            others: share of the CPUs that other processes use, 0 to 1; None if this share is not known.
         """
         if others is not None and not self._settings.threads:
             self.threads = min(self.threads, max(1, round(usable_cpus() * (1 - others))))
@@ -223,11 +225,11 @@ class ChildStarter:
     def _error_of_version_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
         """Return how the process of the version before the migration crashed or hung.
 
-        If the migrated version failed first, the method lets the version before the migration run its next turn, which
-        shows whether this version also fails.
+        If the migrated version failed first, the method lets the version before the migration run its next turn. This
+        turn shows whether the version before the migration also fails.
 
         Raises:
-            WorkloadFailed: the version before the migration did not crash or hang; the error is ``failed``.
+            WorkloadFailed: the version before the migration did not crash or hang.
         """
         if failed.ending and failed.side == "after" and not pair["before"].found:
             try:
@@ -241,13 +243,13 @@ class ChildStarter:
     def _time_entry_point(
         self, pair: Mapping[str, Child[RunResult]], label: str, number: int, deadline: float
     ) -> dict[str, EntryPointTiming] | None:
-        """Time the entry point ``label`` in both versions; return None if the time is up before the timing is complete.
+        """Time the entry point ``label`` in both versions; return None if the deadline passes first.
 
         The order of the versions in each turn is random in rounds with even numbers. The next round has the opposite
         order, so that no version trains first more often than the other version.
 
         Raises:
-            _OutOfTime: the time was up during an epoch, so the process that was training was ended.
+            _OutOfTime: an epoch continued too long after the deadline, so the process that was training was ended.
         """
         turn, cpus = 0, cpus_of_this_process()
         chance = random.Random(f"{self._settings.sizes.seed}-{number // 2}-{label}")
@@ -273,7 +275,7 @@ class ChildStarter:
             turn += 1
 
     def _run_turns(self, children: Sequence[Child[RunResult]], limit_s: float, cpu: int | None = None) -> None:
-        """Let processes run one turn at the same time, wait for all, and suspend them until their next turn."""
+        """Let processes run one turn at the same time, wait for all of them, and suspend them afterwards."""
         for child in children:
             child.give_turn(limit_s, cpu)
         for child in children:
@@ -314,7 +316,7 @@ class ChildStarter:
         return tuple(sorted(entries, key=rank))
 
     def prepare_child(self, side: str, job: JobKind, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
-        """Return a child process for a task, not yet started; ``more`` sets other fields of :class:`.RunSpec`."""
+        """Return a child process that has not started yet; ``more`` sets other fields of its :class:`.RunSpec`."""
         more |= {"threads": self.threads, "watching_threads": self._watching_threads}
         discovery = replace(self._discovery, entry_points=tuple(entries))
         spec = RunSpec(str(self._trees[side]), discovery, self._settings, job, **more)

@@ -50,7 +50,7 @@ def own_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float:
 
 
 def zero_cost_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float | None:
-    """Compute the seconds of the user's full training with zero-cost loading; None if it was not timed."""
+    """Compute the seconds of the user's full training with zero-cost loading; None if ``timing`` lacks such epochs."""
     if not timing.cached_s or not timing.epochs_s:
         return None
     loading_s = max(0.0, statistics.median(timing.epochs_s) - statistics.median(timing.cached_s))
@@ -64,8 +64,9 @@ class TimedRound:
     Attributes:
         visits: dictionary, version → label of the entry point → its timing.
         seconds: dictionary, version (``before``, ``after``, or ``cached`` for zero-cost loading) → label of the entry
-            point → computed seconds of the user's full training.
-        others: share of the CPUs that other processes used during the round, 0 to 1; None if it was not measured.
+            point → seconds of the user's full training, computed from the timing.
+        others: share of the CPUs that other processes used during the round, 0 to 1; None if this share was not
+            measured.
         duration_s: seconds of the whole round, with the start of the processes and with warm-up.
     """
 
@@ -114,14 +115,14 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     """All rounds and interim analyses of a verification.
 
     Attributes:
-        made: the rounds in order.
-        looks: the interim analyses in order.
+        made: the complete rounds, in the order in which they ran.
+        looks: the interim analyses, in the order in which they ran.
         ended_with: why no more rounds ran (see :class:`StopReason`).
         others_median: share of the CPUs that other processes used in a round, 0 to 1, as a median over the rounds; None
-            if it was not measured.
-        others_most: largest share of the CPUs that other processes used in a round, 0 to 1; None if it was not
+            if this share was not measured.
+        others_most: largest share of the CPUs that other processes used in a round, 0 to 1; None if this share was not
             measured.
-        not_watched: why the CPU use of other processes was not measured; None if it was measured.
+        not_watched: why the CPU use of other processes was not measured; None if their CPU use was measured.
     """
 
     made: list[TimedRound] = []
@@ -135,7 +136,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, made: Sequence[TimedRound], looks: Sequence[InterimAnalysis], stopped: StopReason | None = None
     ) -> Rounds:
-        """Return the rounds, and compute how much CPU time other processes used."""
+        """Combine rounds and interim analyses, and summarise the CPU use of other processes over all rounds."""
         others = [each.others for each in made if each.others is not None]
         return cls(
             made=list(made),
@@ -147,7 +148,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def seconds(self, side: str, label: str) -> list[float]:
-        """Return the seconds of the user's full training with an entry point, one value for each timed round."""
+        """Return the computed seconds of the user's full training, one value for each round that timed ``label``."""
         return [each.seconds[side][label] for each in self.made if label in each.seconds.get(side, {})]
 
     @property
@@ -156,7 +157,10 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         return list(dict.fromkeys(label for each in self.made for label in each.seconds.get("before", {})))
 
     def total_seconds(self, side: str) -> float:
-        """Return the seconds of the user's full trainings with all entry points: the sum of medians over rounds."""
+        """Return the seconds of the full trainings of all entry points together.
+
+        The result is the sum of the computed seconds of each entry point, each as a median over the rounds.
+        """
         times = [self.seconds(side, label) for label in self.labels]
         return math.fsum(statistics.median(of) for of in times if of)
 
@@ -171,12 +175,13 @@ def run_rounds(
     """Run rounds until more rounds are not necessary, ``max_rounds`` rounds have run, or the time is used up.
 
     Args:
-        run_round: function that runs one round. Its arguments are the number of the round from 0, the labels of the
-            entry points that may run (None for all), and the time after which no further entry point begins.
+        run_round: function that runs one round. Its first argument is the number of the round, from 0. The second
+            argument contains the labels of the entry points that may run (None for all). The third argument is the time
+            of ``time.monotonic`` after which no further entry point begins.
         find_entry_points_to_time: function that runs an interim analysis, and returns the labels of the entry points
             that need more rounds.
         max_rounds: largest number of rounds. Usually four rounds run; docs/verify.md describes when more rounds run.
-        deadline: end of the time budget, in seconds of ``time.monotonic``.
+        deadline: time at which the time budget ends, in seconds of ``time.monotonic``.
         own_epochs: function that returns a dictionary: label of an entry point that has not failed → number of epochs
             of the user's full training. If the entry points in the first round have less than half of these epochs,
             fewer rounds run, so that each round has time for more entry points.
@@ -191,11 +196,11 @@ def run_rounds(
     labels: frozenset[str] | None = None
     lost, wanted = 0, planned[-1].rounds
 
-    def look(share: float) -> frozenset[str]:
+    def analyse(share: float) -> frozenset[str]:
         looks.append(InterimAnalysis(len(made), share))
         return find_entry_points_to_time(made, looks)
 
-    def left() -> float:
+    def unspent_share() -> float:
         return 1.0 - math.fsum(each.share for each in looks)
 
     while True:
@@ -206,7 +211,7 @@ def run_rounds(
             if len(made) < MIN_ROUNDS - 1:
                 raise
             if not looks or looks[-1].rounds < len(made):
-                look(left())
+                analyse(unspent_share())
             return Rounds.of(made, looks, StopReason.INTERRUPTED)
         if latest.labels:
             made.append(latest)
@@ -232,7 +237,7 @@ def run_rounds(
         all_made = due == planned[-1] and due.rounds == len(made)
         if not (all_made or out_of_time or due.rounds == len(made)):
             continue
-        labels = look(left() if all_made or out_of_time else due.share) if made else None
+        labels = analyse(unspent_share() if all_made or out_of_time else due.share) if made else None
         if made and not labels:
             return Rounds.of(made, looks, StopReason.SETTLED)
         if all_made or out_of_time:

@@ -23,7 +23,7 @@ class StandInModel(torch.nn.Module):
     """A model that computes very little: one linear layer on 64 values of each sample, at evenly spaced positions.
 
     The input has the shape (B, …) with any sample shape, and the output is logits of shape (B, num_classes). The
-    constructor and ``forward`` accept other arguments, and ignore them.
+    constructor and ``forward`` accept and ignore all other arguments.
     """
 
     def __init__(self, num_classes: int = 1000, *_others: Any, **_named: Any) -> None:
@@ -52,7 +52,7 @@ class SimulatedSteps(Interception):
         self._count = StepCount()
 
     def take(self) -> StepCount:
-        """Return the counts of the steps since the last call of this method."""
+        """Return the number and durations of the steps since the last call of this method."""
         taken, self._count = self._count, StepCount()
         return taken
 
