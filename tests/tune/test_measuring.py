@@ -141,7 +141,7 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
     assert rounds[0] == [0, 1, 2] and all(sorted(one) == [0, 1, 2] for one in rounds)
     assert rounds[0] != rounds[1] != rounds[2]
     (foretold,) = [line for line in said if isinstance(line, str) and line.startswith("3 configurations of Waiting")]
-    assert ": about " in foretold
+    assert "the measurement takes about " in foretold
     steps = [step for step in said if isinstance(step, ProgressStep)]
     fewest = [(step.done, step.total) for step in steps if step.text.startswith("round")][: 3 * MIN_ROUNDS]
     assert fewest == [(done, 3 * MIN_ROUNDS) for done in range(3 * MIN_ROUNDS)]
