@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import subprocess
 import sys
@@ -22,6 +23,7 @@ linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ot
 
 @linux_only
 def test_memory_that_is_used_is_seen_in_bytes() -> None:
+    gc.collect()  # else the allocation may free garbage of earlier tests
     before = process_memory()
     block = np.ones(BLOCK, dtype=np.uint8)
     after = process_memory()
