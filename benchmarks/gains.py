@@ -274,7 +274,7 @@ def _judged_sample(sample: dict[str, Any], kinds: dict[tuple[str, str], str]) ->
     if not found:
         return []
     alike = sum(kind == one["judged"] for one, kind in found)
-    missing = f" This run lacks {len(pairs) - len(found)} loaders of the sample." * (len(found) < len(pairs))
+    missing = f" Loaders of the sample that this run lacks: {len(pairs) - len(found)}." * (len(found) < len(pairs))
     wrong = [
         f"* {one['package']} {one['place']}: {kind}, judged {one['judged']}: {one.get('why', '')}"
         for one, kind in found
@@ -287,7 +287,7 @@ def _judged_sample(sample: dict[str, Any], kinds: dict[tuple[str, str], str]) ->
         "",
         f"For {alike} of {len(found)} loaders ({alike / len(found):.0%}), the gain is the gain that a person found in",
         f"the code. `--sample {len(pairs)} --seed {sample['seed']}` chose the loaders at random.{missing}",
-        f"{len(wrong)} loaders differ. {cautious} of them have the gain of a decision at run time, but gain nothing.",
+        f"Loaders that differ: {len(wrong)}. Of these, {cautious} gain nothing, and were left to run time.",
         *(["", *wrong] if wrong else []),
     ]
 

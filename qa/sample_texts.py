@@ -4,7 +4,7 @@
 
 The goal is that a reader who knows PyTorch but not this project understands 98 % of the texts at first reading, and
 guesses the meaning of 57 of 60 names. The line below a sentence of a docstring or a page is the context that readers of
-the code or the page see: the class, function or heading, and the previous sentence.
+the code or the page see: the class, function or heading, and the sentences above it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _INDENTED_CODE = re.compile(r"\n\n(?: {4}.*\n?)+")
 _SENTENCE_END = re.compile(r"(?<=[.:?])\s+(?=[A-Z*`])|\n\s*\n|\n(?= *[*|#-]| {0,4}[\w*]+(?: \(.+\))?: )")
 _HEADING = re.compile(r"^(#+ .*)$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+#: Largest number of characters of the sentences above a sentence.
+_CONTEXT = 600
 _WORD = re.compile(r"(?<![\w{])[A-Za-z][a-z]+(?![\w}])")
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -62,10 +65,21 @@ def pages() -> list[Path]:
 
 def docstrings(path: Path, tree: ast.Module) -> Iterator[str]:
     """Yield the sentences of all docstrings in a module. Each has the name of its class, function or module."""
-    for node in ast.walk(tree):
+    for node, owner in _definitions(tree):
+        text = _INDENTED_CODE.sub("", ast.get_docstring(node) or "")
+        yield from sentences(
+            text, path.name if isinstance(node, ast.Module) else f"{path.name}: {owner}{_heading(node)}"
+        )
+
+
+def _definitions(tree: ast.Module) -> Iterator[tuple[ast.Module | ast.ClassDef | _Function, str]]:
+    """Yield a module, its classes and its functions, each with the names of the classes around it."""
+    pending: list[tuple[ast.AST, str]] = [(tree, "")]
+    for node, owner in pending:
         if isinstance(node, (ast.Module, ast.ClassDef, *_FUNCTIONS)):
-            text = _INDENTED_CODE.sub("", ast.get_docstring(node) or "")
-            yield from sentences(text, path.name if isinstance(node, ast.Module) else _heading(node))
+            yield node, owner
+            owner += f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+        pending += [(child, owner) for child in ast.iter_child_nodes(node)]
 
 
 def sections(path: Path) -> Iterator[str]:
@@ -95,23 +109,28 @@ def names(tree: ast.Module) -> Iterator[str]:
 
 def sentences(text: str, heading: str) -> Iterator[str]:
     """Yield the sentences of four words or more. Each sentence is on one line, and its context is on the next line."""
-    lines = [" ".join(part.split()) for part in _SENTENCE_END.split(text)]
-    for before, line in zip(["", *lines], lines, strict=False):
+    above = ""
+    for line in (" ".join(part.split()) for part in _SENTENCE_END.split(text)):
         if _is_prose(line):
-            yield f"{line}\n     (in {heading}{', after: ' if before else ''}{before})"
+            yield f"{line}\n     (in {heading}{', after: ' if above else ''}{above})"
+        above = f"{above} {line}".strip()
+        if len(above) > _CONTEXT:
+            above = "… " + above[-_CONTEXT:].partition(" ")[2]
 
 
 def _is_prose(text: str) -> bool:
     return len(_WORD.findall(_PLACEHOLDER.sub("", text))) > 3
 
 
-def _heading(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+def _heading(node: ast.ClassDef | _Function) -> str:
     return f"class {node.name}" if isinstance(node, ast.ClassDef) else f"{node.name}({_parameters(node.args)})"
 
 
 def _parameters(arguments: ast.arguments) -> str:
-    named = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    return ", ".join(argument.arg for argument in named)
+    named = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    named += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
+    named += [f"**{arguments.kwarg.arg}"] if arguments.kwarg else []
+    return ", ".join(named)
 
 
 def _parts_of_text(node: ast.AST) -> Iterator[ast.AST]:

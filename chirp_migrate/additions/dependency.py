@@ -97,9 +97,9 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
     * the extras in ``pyproject.toml`` or in ``setup.py``, if no list of main dependencies contains torch
     * ``requirements.txt``, ``requirements/base.txt`` and similar files
 
-    If a requirements file repeats the list of the package, a second edit extends the requirements file. If no list
-    contains torch and the project is not a package, the edit extends the requirements file. A list that already
-    contains the runtime does not change.
+    If a requirements file repeats the dependencies of ``pyproject.toml``, ``setup.cfg`` or ``setup.py``, a second edit
+    adds the runtime to the requirements file, too. If no list contains torch and the project is not a package, the edit
+    extends the requirements file. A list that already contains the runtime does not change.
 
     Args:
         root: folder of the project.
@@ -487,7 +487,8 @@ def add_to_setup_script(text: str, wanted: str, line_length: int | None = None) 
             the script, but at least 88 and at most 120.
 
     Raises:
-        ValueError: a list with torch is not a plain literal that only ``setup`` uses.
+        ValueError: the dependency list that contains torch is not a plain literal, or code other than the call of
+            ``setup`` uses the list.
     """
 
     def lacking(text: str) -> bool:

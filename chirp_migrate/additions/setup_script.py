@@ -243,7 +243,7 @@ def _literal(text: str, node: ast.List | ast.Tuple, is_main: bool) -> Iterator[_
 
 
 def _extend(text: str, chosen: Sequence[int], entry: str, longest: int) -> str:
-    """Return a script in which the lists with the numbers ``chosen`` have the new last entry ``entry``."""
+    """Return the script with ``entry`` at the end of those lists whose numbers are in ``chosen``."""
     for number in chosen:
         text = _extended(text, _lists(text)[number], entry, longest)
     return text

@@ -1,4 +1,4 @@
-"""Copy the runtime, the package ``chirpid_patch``, into the backend (``--vendor``)."""
+"""Copy the runtime, the package ``chirpid_patch``, into the project (``--vendor``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.request import url2pathname
 from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import FilePlan
 
-#: Name of the runtime package, and of the folder in the backend that contains its copy.
+#: Name of the runtime package, and of the folder in the project that contains its copy.
 PACKAGE = "chirpid_patch"
 
 

@@ -44,7 +44,7 @@ _STATUS_TEXTS = {
             ExitCode.OK: "clean",
             ExitCode.WORK_REMAINS: "work remains: something to rewrite, or a file that could not be handled",
             ExitCode.USAGE: "PATH cannot be checked, or an option or setting is wrong",
-            ExitCode.REFUSED: "the journal at PATH is damaged, or --add-ignore was refused",
+            ExitCode.REFUSED: "the journal at PATH is damaged, or --add-ignore could not add comments",
         },
         "chirp-migrate check project/",
         "chirp-migrate check --add-ignore project/",

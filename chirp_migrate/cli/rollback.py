@@ -120,7 +120,7 @@ def _describe_result(path: Path, root: Path, result: RollbackResult, *, named: b
         return f"{path} is as it was before run {result.run}{kept}."
     still_applied = ", ".join(run.name for run in applied_runs(root))
     return f"Undone: run {result.run}. " + (
-        f"Still applied: {still_applied}." if still_applied else "No run is applied now."
+        f"Still applied: {still_applied}." if still_applied else "No applied run is left."
     )
 
 

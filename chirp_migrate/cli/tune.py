@@ -69,7 +69,7 @@ _kept = partial(option, group="Saved results")
     type=WORKLOAD,
     metavar="FILE:FUNCTION",
     group="Data",
-    help="Function that returns the training calls, as for verify (see init-workload).",
+    help="Function that returns the trainings to call (see init-workload).",
 )
 @_data(
     "--dataset", type=REFERENCE, metavar="MODULE:CALLABLE",

@@ -90,7 +90,7 @@ Examples:
 @SCRIPT_ARGUMENT
 @_trained(
     "--workload", type=WORKLOAD, metavar="FILE:FUNCTION",
-    help="Function that returns the training calls (see init-workload).",
+    help="Function that returns the trainings to call (see init-workload).",
 )  # fmt: skip
 @_trained("--data", type=DATA, metavar="PATH", help="Train on your samples: an .npz file or .npy files.")
 @_trained(
@@ -117,7 +117,7 @@ Examples:
     help="Minimum number of epochs timed in each round; the first epoch counts as start-up.",
 )  # fmt: skip
 @_trained(
-    "--own-epochs", type=WholeNumber(1), metavar="N", show_default="the number in the entry point, else 100",
+    "--own-epochs", type=WholeNumber(1), metavar="N", show_default="the entry point's own number, else 100",
     help="Number of epochs of your own training, for the predicted saving.",
 )  # fmt: skip
 @_trained("--batch-size", type=WholeNumber(1), default=_SIZES.batch_size, metavar="N", help="Samples per batch.")

@@ -96,8 +96,8 @@ def _without_idle_submodules(
 ) -> dict[_Binding, list[_DeadStatement]]:
     """Return ``dead`` without statements such as ``import a.b`` whose module ``a.b`` the old text did not use.
 
-    If the result omits an ``import a.b``, the result also omits ``import a``, because both statements bind the name
-    ``a``.
+    The file keeps the omitted statements. A file that keeps ``import a.b`` also keeps ``import a``, because both
+    statements bind the name ``a``.
     """
     read, found = _module_names(before).paths, dict(dead)
     for binding, places in dead.items():

@@ -156,7 +156,7 @@ def _qualified_name(source: str, clause: str) -> str:
 
 
 def _current_meanings(module: Module, project: Project, clause: str) -> set[str]:
-    """Return the qualified names of the objects to which the top level binds the name of an import clause.
+    """Return the qualified names of all objects to which top-level code binds the name of an import clause.
 
     For an object that the module itself defines, the result contains an empty string.
     """

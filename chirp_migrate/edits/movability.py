@@ -203,7 +203,7 @@ def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef,
     """Check that a class can be created at ``offset`` of the module, during import.
 
     The class body may only define methods and constants. The bases of the class, and the decorators, defaults and
-    annotations of its methods, must already have their values at ``offset``. An attribute of a module of the backend
+    annotations of its methods, must already have their values at ``offset``. An attribute of a module of the project
     may have no value yet. If two modules import each other, one of the modules is only partly imported when the other
     module runs.
 

@@ -129,7 +129,8 @@ class MovedFunction:
         check_captured_values(self.module, self.project, self.node, self.captured_variables)
         if self.method is not None and not self._may_add_method():
             raise NotMovable(
-                "the rewrite would add a method, and the class, a base class or a metaclass may inspect the methods"
+                "the rewrite would add a method, but the class, a base class or a metaclass may contain code that "
+                "inspects the methods"
             )
         if self.method is not None and self._may_get_other_objects(self.method):
             name = self.method.name.value
@@ -247,11 +248,13 @@ class MovedFunction:
             raise NotMovable("the project checks for `partial` objects, and the rewrite would create one")
         if holds and any(self._may_be_method(use) for use in uses):
             raise NotMovable(
-                "the function is an attribute of a class and becomes a method; the replacement cannot become a method"
+                "an attribute of a class stores the function, so Python binds the function as a method; Python would "
+                "not bind the replacement"
             )
         if holds and (place := found_uses.get(FunctionUseKind.METHOD)) is not None:
             raise NotMovable(
-                f"the project may turn the function into a method, but the replacement cannot become a method ({place})"
+                f"the project may store the function in a class ({place}), so Python may bind the function as a "
+                "method; Python would not bind the replacement"
             )
         if holds and (place := found_uses.get(FunctionUseKind.CLASS)) is not None:
             raise NotMovable(f"the project checks the class of the function ({place})")

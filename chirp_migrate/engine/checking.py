@@ -35,12 +35,12 @@ class CheckReport:
 
     @property
     def remarks(self) -> tuple[Finding, ...]:
-        """Return the remarks, advice and suggestions that do not count as work; none if ``strict`` is set."""
+        """Return the remarks, advice and suggestions that do not change the exit code; none if ``strict`` is set."""
         return () if self.strict else self._with_status(_OPEN)
 
     @property
     def fork_only(self) -> tuple[Finding, ...]:
-        """Return the findings that do not count as work, but whose code makes workers fail without ``fork``."""
+        """Return those :attr:`remarks` whose code makes workers fail with start methods other than ``fork``."""
         codes = {rule.code for rule in all_rules() if rule.stops_workers}
         return tuple(
             finding for finding in self.remarks if finding.rule in codes and finding.status is FindingStatus.REPORT

@@ -1,4 +1,4 @@
-"""Plan the whole migration of a backend: rewritten files, added files, and the runtime as a dependency or as a copy."""
+"""Plan the whole migration of a project: rewritten files, added files, and the runtime as a dependency or as a copy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plan_migration(
     """Return the plan of all changes that ``apply`` makes at ``path``.
 
     Args:
-        path: folder of the backend, or one Python file (which gets no scaffold and no dependency).
+        path: folder of the project, or one Python file (which gets no scaffold and no dependency).
         settings: files to check, rules to run and files to add (see
             :func:`~chirp_migrate.engine.settings.read_settings`); None for all files and rules. The plan copies the
             runtime or adds a dependency only if a file imports the runtime.

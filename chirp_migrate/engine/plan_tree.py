@@ -55,7 +55,7 @@ def plan_tree(
     and reports no syntax errors in such files.
 
     Args:
-        root: folder of the backend, or one Python file or notebook.
+        root: folder of the project, or one Python file or notebook.
         settings: files to check and rules to run; None for all files and rules. If the settings copy the runtime into
             ``root``, imports of the runtime are sorted like imports of the project.
         jobs: number of processes; ``None`` chooses the number by the amount of code.
@@ -196,7 +196,7 @@ def _omit_tests_without_loaders(
     settings: Settings,
     jobs: int | None,
 ) -> tuple[SkippedFile, ...]:
-    """Return ``left_out`` with the number of loaders of each test file, but without test files that have no loader."""
+    """Return the excluded files with the number of loaders of each test file, and drop test files without loaders."""
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]
     loaders = {

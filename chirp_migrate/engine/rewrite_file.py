@@ -82,7 +82,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
     Args:
         path: posix path relative to the root.
         text: text of the file.
-        project: the backend of the file. The function stores the new text in the project.
+        project: the user's project of the file. The function stores the new text in the project.
         settings: the rules to run, and the findings to suppress.
     """
     try:
@@ -151,7 +151,7 @@ def rewrite_in_hunks(
     Args:
         path: posix path relative to the root.
         text: source of the module.
-        project: the backend of the file. The function stores the new text in the project.
+        project: the user's project of the file. The function stores the new text in the project.
         unsafe: whether to also apply rules that change what training learns.
         rules: the rules to run; ``None`` for all rules.
         ignored: codes of the rules whose findings are suppressed in this file.
@@ -365,7 +365,7 @@ def applicable_rules(
         path: path of the module.
         text: text of the module. If the text is not valid Python, the function checks only its words. A later step
             then parses the text and reports the error.
-        project: the backend of the module.
+        project: the user's project of the module.
         rewritten: whether these rules have already rewritten the module.
     """
     by_words = [rule for rule in rules if rule.concerns(text, project)]

@@ -40,7 +40,7 @@ def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jo
 
     Args:
         paths: the files of ``project`` in which at least one rule may find something.
-        project: the backend. After the last result, the project contains its original texts again.
+        project: the user's project. After the last result, the project contains its original texts again.
         settings: the rules to run, and the findings to suppress.
         jobs: number of processes; ``None`` chooses the number by the amount of code.
     """

@@ -68,7 +68,7 @@ class FileEntry(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, file: FilePlan) -> FileEntry:
-        """Return the entry for a file of a plan."""
+        """Return the entry of the plan document that describes one changed file."""
         before = None if file.before is None else sha256(file.before)
         return cls(path=file.path, note=file.note, sha256_before=before, sha256_after=sha256(file.after))
 

@@ -60,7 +60,8 @@ class WorkerSafeDatasetClass(Rule):
     - `clear-names`: the methods use only the names None, True, False and ``torch`` from outside the class. The name
       ``torch`` provably refers to PyTorch.
 
-    By default the rule only decorates a class if a loader of the project may read the samples of the class in batches.
+    Without `--all-loaders`, the rule decorates a class only if a loader of the project may read the samples of the
+    class in batches.
     """
 
     code = "CHP002"

@@ -74,9 +74,9 @@ class WorkerSafeAugmenter(Rule):
     - `usual-names`: the names `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual
       modules and functions in all calls of the class.
 
-    By default the rule only decorates a class if a loader may apply the class to batches. The project must build a
-    loader outside of tests. The migration must improve at least one loader that can contain the class (see "gain" in
-    docs/glossary.md).
+    Without `--all-loaders`, the rule decorates a class only if a loader may apply the class to batches. The project
+    must build a loader outside of tests. The migration must improve at least one loader that can contain the class (see
+    "gain" in docs/glossary.md).
     """
 
     code = "CHP003"

@@ -161,8 +161,8 @@ def _examine_type_call(
 def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[CapturedName] | None:
     """Return the variables of enclosing functions that hold the dataset, the transforms and the training flag.
 
-    The result is None if one of these three is another expression, or a parameter that may be None although the code
-    always calls the parameter.
+    The result is None if one of the three is not a plain variable. The result is also None if the code always calls a
+    parameter that may be None.
     """
     found: list[CapturedName] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]

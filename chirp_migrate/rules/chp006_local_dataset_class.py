@@ -221,7 +221,7 @@ def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iter
         if last is not None and isinstance(last.value, cst.GeneratorExp) and not last.value.lpar:
             raise NotMovable("a constructor call passes a generator expression without parentheses")
         if last is not None and local.init is None:
-            raise NotMovable("a constructor call passes arguments to the constructor of the base class")
+            raise NotMovable("the class inherits its constructor, and code calls it with arguments")
         end = module.span(call)[1] - 1
         lead = ", " if last is not None and not isinstance(last.comma, cst.Comma) else ""
         yield Edit(end, end, lead + ", ".join(f"{value.name}={value.name}" for value in local.values))

@@ -37,7 +37,7 @@ class ConfigDefaults(Rule):
       arguments. No code prints, saves, compares or unpacks a configuration. No code reads variables with `locals`,
       `globals`, `eval` or frames. If an attribute stores a configuration, no code reads all attributes of an object,
       and no code saves objects except dictionaries and lists. If an attribute stores a configuration, the object with
-      this attribute does not contain command-line arguments. If a module stores a configuration, no code lists the
+      this attribute is no ``Namespace`` of ``argparse``. If a module stores a configuration, no code lists the
       names of a module. No class declares a field that contains a configuration.
 
     The rule adds `optimize_dataloaders`, `benchmark_performance` and the augmentation flags, if the dictionary lacks

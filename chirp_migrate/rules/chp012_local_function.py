@@ -1,4 +1,4 @@
-"""CHP012: move local functions of datasets and loaders to where workers find them."""
+"""CHP012: move local functions that datasets and loaders use to module level, where workers can import them."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class NonBlockingTransfer(Rule):
       ``*`` or ``**``.
     - `not-changed`: no code may write to the memory of the batch after the copy. Below the copy, in inner functions, in
       the next iteration and after the loop, the code only reads the batch or binds it to names.
-    - `no-mps`: the call names CUDA, as in ``x.to("cuda")``, or no file of the backend contains ``"mps"`` or
+    - `no-mps`: the call names CUDA, as in ``x.to("cuda")``, or no file of the project contains ``"mps"`` or
       ``backends.mps``.
     - `plain-to`: PyTorch's own collation builds the batch. Or each ``to`` and ``cuda`` that the project defines or
       assigns has a parameter ``non_blocking``, and no class of the project has a ``__getattr__``. (The rule does not

@@ -85,14 +85,14 @@ class CacheEmptiedInLoop(Rule):
                 yield RuleMatch(
                     module.span(emptying[0])[0],
                     f"calling {quote_sources(module, *emptying, *collecting)} after each batch forces a GPU sync, "
-                    "and the next step allocates the memory again: move the call below the loop, or remove the "
-                    "call; if memory is short, use smaller batches",
+                    "and the next step allocates the memory again. Do this once below the loop, or never; if memory is "
+                    "short, use smaller batches",
                 )
             if waiting and not _reads_clock(module, project, loop):
                 yield RuleMatch(
                     module.span(waiting[0])[0],
                     f"calling {quote_sources(module, *waiting)} after each batch forces a GPU sync that this loop "
-                    "does not need: remove the call",
+                    "does not need. Remove the synchronisation",
                 )
 
 

@@ -56,7 +56,7 @@ class _EntryLogarithms:
 
     @property
     def squares(self) -> float:
-        """Return the sum of the squared deviations of the logarithms from their mean."""
+        """Return the sum of the squared differences between the logarithms of the time ratios and their mean."""
         mean = self.mean
         return math.fsum((value - mean) ** 2 for value in self.logs.values())
 

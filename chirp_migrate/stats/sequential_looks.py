@@ -4,7 +4,7 @@ Each interim analysis gets a share of the total error probability. The power fam
 1987, exponent 1.2) defines these shares. The share is nearly proportional to the number of rounds since the previous
 analysis. A much smaller share would make the interval of an early analysis very wide. The reason is that Student's
 quantiles for a few rounds rise steeply where the error probability is small. If the time budget ends the measurement
-early, the last analysis gets all remaining shares.
+early, the last analysis gets the shares of all analyses that did not take place.
 
 There are two ways to compute the error probability of an analysis from the shares. The first way uses the joint
 distribution of all analyses (Lan & DeMets 1983; algorithm of Armitage, McPherson & Rowe 1969). With the first way,

@@ -118,7 +118,7 @@ class Module:
     """A module under analysis.
 
     Args:
-        path: posix path relative to the root of the backend, as in findings.
+        path: posix path relative to the root of the project, as in findings.
         text: decoded source with the original newlines.
 
     Raises:
@@ -167,7 +167,7 @@ class Module:
 
     @property
     def name(self) -> str:
-        """Return the module's dotted name for imports from the backend's root (``utils.training_engine``)."""
+        """Return the module's dotted name for imports from the project's root (``utils.training_engine``)."""
         return module_name(self.path)
 
     @property
@@ -392,7 +392,7 @@ class Module:
         return [star for star in self.scopes.stars if not _lacks_loading_names(star[0])]
 
     def names_from_later_stars(self, node: cst.CSTNode) -> set[str]:
-        """Return the qualified names that ``node`` has if an ``import *`` below its bindings rebinds the name."""
+        """Return the qualified names that ``node`` has if an ``import *`` below the other bindings rebinds the name."""
         path = _dotted_path(node)
         if path is None or not self.scopes.stars:
             return set()

@@ -1,4 +1,4 @@
-"""Find the files of a backend that imports may load, from the paths of the files alone."""
+"""Find the files of a project that imports may load, from the paths of the files alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ELSEWHERE = (sys.stdlib_module_names | _LIBRARIES) - {"test"}
 
 
 class ModulePaths:
-    """The modules of a backend, by the dotted names that imports use for them.
+    """The modules of a project, by the dotted names that imports use for them.
 
     Args:
         paths: posix paths of the files, relative to the root.
@@ -82,15 +82,15 @@ class ModulePaths:
         return {".".join(one[:length]) for one in parts for length in range(1, len(one) + 1)}
 
     def has_package(self, name: str) -> bool:
-        """Return whether the backend has a package or a module called ``name``."""
+        """Return whether the project has a package or a module called ``name``."""
         return name == self.root_name or name in self.packages
 
     def find_modules(self, name: str, path: str, search_paths: Sequence[Sequence[str]]) -> set[str]:
         """Return the dotted names, from the root, of modules that ``import name`` in the file at ``path`` may find.
 
-        Scripts import modules from their own folder, or from a folder that they put on ``sys.path``. Packages import
-        from the folders that contain them. The result has no modules in any other folder, because a library may have
-        the same name.
+        Scripts import modules from their own folder, or from a folder that they put on ``sys.path``. Modules of a
+        package import from the folder that contains the package. The result has no modules in any other folder, because
+        a library may have the same name.
 
         Args:
             name: dotted name of the module, as the import statement contains it.
@@ -121,5 +121,5 @@ def name_from_root(path: str) -> str:
 
 
 def _is_elsewhere(name: str) -> bool:
-    """Return whether an import of ``name`` finds a library, even if a module in the backend has the same name."""
+    """Return whether an import of ``name`` finds a library, even if a module in the project has the same name."""
     return name.partition(".")[0] in _ELSEWHERE

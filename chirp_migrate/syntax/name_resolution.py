@@ -1,4 +1,4 @@
-"""Resolve names across the modules of a backend, and find the modules that define them."""
+"""Resolve names across the modules of a project, and find the modules that define them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
 _REEXPORT_LIMIT = 8
 #: Largest number of lookups to resolve one name.
 _LOOKUP_LIMIT = 200
-#: An empty import table, for names that are not modules of the backend.
+#: An empty import table, for names that are not modules of the project.
 _NO_TABLE = ImportTable()
 #: Names for data loading that ``from torch.utils.data import *`` binds.
 _TORCH_DATA = re.compile(
@@ -43,12 +43,12 @@ def import_table(project: Project, path: str) -> ImportTable | None:
 
 @answered_once
 def resolve_name(project: Project, qualified: str) -> str:
-    """Follow re-exports through modules of the backend, and return the qualified name of the definition.
+    """Follow re-exports through modules of the project, and return the qualified name of the definition.
 
     ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` if ``utils/common.py`` imports the class
-    from PyTorch. For a name that the backend defines, the result starts with the dotted name of the defining
+    from PyTorch. For a name that the project defines, the result starts with the dotted name of the defining
     module, counted from the root folder. If a library has the same name as the module's top-level package, the
-    result begins with a dot. A name from outside the backend, or with several possible meanings, is returned
+    result begins with a dot. A name from outside the project, or with several possible meanings, is returned
     unchanged.
     """
     return _origin(project, qualified)
@@ -100,7 +100,7 @@ def _imported_meanings(project: Project, table: ImportTable, name: str) -> set[s
 
 
 def find_star_meanings(project: Project, module: Module, name: str) -> set[str]:
-    """Return the qualified names that ``name`` in ``module`` may get from an ``import *`` of the backend.
+    """Return the qualified names that ``name`` in ``module`` may get from an ``import *`` of the project.
 
     In a package, ``name`` may also be a module of the package, which becomes an attribute when it is imported.
     """
@@ -130,12 +130,12 @@ def binds_other_object(project: Project, besides: str, name: str, qualified: str
 
 
 def _star_may_give(project: Project, source: str, name: str, *, own: bool = False) -> bool:
-    """Return whether ``from source import *`` may bind ``name``. A module outside the backend may bind any name.
+    """Return whether ``from source import *`` may bind ``name``. A module outside the project may bind any name.
 
     Args:
         source: dotted name of the module.
         name: a name.
-        own: whether only objects of modules of the backend count. If so, submodules and computed names count, too.
+        own: whether only objects of modules of the project count. If so, submodules and computed names count, too.
     """
     return any(_may_give(project, one, name, own) for one in _star_sources(project, source, name))
 
@@ -185,7 +185,7 @@ def resolve_ast_node(project: Project, outline: Outline, node: ast.AST) -> set[s
 
 
 def _instead_of_builtin(project: Project, module: Module, qualified: str) -> set[str]:
-    """Return the qualified names that a built-in name may get from an ``import *`` of the backend."""
+    """Return the qualified names that a built-in name may get from an ``import *`` of the project."""
     owner, _, path = qualified.partition(".")
     first, dot, rest = path.partition(".")
     return {one + dot + rest for one in find_star_meanings(project, module, first)} if owner == "builtins" else set()
@@ -217,7 +217,7 @@ def _from_root(project: Project, path: str, name: str) -> set[str]:
 
 @answered_once
 def locate_import(project: Project, path: str, name: str) -> list[tuple[str, str]]:
-    """Find the modules of the backend to which an import of ``name`` in the file at ``path`` may refer.
+    """Find the modules of the project to which an import of ``name`` in the file at ``path`` may refer.
 
     Returns:
         The path of each module, with the part of ``name`` that names a member of the module ("" for the module
@@ -244,7 +244,7 @@ def _possible_modules(project: Project, name: str, path: str) -> set[str]:
 def _find_binding_module(project: Project, qualified: str) -> tuple[str, str, ImportTable]:
     """Return the last part of a qualified name, and the path and import table of the module that may bind it.
 
-    The table is empty if no module of the backend may bind the name.
+    The table is empty if no module of the project may bind the name.
     """
     owner, _, name = resolve_name(project, qualified).rpartition(".")
     path = project.module_paths.by_name.get(owner.lstrip("."))
@@ -253,13 +253,13 @@ def _find_binding_module(project: Project, qualified: str) -> tuple[str, str, Im
 
 
 def is_defined_in_project(project: Project, qualified: str) -> bool:
-    """Return whether a module of the backend defines a qualified name at its top level."""
+    """Return whether a module of the project defines a qualified name at its top level."""
     name, _, table = _find_binding_module(project, qualified)
     return table.defines(name)
 
 
 def find_base_classes(project: Project, qualified: str) -> set[str] | None:
-    """Return the possible bases of a top-level class of the backend; ``None`` if the class does not exist.
+    """Return the possible bases of a top-level class of the project; ``None`` if the class does not exist.
 
     The bases come from the import table, so the lookup does not need LibCST.
     """
@@ -277,18 +277,18 @@ def find_base_classes(project: Project, qualified: str) -> set[str] | None:
 
 
 def is_project_class(project: Project, qualified: str) -> bool:
-    """Return whether ``qualified`` names a top-level class of the backend. The lookup does not need LibCST."""
+    """Return whether ``qualified`` names a top-level class of the project. The lookup does not need LibCST."""
     name, _, table = _find_binding_module(project, qualified)
     return name in table.classes
 
 
 def find_class(project: Project, qualified: str) -> tuple[Module, cst.ClassDef] | None:
-    """Return module and definition of the backend's top-level class ``qualified``; None if it does not exist."""
+    """Return module and definition of the project's top-level class ``qualified``; None if it does not exist."""
     return _find_definition(project, qualified, cst.ClassDef)
 
 
 def find_function(project: Project, qualified: str) -> tuple[Module, cst.FunctionDef] | None:
-    """Return module and definition of the top-level function ``qualified`` of the backend.
+    """Return module and definition of the top-level function ``qualified`` of the project.
 
     The result is None if the function does not exist.
     """
@@ -296,7 +296,7 @@ def find_function(project: Project, qualified: str) -> tuple[Module, cst.Functio
 
 
 def find_parameter_names(project: Project, qualified: str) -> tuple[str, ...]:
-    """Return the parameter names of a top-level function or class of the backend; empty for any other name."""
+    """Return the parameter names of a top-level function or class of the project; empty for any other name."""
     name, _, table = _find_binding_module(project, qualified)
     return table.parameters.get(name, ())
 

@@ -1,4 +1,4 @@
-"""Find the files of a backend that import, inherit, patch or read a name. Names are compared by spelling only."""
+"""Find the files of a project that import, inherit, patch or read a name. Names are compared by spelling only."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _QUOTED_ATTRIBUTE = re.compile(rf"{_GAP},{_GAP}[\"'](\w+)")
 
 @answered_once
 def find_aliases(project: Project, name: str) -> set[str]:
-    """Return other names under which modules of the backend import ``name``, and aliases of these aliases."""
+    """Return other names under which modules of the project import ``name``, and aliases of these aliases."""
     direct = _collect_pairs(project, _aliases_in)
     pending, found = [name], {name}
     for one in pending:
@@ -106,7 +106,7 @@ def find_subclasses(project: Project, *bases: str, parameters: bool = False) -> 
 
 
 def is_imported_elsewhere(project: Project, module: Module, name: str) -> bool:
-    """Return whether another file or notebook of the backend may import or read ``name`` from ``module``.
+    """Return whether another file or notebook of the project may import or read ``name`` from ``module``.
 
     An ``import *`` counts as an import of every name that the text of the importing file contains. An ``import *``
     also counts if the importing file may read computed names, as with ``globals()``, or if other files import the

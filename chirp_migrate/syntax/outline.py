@@ -69,7 +69,7 @@ class Outline:
     """The ``ast`` nodes of a module.
 
     Args:
-        path: posix path relative to the root of the backend.
+        path: posix path relative to the root of the project.
         text: source of the module.
 
     Raises:
@@ -100,7 +100,7 @@ class Outline:
 
     @property
     def name(self) -> str:
-        """Return the module's dotted name for imports from the backend's root."""
+        """Return the module's dotted name for imports from the project's root."""
         return module_name(self.path)
 
     @property

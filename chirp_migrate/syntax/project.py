@@ -1,4 +1,4 @@
-"""Hold the texts of a backend: parse modules on demand, search all texts, and cache facts about them."""
+"""Hold the texts of a project: parse modules on demand, search all texts, and cache facts about them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def answered_once(
 
 
 class Project:
-    """The texts of a backend's modules, parsed on demand.
+    """The texts of a project's modules, parsed on demand.
 
     Args:
         texts: decoded source by posix path relative to the root.
@@ -134,7 +134,7 @@ class Project:
         """Return the parsed module at ``path``.
 
         Args:
-            path: path of a file of the backend.
+            path: path of a file of the project.
             in_work: whether rules analyse this module now. If so, the module stays parsed until the next call with
                 ``in_work``.
 
@@ -168,7 +168,7 @@ class Project:
 
     @answered_once
     def search(self, pattern: str | re.Pattern[str], *words: str) -> bool:
-        """Return whether a regular expression matches in any file of the backend.
+        """Return whether a regular expression matches in any file of the project.
 
         Args:
             pattern: the regular expression.
@@ -183,7 +183,7 @@ class Project:
         return ((path, self.texts[path]) for path in paths if self.fact(path, _matches, pattern))
 
     def settings_match(self, pattern: re.Pattern[str]) -> bool:
-        """Return whether a regular expression matches in a configuration file or Cython source of the backend."""
+        """Return whether a regular expression matches in a configuration file or Cython source of the project."""
         return any(pattern.search(text) for text in self._settings.values())
 
     def is_named_elsewhere(self, pattern: str, word: str, besides: str, *, settings: bool = False) -> bool:

@@ -1,4 +1,4 @@
-"""Index the words of a backend's files, to find the files that contain a word."""
+"""Index the words of a project's files, to find the files that contain a word."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ class TuneTask:
         profile: path of the file in which the picked settings are saved; an empty string to save nothing.
         ends_at: time at which the time budget ends, in seconds of ``time.time``; None if the budget of ``grid.seconds``
             begins when the child starts.
-        uses_runtime: whether the code in ``tree`` uses ``chirpid_patch``. If so, ``tune`` measures a dataset without a
-            loader with the loader of ``chirpid_patch``, and otherwise with PyTorch's loader.
+        uses_runtime: whether the code in ``tree`` uses ``chirpid_patch``. For a dataset that has
+            no loader, ``tune`` measures the loader of ``chirpid_patch`` if True, and PyTorch's loader if False.
     """
 
     tree: str

@@ -91,7 +91,7 @@ def _entry_point_limit_s(request: TuneTask, timeout_s: float) -> float:
 def _prepare_training_task(request: TuneTask, options: VerifyOptions, tree: Path, progress: Progress) -> TuneTask:
     """Copy the project to ``tree``, and return the task for the training in this copy."""
     root = Path(request.tree)
-    progress(ProgressStep("finding and copying the training"))
+    progress(ProgressStep("finding the training, and copying the project"))
     discovery = entry_points_from_options(root, root, options, "tune")
     too_large = copy_tree(root, tree)
     if too_large:

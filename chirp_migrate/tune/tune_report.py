@@ -137,7 +137,8 @@ class Recommendation:
         setting: name of the setting, such as ``num_workers`` or ``data.num_workers in config.yaml``.
         value: the recommended value, or the recommended change of the setting.
         why: the measured values that are the reason for the recommendation, as text.
-        warning: whether the recommendation is a warning, because a measured value misses its target.
+        warning: whether the recommendation is a warning, because settings failed or a measured value clearly misses a
+            target.
     """
 
     setting: str

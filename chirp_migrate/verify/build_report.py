@@ -57,7 +57,7 @@ def build_report(
         equivalence: the differences between both versions that ``verify`` found in these records, with notes.
         timed: the rounds that timed both versions; no rounds if the comparison found a difference.
         spent_s: dictionary, name of an activity of ``verify``, such as ``warming up`` → seconds of this activity.
-        conditions: values of the report fields ``before``, ``copies`` and ``files``, which are not measured.
+        conditions: the report fields ``before``, ``copies`` and ``files``, which are known before the measurement.
     """
     labels = [entry.label for entry in discovery.entry_points if entry.label not in watched.failing]
     judge = judge_rounds(timed, settings.threshold, settings.margin, settings.strict)

@@ -98,7 +98,7 @@ def run_all_processes(
         settings: the options of the verification.
         progress: function that is called with progress messages.
         deadline: time at which the time budget ends, in seconds of ``time.monotonic``.
-        conditions: values of report fields that are not measured; see :func:`.build_report`.
+        conditions: the report fields ``before``, ``copies`` and ``files``, which are known before the measurement.
 
     Raises:
         WorkloadFailed: the project's code crashed or hung in one of the versions.

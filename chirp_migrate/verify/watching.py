@@ -2,8 +2,8 @@
 
 The timing begins after these runs. One process for each version trains the entry points on a few samples, one entry
 point after the other. If an entry point hangs or crashes its process, a new process runs the remaining entry points. If
-an entry point fails before the migration, the report names this entry point. The entry point must then fail with the
-same error after the migration. Otherwise, the versions are not equivalent.
+an entry point fails before the migration, the report names this entry point. If the entry point raised an error or
+crashed, it must fail in the same way after the migration. Otherwise, the versions are not equivalent.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class WorkerSafeArrayDataset(BatchedDataset):
             raise ValueError(f"x and y must have one row for each sample; they have the shapes {shapes}")
         if divisor is not None and not self._stored_as().is_floating_point:
             raise ValueError(
-                f"divisor needs floating-point samples, but the dtype of x is {self._stored_as()}: "
+                f"divisor needs floating-point samples, but the samples would have {self._stored_as()}: "
                 "pass dtype=torch.float32"
             )
 

@@ -99,7 +99,7 @@ def choose_loading_mode(
         options: arguments of ``DataLoader``, by name, such as ``batch_size`` and ``collate_fn``.
         threads_allowed: whether several threads may read the dataset at once.
         most_workers: largest number of worker processes to try. None: 8 if loading mostly waits for a disk or
-            network, else the number of CPUs, but at most 8.
+            network, else the number of CPUs per rank, but at most 8.
         seconds: approximate duration of the search in seconds.
         step: function that is called with each batch and imitates a training step; None: no function.
     """

@@ -54,8 +54,8 @@ class EpochRequests:
         counted: whether an index may occur twice in an epoch, so that the occurrences of each index must be counted.
         drops_last: whether the sampler omits an incomplete batch. If True and the epoch has no batches, ``draw`` logs a
             warning.
-        skipped: number of batches that another loader has delivered before a restart. The requests start after these
-            batches.
+        skipped: number of batches at the start of the epoch that get no request, because the training used these
+            batches before it was restarted.
     """
 
     def __init__(

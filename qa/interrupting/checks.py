@@ -21,7 +21,7 @@ JOURNAL = ".chirp-migrate"
 #: Phases in which a run can be interrupted, in the order of a run. In the first phase, the run has not written
 #: anything, or has undone all its changes.
 PHASES = (
-    "nothing written",
+    "nothing left on disk",
     "writing the journal",
     "journal written, no file changed",
     "replacing files",

@@ -57,11 +57,12 @@ def as_markdown(outcomes: Sequence[Outcome], reached: Sequence[Goal], settings: 
         "",
         f"The backend has {settings['python_files']} Python files, and `apply` rewrites all but "
         f"{settings['not_rewritten']} of these files. Every run is a separate process. A fifth of the runs of `apply` "
-        "were killed at a random time. All other runs were killed as soon as a random file changed that the command "
-        "writes or removes. After each interruption, the check compared every file with its old and new version and "
-        "with the journal, and compiled every Python file. The next command (`rollback`, `apply` or `apply --diff`, "
-        "chosen at random) had to report the interruption. After a rollback, the tree had to be the original tree, "
-        "with the same names, permission bits and bytes, and without a journal. The SHA-256 of the original tree is "
+        "were killed at a random time. All other kills took place as soon as a random file changed that the command "
+        "writes or removes. Runs on a full disk were not killed. After each interruption, the check compared every "
+        "file with its old and new version and with the journal, and compiled every Python file. The next command "
+        "(`rollback`, `apply` or `apply --diff`, chosen at random) had to report the interruption if the run was "
+        "unfinished. After a rollback, the tree had to be the original tree, with the same names, permission bits and "
+        "bytes, and without a journal. The SHA-256 of the original tree is "
         f"`{settings['tree'][:16]}…`.",
         "",
         *goal_lines(reached),

@@ -156,7 +156,7 @@ def test_a_script_becomes_cells() -> None:
 
 @pytest.mark.parametrize(
     ("script", "message"),
-    [("x = 1\n# %%\n", "must begin"), ("# %% [markdown]\nx = 1\n", "not a comment")],
+    [("x = 1\n# %%\n", "must begin"), ("# %% [markdown]\nx = 1\n", "must begin with")],
 )
 def test_a_script_that_is_no_notebook_is_an_error(script: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):

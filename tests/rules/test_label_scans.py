@@ -378,7 +378,7 @@ def test_what_is_evaluated_before_a_sample_is_read_stays_before_it(text: str) ->
         "def f(dataset, idx, weights):"
     )
     after, (message,) = expression(text, header)
-    assert after.endswith(text) and "runs before the sample is read" in message
+    assert after.endswith(text) and "is evaluated before the sample is read" in message
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,10 @@ def test_statements_before_a_sample_is_read_stay_before_it() -> None:
     text += "        out.append(dataset[i][1])\n    return n, out, log\n"
     assert "in iterate_labels(dataset, idx)" in migrate(text.format("n += 1"))[0]
     after, (finding,) = migrate(text.format("log.append(STATE['reads'])"))
-    assert after == text.format("log.append(STATE['reads'])") and "runs before the sample is read" in finding.message
+    assert (
+        after == text.format("log.append(STATE['reads'])")
+        and "is evaluated before the sample is read" in finding.message
+    )
 
 
 @pytest.mark.parametrize("asked", ["locals()", "sorted(vars())", "dir()", "eval('i')"])

@@ -460,7 +460,7 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return D(3)\n",
-            "a constructor call passes arguments to the constructor of the base class",
+            "the class inherits its constructor, and code calls it with arguments",
         ),
         ("def f(n):\n    class D(Dataset):\n        pass\n    return D\n", "the code uses the class as a value"),
     ],

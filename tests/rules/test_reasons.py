@@ -367,7 +367,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "may inspect the methods",
+        "inspects the methods",
         (
             "@register\n"
             "class Data(Dataset):\n"

@@ -1,4 +1,4 @@
-"""Plan the files that `apply` adds to a backend: loader factory, performance monitor, notebook and tests.
+"""Plan the files that `apply` adds to a project: loader factory, performance monitor, notebook and tests.
 
 The loader factory and the performance monitor only re-export names of `chirpid_patch`.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chirp_migrate.additions.scaffold.notebook import notebook_json
 
-# Name of the template of each added file, by path of the file in the backend.
+# Name of the template of each added file, by path of the file in the project.
 _TEMPLATES = {
     "utils/dataloader_factory.py": "dataloader_factory.py",
     "utils/performance_monitor.py": "performance_monitor.py",
@@ -24,12 +24,12 @@ _TEMPLATES = {
 #: backend.
 _TRAINING_MODULES = ("training_engine.py", "training_core.py", "training_utils.py", "cross_validation.py")
 
-#: POSIX paths of the files that `apply` adds to a backend.
+#: POSIX paths of the files that `apply` adds to a project.
 SCAFFOLD_PATHS = frozenset(_TEMPLATES)
 
 
 def scaffold_files(root: Path) -> list[tuple[str, str]]:
-    """Return (path, text) for each file to add to the backend at `root`; POSIX paths are relative to `root`.
+    """Return (path, text) for each file to add to the project at `root`; POSIX paths are relative to `root`.
 
     A file that already exists is omitted, so that no file is overwritten. A file is also omitted if its folder cannot
     be used: the folder is a file, or a link that leads outside `root`. The result is empty if `root` has no folder
@@ -46,7 +46,7 @@ def has_training_modules(root: Path) -> bool:
 
 
 def is_scaffold_file(path: str, content: bytes) -> bool:
-    """Return whether `apply` added the file at `path` of a backend, even if the user has edited the file since.
+    """Return whether `apply` added the file at `path` of a project, even if the user has edited the file since.
 
     The function compares the path and the first line of the file with the template. For a notebook, the function
     compares the path and the title. The rules must skip added files, because the added tests contain original code for

@@ -56,5 +56,5 @@ def _cell(number: int, marker: str, lines: list[str]) -> dict[str, Any]:
 
 def _strip_comment(line: str) -> str:
     if line and not line.startswith("#"):
-        raise ValueError(f"a markdown cell contains a line that is not a comment: {line!r}")
+        raise ValueError(f"each line of a markdown cell must begin with `#`, but this line does not: {line!r}")
     return line.removeprefix("#").removeprefix(" ")

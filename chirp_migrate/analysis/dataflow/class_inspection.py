@@ -39,7 +39,7 @@ def find_class_used_as_value(project: Project) -> str | None:
 
 @answered_once
 def find_class_mutation(project: Project) -> str | None:
-    """Return a place (``path:line``) that may set an attribute on a class, or read ``__qualname__`` of a class.
+    """Return a place (``path:line``) that may set an attribute on an object's class, or read ``__qualname__`` of it.
 
     The result is None if there is no such place.
     """

@@ -1,4 +1,4 @@
-"""Find uses of classes, functions and attributes in all files of a backend, mostly by searches for their names."""
+"""Find uses of classes, functions and attributes in all files of a project, mostly by searches for their names."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _tree(text: str) -> ast.Module:
 
 
 def _is_foreign(project: Project, path: str, called: str) -> bool:
-    """Return whether the file at ``path`` imports the name ``called`` from outside the backend."""
+    """Return whether the file at ``path`` imports the name ``called`` from outside the project."""
     table = import_table(project, path)
     if not called or table is None or table.defines(called):
         return False

@@ -81,7 +81,7 @@ class WorkerPurposeFinder:
 
     Args:
         module: the module.
-        project: the backend that contains the module.
+        project: the user's project that contains the module.
     """
 
     def __init__(self, module: Module, project: Project) -> None:

@@ -84,7 +84,7 @@ def may_be_declarable(
 
     Args:
         module: the module that defines the class.
-        project: the backend.
+        project: the user's project.
         node: the class.
         captured: for a local class that rule CHP006 (local dataset classes) may change, the variables of the enclosing
             functions, with the places that read the variables. The rule turns such variables into attributes, and may
@@ -115,7 +115,7 @@ def find_declaring_decorator(
 
     Args:
         module: the module that defines the class.
-        project: the backend.
+        project: the user's project.
         node: the class.
         lambdas_as_methods: whether a lambda that ``__init__`` stores in an attribute counts as a method. Rule CHP007
             (lambdas that workers need) turns such lambdas into methods.

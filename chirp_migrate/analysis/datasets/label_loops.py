@@ -137,8 +137,7 @@ def _why_order_matters(module: Module, project: Project, scan: ScannedSamples, n
                 if not (_is_constant_expression(module, project, part) or (part in later and _is_named(part))):
                     code = one_line_source(module, part).rstrip(" ,")
                     return (
-                        f"`{code}` runs before the sample is read, and might have another result if the sample is read "
-                        "first"
+                        f"`{code}` is evaluated before the sample is read, and might differ if the sample is read first"
                     )
             inner = ancestor
     return None

@@ -111,7 +111,7 @@ class LoaderGains:
     """The gains of migrating the loaders of a project, and of rewriting the objects in these loaders.
 
     Args:
-        project: the backend before any rewrite.
+        project: the user's project before any rewrite.
         objects: the objects in the loaders that cannot be pickled, and the run of the program on abstract values.
     """
 

@@ -42,7 +42,7 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
     False as default value.
 
     Such a call excludes namespaces of parsed arguments, which have no ``get``, and ConfigParsers, whose ``get`` takes
-    two names. The result is also None if a class of the backend may define its own ``get``.
+    two names. The result is also None if a class of the project may define its own ``get``.
     """
     function = module.enclosing_function(node)
     if function is None or _has_own_get(project):
@@ -62,7 +62,7 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
 
 
 def _has_own_get(project: Project) -> bool:
-    """Return whether the backend may define its own method ``get``, which may raise an error for a missing key.
+    """Return whether the project may define its own method ``get``, which may raise an error for a missing key.
 
     Code may define a method ``get``, assign a function to the attribute ``get``, inherit ``get`` from a mapping class,
     or return ``get`` from ``__getattr__``.

@@ -43,7 +43,7 @@ _SAVING = frozenset({"save", "dump", "dumps"})
 
 
 def first_use_of_whole_config(project: Project) -> str | None:
-    """Return the first code in the backend that uses all keys of a configuration, such as ``print(config)``; else None.
+    """Return the first code in the project that uses all keys of a configuration, such as ``print(config)``; else None.
 
     A configuration is a variable or attribute whose name ends in ``config``. Some uses do not count: code may read one
     key of a configuration, and may copy, test or merge the configuration. Code may also assign a configuration to
@@ -105,7 +105,7 @@ def _is_global(node: ast.AST, outline: Outline) -> bool:
 
 
 def _exposes_stored_config(node: ast.AST, outline: Outline, stored: Collection[str]) -> bool:
-    """Return whether code may read a stored configuration by the name of an attribute, or may save the configuration.
+    """Return whether ``node`` may read a stored configuration by a string, as ``getattr`` does, or may save it.
 
     ``stored`` contains the names of the attributes that store a configuration.
     """

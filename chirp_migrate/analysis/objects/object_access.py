@@ -36,7 +36,7 @@ _PLACES = {"dataset": 0, "datasets": 0, "transforms": 0, "indices": 1, "func": 0
 
 
 class ObjectAccess(LibraryCalls):
-    """Read and set the attributes, items and elements of abstract objects."""
+    """Read and set attributes (``x.a``), items (``x[key]``) and iterated elements of abstract objects."""
 
     @abstractmethod
     def module(self, path: str) -> AbstractScope:

@@ -97,7 +97,7 @@ class UnpicklableObjects:
     """The objects of a project that cannot be pickled for workers, by file.
 
     Args:
-        project: the backend before any rewrite.
+        project: the user's project before any rewrite.
 
     Attributes:
         run: the abstract run of the project.

@@ -78,7 +78,7 @@ class AbstractRun(TracedCalls):
     """A run of the modules of a project on abstract values.
 
     Args:
-        project: the backend.
+        project: the user's project.
 
     Attributes:
         classes: the classes of the project that were defined.

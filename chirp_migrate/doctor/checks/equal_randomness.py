@@ -42,12 +42,12 @@ def _find_repeated_randomness(seen: Recording, passes: list[tuple[LoaderInfo, Lo
             message = f"All worker processes draw the same random numbers from {whose}, so augmentation repeats."
             also = f"; {epochs}" if epochs else ""
             evidence = (
-                f"The generator states of {len(runs)} workers of {loader} were equal before and after their first "
-                f"batch{also}."
+                f"The generator states of {len(runs)} workers of {loader} were equal before their first batch, and "
+                f"changed to equal states{also}."
             )
         else:
             message = f"Every epoch draws the same random numbers from {whose}, so augmentation repeats."
-            evidence = f"In {loader}, {epochs}, and the states are also equal after the first batch."
+            evidence = f"In {loader}, {epochs}, and the first batch changes the states equally."
         yield Problem.at(place, "equal-randomness", message, evidence, _describe_fix(is_global, runs[0].worker >= 0))
 
 

@@ -62,7 +62,7 @@ class RecordReceiver(NamedTuple):
         run: the recording of one loader pass by one process, which does not contain batches at first.
         write: function that stores a part of the recording. The function gets ``run``, then each batch, and an
             :class:`_End` when an iterable dataset ends.
-        every: number that decides which samples are hashed. With 1, all samples are hashed; with N > 1, every N-th
+        every: distance between the samples that are hashed. With 1, all samples are hashed; with N > 1, every N-th
             sample; with 0, no sample. See :func:`.describe_batch`.
     """
 
@@ -159,8 +159,8 @@ class RecordingWorkerLoop:
     Args:
         folder: path of the folder for the files with the recordings.
         started_in: number of the loader pass that starts the worker.
-        every: two values of ``hash_every`` for :func:`.describe_batch`. The first value is for the first epoch of the
-            worker, and the second value is for later epochs.
+        every: the values of ``hash_every`` (see :func:`.describe_batch`) for the first epoch of the worker, and for
+            later epochs.
     """
 
     def __init__(self, folder: str, started_in: int, every: tuple[int, int]) -> None:

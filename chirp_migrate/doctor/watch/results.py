@@ -56,7 +56,7 @@ class FunctionResultRecorder:
 
     Args:
         dataset: the dataset whose functions are recorded.
-        every: number that decides which return values of a function are hashed. With 1, all return values are hashed;
+        every: distance between the return values of a function that are hashed. With 1, all return values are hashed;
             with N > 1, every N-th return value; with 0, no return value.
     """
 

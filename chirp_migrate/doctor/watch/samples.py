@@ -22,7 +22,7 @@ def describe_batch(requested: Any, batch: Any, *, hash_every: int) -> BatchRecor
     Args:
         requested: the indices of the samples, as the sampler yields them; a single index if the loader does not batch.
         batch: the batch that the process read for these indices.
-        hash_every: number that decides which samples are hashed. With 1, the function hashes all samples, and also sums
+        hash_every: distance between the samples that are hashed. With 1, the function hashes all samples, and also sums
             their values, which is slow. With N > 1, the function hashes only the samples whose index is a multiple of
             N. With 0, the function hashes no samples.
     """
