@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -192,6 +193,20 @@ def test_a_hanging_backend_is_ended_with_everything_it_started(
     if pid_file.exists():  # a machine too slow to get there in time has nothing left to end
         with pytest.raises(ProcessLookupError):
             _wait_gone(int(pid_file.read_text()))
+
+
+@pytest.mark.slow
+def test_a_child_killed_at_its_limit_behind_a_complete_message_was_too_slow(
+    monkeypatch: pytest.MonkeyPatch, write_backend: Callable[..., Path]
+) -> None:
+    class PassedLimit(threading.Timer):
+        def start(self) -> None:
+            self.function(*self.args, **self.kwargs)
+
+    monkeypatch.setattr(threading, "Timer", PassedLimit)
+    root = write_backend("slow")
+    with pytest.raises(WorkloadFailed, match="did not end within"):
+        verified(root, root, timeout_s=60.0)
 
 
 def _wait_gone(pid: int) -> None:

@@ -125,6 +125,7 @@ class Child(Generic[_T]):
         self._left_s = self._limit_s = self.timeout_s
         self._waits = self._ended = False
         self._suspended: list[psutil.Process] = []
+        self._killed_late = False
         self._last: Message | None = None
         with ExitStack() as stack:
             # The child creates all its temporary files in this folder, so they are removed together with the folder.
@@ -277,21 +278,26 @@ class Child(Generic[_T]):
         while not self._has_message_or_ended(_LOOK_S):
             pass
         if not self._connection.poll():
+            if self._killed_late:
+                self._end_hung_child()
             return None  # the child has ended, but its own children may keep the pipe open
         # If the child stops in the middle of a message, reading would wait for ever. The timer then kills the child.
-        late = threading.Timer(
-            max(0.0, self._remaining_s()), kill_processes, (self._mark, self._process.pid), {"child_exists": True}
-        )
+        late = threading.Timer(max(0.0, self._remaining_s()), self._kill_late)
         late.start()
         try:
             message = read_json(self._connection.recv_bytes(_LARGEST_MESSAGE))
             return convert_json(message, Message)  # type: ignore[arg-type]
         except (EOFError, OSError, ValueError):
-            if self._remaining_s() < 0:
+            if self._killed_late or self._remaining_s() < 0:
                 self._end_hung_child()
             return None
         finally:
             late.cancel()
+
+    def _kill_late(self) -> None:
+        """Kill the child at its time limit. If the last message is complete, the next wait then names the limit."""
+        self._killed_late = True
+        kill_processes(self._mark, self._process.pid, child_exists=True)
 
     def _has_message_or_ended(self, within_s: float) -> bool:
         """Wait up to ``within_s`` seconds for a message; return whether one has arrived or the process has ended."""
