@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from chirpid_patch.comparison import order_of_round
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.loader_speed.measure import measure_batch_waits, shut_down_workers
 from chirpid_patch.machine.accelerator import pinning_device
@@ -24,6 +23,7 @@ from chirpid_patch.machine.nvml import GpuProbe, GpuStatus, gpu_status
 from chirpid_patch.machine.polling import call_repeatedly
 from chirpid_patch.machine.process_memory import MemoryReading, process_memory
 from chirpid_patch.randomness.random_states import restore_generators_after
+from chirpid_patch.speed_comparison import order_of_round
 from chirpid_patch.torch_private import DataLoader
 
 # The configurations that the best-practice guide compares.

@@ -9,7 +9,7 @@ import click
 
 from chirp_migrate.cli.command_settings import EXPRESSION, SCRIPT_ARGUMENT, WORKLOAD
 from chirp_migrate.cli.options import CommandWithOptionGroups, FilePath, Number, argument, option, output_options
-from chirp_migrate.cli.verify import verify_options_from_arguments
+from chirp_migrate.cli.verify import parse_verify_options
 from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.errors import UsageProblem
@@ -85,7 +85,7 @@ def doctor(
         raise UsageProblem("--json and --sarif name the same file: choose another file for one of them.")
     named = [f"--workload={workload}"] if workload is not None else []
     named += [f"--select={select}"] if select is not None else []
-    options = verify_options_from_arguments(*named, f"--time-budget={budget_s}", "--", str(path), *script)
+    options = parse_verify_options(*named, f"--time-budget={budget_s}", "--", str(path), *script)
     try:
         with output.progress("reading the project") as progress:
             from chirp_migrate.doctor.session import run_doctor

@@ -25,7 +25,7 @@ from chirp_migrate.cli.options import (
     option,
     output_options,
 )
-from chirp_migrate.cli.verify import verify_options_from_arguments
+from chirp_migrate.cli.verify import parse_verify_options
 from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, help_epilog
@@ -191,7 +191,7 @@ def tune(
         profile=str(_profile_path(profile)) if save else "",
     )
     named = [] if workload is None else [f"--workload={workload}"]
-    training = verify_options_from_arguments(*named, "--", str(root), *script) if watches else None
+    training = parse_verify_options(*named, "--", str(root), *script) if watches else None
     timeout_s = max(600.0, 4 * grid.seconds) if timeout is None else timeout
     try:
         with output.progress("reading the project") as progress:

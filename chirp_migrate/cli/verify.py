@@ -205,7 +205,7 @@ def verify(
         sys.exit(ExitCode.INTERRUPTED)
 
 
-def verify_options_from_arguments(*arguments: str) -> VerifyOptions:
+def parse_verify_options(*arguments: str) -> VerifyOptions:
     """Return the options of ``verify`` from command-line arguments and the settings of the project.
 
     Raises:

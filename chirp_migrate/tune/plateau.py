@@ -21,7 +21,7 @@ from itertools import compress
 
 from chirp_migrate.stats.ratios import paired_ratio
 from chirp_migrate.tune.tune_report import CandidateMeasurement, SettingsComparison, SettingsOutcome, mean_rate
-from chirpid_patch.comparison import compare
+from chirpid_patch.speed_comparison import compare_speeds
 from chirpid_patch.thresholds import TIED
 
 
@@ -31,7 +31,7 @@ def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[Settings
     A configuration that was measured only in the first rounds cannot be the best configuration. For such a
     configuration, the function compares only these rounds.
     """
-    compared = compare([configuration.rates for configuration in measured])
+    compared = compare_speeds([configuration.rates for configuration in measured])
     best = None if compared.fastest is None else measured[compared.fastest]
     return [_describe(configuration, best, tied) for configuration, tied in zip(measured, compared.tied, strict=True)]
 
@@ -59,7 +59,7 @@ def _describe(configuration: CandidateMeasurement, best: CandidateMeasurement | 
 
 def pick_smallest_best(measured: Sequence[CandidateMeasurement]) -> CandidateMeasurement | None:
     """Return the configuration that ``tune`` picks, by the rule in the module docstring; None if all failed."""
-    tied = compare([configuration.rates for configuration in measured]).tied
+    tied = compare_speeds([configuration.rates for configuration in measured]).tied
     return min(compress(measured, tied), key=lambda configuration: configuration.candidate.size, default=None)
 
 

@@ -17,7 +17,7 @@ from chirp_migrate.tune.tune_report import (
     mean_rate,
     mean_rates,
 )
-from chirpid_patch.comparison import is_worth
+from chirpid_patch.speed_comparison import is_worth
 from chirpid_patch.thresholds import NOTICEABLE, WAITING
 
 _BATCHES_PER_S, _BATCH = 10.0, 32

@@ -39,10 +39,10 @@ from chirp_migrate.tune.tune_report import (
     TuneReport,
 )
 from chirp_migrate.tune.watching import watch_loaders
-from chirpid_patch.comparison import order_of_round
 from chirpid_patch.datasets.collate import is_stacking_collate
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.machine.cpus import usable_cpus
+from chirpid_patch.speed_comparison import order_of_round
 
 _FOR_AUGMENTATION = 0.15
 _AUGMENTATION_ROUNDS = 5

@@ -21,11 +21,11 @@ from chirp_migrate.training.process.background_load import BackgroundLoadWatch
 from chirp_migrate.tune.measured_dataset import MeasuredDataset
 from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, pick_smallest_best
 from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsOutcome, mean_rate
-from chirpid_patch.comparison import order_of_round
 from chirpid_patch.loader_speed.measure import EndlessIndices, LoadingRate, measure_loading_rate
 from chirpid_patch.loading.worker_start import start_method, worker_start_seconds
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.cpus import usable_cpus
+from chirpid_patch.speed_comparison import order_of_round
 
 MIN_ROUNDS = 3
 """Number of rounds that measure every candidate. Later rounds measure only candidates that may still be picked."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
-from chirpid_patch.comparison import is_worth, order_of_round
 from chirpid_patch.loader_speed.advice import (
     SettingAdvice,
     advise_persistent_workers,
@@ -21,6 +20,7 @@ from chirpid_patch.loading.limits import TORCH_PREFETCH, count_prefetched_batche
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine.accelerator import pinning_device
+from chirpid_patch.speed_comparison import is_worth, order_of_round
 from chirpid_patch.thresholds import NOTICEABLE, TIED_FOR_ADVICE
 from chirpid_patch.torch_private import DataLoader
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from chirpid_patch.comparison import compare, is_worth
 from chirpid_patch.loader_speed.measure import EndlessIndices, measure_loading_rate
 from chirpid_patch.loading.limits import MOST_THREADS, MOST_WORKERS, describe_loading_mode
 from chirpid_patch.loading.samplers import batches_to_request_early
 from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine.cpus import cpus_per_rank
 from chirpid_patch.randomness.random_states import restore_generators_after
+from chirpid_patch.speed_comparison import compare_speeds, is_worth
 from chirpid_patch.thresholds import WAITING
 from chirpid_patch.torch_private import DataLoader
 
@@ -125,7 +125,7 @@ def choose_loading_mode(
                 search.measure_increasing("num_workers", most, seconds / 6)
             else:  # another number would change when the sampler draws random numbers, so only this number is tried
                 search.measure(most, 0, seconds / 6)
-    tied = compare([[rate] if (rate := one.samples_per_second) else [] for one in search.trials]).tied
+    tied = compare_speeds([[rate] if (rate := one.samples_per_second) else [] for one in search.trials]).tied
     best = search.trials[tied.index(True)]
     return LoaderChoice(best.num_workers, best.prefetch_threads, tuple(search.trials), tuple(notes))
 

@@ -16,10 +16,10 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from chirpid_patch import thresholds
-from chirpid_patch.comparison import is_worth
 from chirpid_patch.loading.batch_timer import BatchTimer, TimedBatches
 from chirpid_patch.loading.limits import MOST_THREADS
 from chirpid_patch.machine.cpus import cpus_per_rank
+from chirpid_patch.speed_comparison import is_worth
 
 #: Number of batches at the start of a training loop that are not measured, because the first steps are slower.
 _IGNORED_BATCHES = 2

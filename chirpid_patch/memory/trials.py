@@ -104,13 +104,13 @@ def create_memory_trials(device: torch.device, memory_limit: int | None, safety_
     if memory_limit is not None and memory_limit <= 0:
         raise ValueError(f"memory_limit must be above 0 bytes, not {memory_limit}")
     if device.type == "cuda":
-        return CudaTrials(device, memory_limit, safety_margin)
+        return CudaMemoryTrials(device, memory_limit, safety_margin)
     if device.type == "cpu":
-        return CpuTrials(memory_limit, safety_margin)
+        return CpuMemoryTrials(memory_limit, safety_margin)
     raise ValueError(f"batch sizes can be tried on CUDA devices and the CPU, not on {device}")
 
 
-class CudaTrials(MemoryTrials):
+class CudaMemoryTrials(MemoryTrials):
     """Trials on a CUDA device, which may run out of memory.
 
     During the trials, a tensor occupies the memory that the step must not use.
@@ -153,7 +153,7 @@ class CudaTrials(MemoryTrials):
         return int(self._cuda.max_memory_allocated(self._device) - self._kept_away)
 
 
-class CpuTrials(MemoryTrials):
+class CpuMemoryTrials(MemoryTrials):
     """Trials on the CPU.
 
     The trials predict the memory of a step before the step runs, and measure the memory during the step.

@@ -24,7 +24,13 @@ from chirpid_patch.memory import batch_size as batch_size_module
 from chirpid_patch.memory import trials as trials_module
 from chirpid_patch.memory.batch_size import calculate_optimal_batch_size, largest_batch_size
 from chirpid_patch.memory.kept_state import restore_state_after
-from chirpid_patch.memory.trials import CpuTrials, CudaTrials, MemoryTrials, measure_peak_memory, predict_peak_memory
+from chirpid_patch.memory.trials import (
+    CpuMemoryTrials,
+    CudaMemoryTrials,
+    MemoryTrials,
+    measure_peak_memory,
+    predict_peak_memory,
+)
 
 MIB = 2**20
 
@@ -169,7 +175,7 @@ def test_sizes_close_to_each_other_do_not_mislead() -> None:
 
 def test_on_the_cpu_a_large_step_of_any_size_does_not_hide_how_much_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials_module, "measure_peak_memory", lambda run: run())
-    trials = CpuTrials(resident_memory() + 1000 * MIB, 0.0)
+    trials = CpuMemoryTrials(resident_memory() + 1000 * MIB, 0.0)
     held_before = trials._peaks[0]
     monkeypatch.setattr(batch_size_module, "_repeat", lambda step, size: step(size))
     monkeypatch.setattr(batch_size_module, "create_memory_trials", lambda *arguments: trials)
@@ -184,7 +190,7 @@ def test_on_the_cpu_a_large_step_of_any_size_does_not_hide_how_much_fits(monkeyp
 
 
 def test_a_machine_that_cannot_get_memory_is_no_crash_and_other_errors_pass() -> None:
-    trials = CpuTrials(None, 0.1)
+    trials = CpuMemoryTrials(None, 0.1)
 
     def fails(error: Exception) -> Callable[[], None]:
         def run() -> None:
@@ -252,7 +258,7 @@ class FakeCuda:
 def test_on_cuda_what_may_not_be_used_is_held_by_a_tensor(
     limit: int | None, margin: float, allowed: int, held_back: int
 ) -> None:
-    with CudaTrials(torch.device("meta"), limit, margin, FakeCuda()) as trials:
+    with CudaMemoryTrials(torch.device("meta"), limit, margin, FakeCuda()) as trials:
         assert trials.allowed_bytes == allowed
         assert trials._ballast is not None
         assert trials._ballast.numel() == held_back
@@ -268,7 +274,7 @@ def test_on_cuda_running_out_of_memory_is_an_answer_and_leaves_nothing_behind(er
         activations.append(weakref.ref(batch))
         raise error("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
 
-    with CudaTrials(torch.device("meta"), None, 0.0, cuda) as trials:
+    with CudaMemoryTrials(torch.device("meta"), None, 0.0, cuda) as trials:
         emptied = cuda.emptied
         assert trials.fits(4, run) is False
         assert activations[0]() is None
@@ -279,13 +285,16 @@ def test_on_cuda_no_other_error_is_caught() -> None:
     def run() -> None:
         raise RuntimeError("CUDA error: device-side assert triggered")
 
-    with CudaTrials(torch.device("meta"), None, 0.0, FakeCuda()) as trials, pytest.raises(RuntimeError, match="assert"):
+    with (
+        CudaMemoryTrials(torch.device("meta"), None, 0.0, FakeCuda()) as trials,
+        pytest.raises(RuntimeError, match="assert"),
+    ):
         trials.fits(2, run)
 
 
 def test_on_cuda_memory_that_the_driver_borrows_does_not_count_as_fitting() -> None:
     cuda = FakeCuda()
-    with CudaTrials(torch.device("meta"), 500, 0.0, cuda) as trials:
+    with CudaMemoryTrials(torch.device("meta"), 500, 0.0, cuda) as trials:
         assert trials.fits(2, lambda: setattr(cuda, "peak", 500 + 500)) is True
         assert trials.fits(4, lambda: setattr(cuda, "peak", 500 + 501)) is False
 

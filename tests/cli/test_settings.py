@@ -13,7 +13,7 @@ import pytest
 from support import LOADER, ROOT, run, sentence, write_files
 
 from chirp_migrate.cli.command_settings import parameters_by_setting
-from chirp_migrate.cli.verify import verify_options_from_arguments
+from chirp_migrate.cli.verify import parse_verify_options
 from chirp_migrate.engine.settings import KEYS
 
 if sys.version_info >= (3, 11):
@@ -101,6 +101,6 @@ def test_a_folder_to_compare_with_lies_beside_the_settings(tmp_path: Path) -> No
 
 def test_a_model_that_would_not_be_trained_is_refused(tmp_path: Path) -> None:
     root = write_files(tmp_path, {"chirp_verify.py": "", "pyproject.toml": ""})
-    assert verify_options_from_arguments(str(root)).entry is not None
+    assert parse_verify_options(str(root)).entry is not None
     done = run("verify", "--model", "utils.models:Bird", "--list", root)
     assert done.exit_code == 2 and "model applies to entry points that are found" in sentence(done)

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from chirp_migrate.cli.init_workload import init_workload
-from chirp_migrate.cli.verify import verify_options_from_arguments
+from chirp_migrate.cli.verify import parse_verify_options
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
 from chirp_migrate.training.errors import TaskNotPossible
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
@@ -36,7 +36,7 @@ def test_a_folder_gets_a_file_that_verify_finds(tmp_path: Path) -> None:
     said = run(str(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["chirp_verify.py", "own_trainer.py"]
     assert "chirp_verify.py" in said and f"chirp-migrate verify {tmp_path}" in said
-    entry = verify_options_from_arguments(str(tmp_path)).entry
+    entry = parse_verify_options(str(tmp_path)).entry
     assert entry is not None and entry.hook == "chirp_verify.py:workload"
 
 

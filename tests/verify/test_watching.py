@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from support import run
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from chirp_migrate.cli.verify import verify, verify_options_from_arguments
+from chirp_migrate.cli.verify import parse_verify_options, verify
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.entry_points import OwnRun, find_entry_points
 from chirp_migrate.verify.equivalence.loader_recorder import WorkerCountLimit
@@ -153,7 +153,7 @@ def test_epochs_and_folds_are_taken_from_defaults_then_from_what_the_backend_set
     assert found == {
         "k_fold": OwnRun(300, 5, False), "given": OwnRun(300, 5, False), "train": OwnRun(220, 4, False)
     }  # fmt: skip
-    assert verify_options_from_arguments(str(tmp_path), "--own-epochs", "30").own_epochs == 30
+    assert parse_verify_options(str(tmp_path), "--own-epochs", "30").own_epochs == 30
 
 
 class WhereRead(Dataset[int]):
@@ -210,8 +210,7 @@ def test_settings_choose_entry_points_and_the_seed(write_backend: Callable[..., 
     result = run("verify", root, "--list", "--json", "-")
     assert [one["entry_point"] for one in json.loads(result.stdout)["entry_points"]] == [SINGLE]
     assert (
-        verify_options_from_arguments(str(root)).sizes.seed == 7
-        and verify_options_from_arguments(str(root), "--seed=8").sizes.seed == 8
+        parse_verify_options(str(root)).sizes.seed == 7 and parse_verify_options(str(root), "--seed=8").sizes.seed == 8
     )
     none = run("verify", root, "--list", "-k", "k_fold")
     assert (none.exit_code, none.stderr.count("\n")) == (2, 1) and "matches none of 2" in none.stderr

@@ -101,8 +101,8 @@ def find_class_mutation_on_lines(project: Project, lines: Mapping[str, Collectio
 
 
 @dataclass(frozen=True)
-class _Definition:
-    """The parameters of a callable.
+class _CalledFunction:
+    """The parameters of a function or class that code calls.
 
     ``positional`` contains the parameters in order, ``named`` maps names to parameters, and ``rest`` contains the
     parameters ``*args`` and ``**kwargs``.
@@ -240,7 +240,7 @@ class _FunctionSearch:
         self._seen: set[_Holder] = set()
         self._pending: list[_Holder] = []
         self._followed: set[ast.AST] = set()
-        self._called: dict[str, list[_Definition]] = {}
+        self._called: dict[str, list[_CalledFunction]] = {}
 
     def find_class_mutation_from(self, lines: Mapping[str, Collection[int]]) -> str | None:
         for path, found in lines.items():
@@ -538,7 +538,7 @@ class _FunctionSearch:
         for one in self._callees(file, called):
             self._add_holders(*(one.positional[place : place + 1] or one.rest))
 
-    def _callees(self, file: _FileNames, called: ast.expr) -> list[_Definition]:
+    def _callees(self, file: _FileNames, called: ast.expr) -> list[_CalledFunction]:
         """Return the possible definitions of a called expression: functions and classes of the project, or a lambda."""
         return [_definition(file, called)] if isinstance(called, ast.Lambda) else self._definitions(last_name(called))
 
@@ -580,7 +580,7 @@ class _FunctionSearch:
             given = (node for node in file.scopes if isinstance(node, ast.arg) and node.arg == name)
             yield from (file.variable(file.scopes[node], name) for node in given)
 
-    def _definitions(self, name: str) -> list[_Definition]:
+    def _definitions(self, name: str) -> list[_CalledFunction]:
         """Return the definitions of all functions and classes called ``name`` in the project."""
         if name not in self._called:
             self._called[name] = []  # ends the recursion if the definitions of names refer to each other
@@ -590,7 +590,7 @@ class _FunctionSearch:
                 self._called[name] += _cached_variables(file, name)
         return self._called[name]
 
-    def _definitions_of(self, file: _FileNames, node: ast.AST) -> Iterator[_Definition]:
+    def _definitions_of(self, file: _FileNames, node: ast.AST) -> Iterator[_CalledFunction]:
         if isinstance(node, ast.ClassDef):
             made = [
                 one for one in node.body if isinstance(one, ast.FunctionDef) and one.name in ("__init__", "__new__")
@@ -600,7 +600,7 @@ class _FunctionSearch:
             fields = [one.target.id for one in node.body if _is_field(one)]  # type: ignore[attr-defined]
             if fields:
                 named: dict[str, _Holder] = {one: ("", one) for one in fields}
-                yield _Definition(tuple(named.values()), named, (), is_cached=_may_be_key(node))
+                yield _CalledFunction(tuple(named.values()), named, (), is_cached=_may_be_key(node))
             for base in node.bases if not made else ():
                 yield from self._definitions(last_name(base.value if isinstance(base, ast.Subscript) else base))
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -740,7 +740,7 @@ def _is_type_call(called: ast.AST) -> TypeGuard[ast.Call]:
     return isinstance(called, ast.Call) and last_name(called.func) == "type" and len(called.args) == 1
 
 
-def _definition(file: _FileNames, function: _Function) -> _Definition:
+def _definition(file: _FileNames, function: _Function) -> _CalledFunction:
     given = function.args
     positional = [one.arg for one in (*given.posonlyargs, *given.args)]
     written = [] if isinstance(function, ast.Lambda) else function.decorator_list
@@ -750,7 +750,7 @@ def _definition(file: _FileNames, function: _Function) -> _Definition:
     names = [one.arg for one in (*given.args, *given.kwonlyargs)]
     rest = [one.arg for one in (given.vararg, given.kwarg) if one is not None]
     decorators = {last_name(one.func if isinstance(one, ast.Call) else one) for one in written}
-    return _Definition(
+    return _CalledFunction(
         tuple(file.variable(function, one) for one in positional),
         {one: file.variable(function, one) for one in names},
         tuple(file.variable(function, one) for one in rest),
@@ -760,7 +760,7 @@ def _definition(file: _FileNames, function: _Function) -> _Definition:
     )
 
 
-def _cached_variables(file: _FileNames, name: str) -> Iterable[_Definition]:
+def _cached_variables(file: _FileNames, name: str) -> Iterable[_CalledFunction]:
     """Return a definition for a variable to which code assigns a cached function, or a function such as ``id``.
 
     A call of such a variable may use an argument as a key, or read the identity of the argument. The result is empty
@@ -773,5 +773,5 @@ def _cached_variables(file: _FileNames, name: str) -> Iterable[_Definition]:
                 any(last_name(one) in _CACHES for one in ast.walk(node.value))
                 or last_name(node.value) in _HASHING_FUNCTIONS | _HASHING_METHODS
             )
-            return [_Definition((), {}, (), is_cached=is_cached, dispatches=last_name(node.value) == "type")]
+            return [_CalledFunction((), {}, (), is_cached=is_cached, dispatches=last_name(node.value) == "type")]
     return []

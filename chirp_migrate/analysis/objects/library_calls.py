@@ -53,7 +53,7 @@ from chirp_migrate.analysis.objects.values import (
     loaders_in,
     possible_texts,
     single_possible_key,
-    texts_ending_with,
+    unknown_text_ending_with,
 )
 from chirp_migrate.syntax.project import Project
 
@@ -245,7 +245,7 @@ class LibraryCalls(VariableStore, ABC):
             case "pathlib.Path":
                 return self._path(arguments.positional[-1] if arguments.positional else UNKNOWN, place)
             case "os.path.join" | "builtins.str" | "os.fspath":
-                return texts_ending_with(arguments.positional[-1]) if arguments.positional else UNKNOWN
+                return unknown_text_ending_with(arguments.positional[-1]) if arguments.positional else UNKNOWN
             case "collections.namedtuple":
                 return self._named_tuple(arguments, place, inner)
             case "importlib.import_module" | "builtins.__import__":
@@ -256,7 +256,7 @@ class LibraryCalls(VariableStore, ABC):
 
     def _path(self, end: Value, place: CreationPlace) -> Value:
         """Return a ``pathlib.Path`` that ends with the text ``end``."""
-        return (Instance(place, "pathlib.Path", {0: texts_ending_with(end)}),)
+        return (Instance(place, "pathlib.Path", {0: unknown_text_ending_with(end)}),)
 
     def _named_tuple(self, arguments: Arguments, place: CreationPlace, scope: AbstractScope) -> Value:
         """Return the class that ``collections.namedtuple`` creates."""

@@ -45,8 +45,8 @@ from chirp_migrate.analysis.objects.values import (
     replace_module_places,
     scope_around_comprehensions,
     single_possible_key,
-    texts_ending_with,
     truth_value,
+    unknown_text_ending_with,
 )
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import UnparsableModule, package_name, syntax_tree
@@ -605,7 +605,7 @@ class AbstractRun(TracedCalls):
                 )
             case ast.JoinedStr(values=values):
                 parts = [self._value(one, scope) for one in values]
-                return texts_ending_with(parts[-1]) if parts else (Constant(""),)
+                return unknown_text_ending_with(parts[-1]) if parts else (Constant(""),)
             case ast.FormattedValue(value=value):
                 return self._value(value, scope)
         return UNKNOWN
@@ -668,7 +668,7 @@ class AbstractRun(TracedCalls):
         if not containers and first and second and all(isinstance(one, Instance) for one in (*first, *second)):
             return unite_values(first, second)  # for datasets: a dataset with the samples of both
         if not containers:
-            return texts_ending_with(second)
+            return unknown_text_ending_with(second)
         made = Container(containers[0].kind)
         for one in containers:
             for key, value in one.cells.items():

@@ -133,7 +133,7 @@ def possible_texts(value: Value) -> list[str]:
     return found + [text for path in paths for text in possible_texts(path)]
 
 
-def texts_ending_with(value: Value) -> Value:
+def unknown_text_ending_with(value: Value) -> Value:
     """Return the value of a text with an unknown beginning that ends with one of the texts in ``value``."""
     return tuple(Constant(text, is_whole=False) for text in possible_texts(value)) or UNKNOWN
 

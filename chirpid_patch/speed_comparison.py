@@ -29,8 +29,8 @@ def is_worth(cheap: float, costly: float, tolerance: float = TIED) -> bool:
     return cheap < (1 - tolerance) * costly
 
 
-class Comparison(NamedTuple):
-    """The result of ``compare``.
+class SpeedComparison(NamedTuple):
+    """The result of ``compare_speeds``.
 
     Attributes:
         fastest: index of the fastest candidate; None if all candidates failed.
@@ -42,7 +42,7 @@ class Comparison(NamedTuple):
     tied: tuple[bool, ...]
 
 
-def compare(speeds: Sequence[Sequence[float]]) -> Comparison:
+def compare_speeds(speeds: Sequence[Sequence[float]]) -> SpeedComparison:
     """Compare candidates, and return which candidates are about as fast as the fastest candidate.
 
     The ratio of two candidates is the geometric mean of the ratios of their speeds in each round. If the machine is
@@ -55,10 +55,10 @@ def compare(speeds: Sequence[Sequence[float]]) -> Comparison:
     """
     rounds = max(map(len, speeds), default=0)
     if not rounds:
-        return Comparison(None, (False,) * len(speeds))
+        return SpeedComparison(None, (False,) * len(speeds))
     fastest = max((i for i, own in enumerate(speeds) if len(own) == rounds), key=lambda i: geometric_mean(speeds[i]))
     ratios = [[speed / best for speed, best in zip(own, speeds[fastest], strict=False)] for own in speeds]
-    return Comparison(fastest, tuple(bool(own) and not is_worth(geometric_mean(own), 1.0) for own in ratios))
+    return SpeedComparison(fastest, tuple(bool(own) and not is_worth(geometric_mean(own), 1.0) for own in ratios))
 
 
 def order_of_round(candidates: Sequence[_Candidate], number: int) -> list[_Candidate]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chirpid_patch.comparison import compare, is_worth, order_of_round
+from chirpid_patch.speed_comparison import compare_speeds, is_worth, order_of_round
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from chirpid_patch.comparison import compare, is_worth, order_of_round
 def test_tied_is_at_most_five_percent_slower_than_the_fastest(
     speeds: list[list[float]], fastest: int | None, tied: tuple[bool, ...]
 ) -> None:
-    assert compare(speeds) == (fastest, tied)
+    assert compare_speeds(speeds) == (fastest, tied)
 
 
 def test_a_cost_is_worth_more_than_the_tolerance() -> None:
