@@ -32,6 +32,8 @@ _NOT_JUDGING = frozenset(
         "import_table",
         "imports",
         "module",
+        "module_paths",
+        "name_resolution",
         "names",
         "plan",
         "project",
