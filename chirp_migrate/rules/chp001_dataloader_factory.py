@@ -80,27 +80,30 @@ class DataLoaderFactory(Rule):
       the module and the class. An assignment such as `train.DataLoader = Fake` counts as a replacement, but an
       assignment to `self.DataLoader` does not. An assignment to an attribute of `DataLoader` counts as a replacement.
       In a file that mentions `DataLoader`, an assignment to `__defaults__`, `__kwdefaults__` or `__code__` of any
-      function counts as a replacement. A `reload` of PyTorch's module counts as a replacement. If the project sets
-      attributes with computed names, as in `setattr(module, name, value)`, a call with the keyword or string
-      `DataLoader` counts as a replacement. A `patch` of PyTorch's own module does not count, because modules that have
-      imported the class do not see this patch.
+      function counts as a replacement. A call of `reload` for PyTorch's module `dataloader` counts as a replacement. If
+      the project sets attributes with computed names, as in `setattr(module, name, value)`, a call that gets the string
+      `"DataLoader"` or a keyword argument `DataLoader=…` counts as a replacement. A `patch` of PyTorch's own module
+      does not count, because modules that have imported the class do not see this patch.
     - `name-not-hidden`: no function, class or comprehension around the call binds the name `OptimalDataLoaderFactory`
       to another object. Other rules have the same condition for the names that their rewrites add.
 
     The rewritten code calls `create_loader`, which takes the arguments of `DataLoader`. The rewrite keeps all
     arguments. If every loader of a file is clearly for training, validation or test, the rewritten code calls
     `create_training_loader`, `create_validation_loader` and `create_test_loader` instead. The rule reads the purpose of
-    a loader from the names of the loader, its dataset and the enclosing functions. If the call sets `pin_memory`, the
-    loader pins every batch. Without `pin_memory`, the loader pins only the batches that the factory allocates itself.
+    a loader from the names of the loader, its dataset and the enclosing functions. If the call passes `pin_memory`,
+    this argument applies to all batches, as in PyTorch's loader. Without `pin_memory`, the loader pins only the tensors
+    in batches of default collation.
 
     By default the rule rewrites only calls whose rewrite has a gain. docs/apply.md lists the gains. If the code stores
     the class and calls the stored class later, the rewrite has a gain only if at least one of these calls in this file
     passes a dataset that the loader can read in batches.
 
-    The new code also reads the settings `optimize_dataloaders` and `benchmark_performance` with `config.get`, but only
-    if this call is provably safe. The call is safe if the same function, or `__init__`, has always called `config.get`
-    with a key before. This earlier call has no default, or the default is a number, None, True or False. No class of
-    the project defines `get` or `__getattr__`, or inherits from a mapping. No code assigns an attribute `get`.
+    The new code also reads the settings `optimize_dataloaders` and `benchmark_performance` from a configuration, as in
+    `config.get('optimize_dataloaders', True)`, but only if this call is provably safe. For this proof, the rule
+    requires that the configuration is called `config`, `cfg`, `self.config` or `self.cfg`. On every path to the loader,
+    the same function or `__init__` must already have called `get` on the configuration, with a string as the key. This
+    earlier call has no default, or the default is a number, None, True or False. No class of the project may define
+    `get` or `__getattr__`, or inherit from a mapping class. No code may assign an attribute `get`.
     """
 
     code = "CHP001"

@@ -49,8 +49,8 @@ class WorkerSafeAugmenter(Rule):
       such as `metaclass=`. The rule also accepts a class without a base that augments grey images. For a class of grey
       images, the conditions below apply to `__call__` instead of `forward`, and to `np.array(image)` instead of
       `x.clone()`. The method returns `Image.fromarray(x)` instead of `x`.
-    - `plain-methods`: the class defines each method once, and contains nothing else. Its constructor has exactly the
-      parameters of `SpecAugment` or `GaussianNoise`.
+    - `plain-methods`: the class defines each method once, and contains nothing else except a docstring. Its constructor
+      has exactly the parameters of `SpecAugment` or `GaussianNoise`.
     - `gate`: the method `forward` takes one sample and contains one gate, an `if` that compares `random.random()` with
       `self.p`. If this comparison decides against an augmentation, `forward` returns the sample unchanged. Before the
       gate, the code only reads sizes and tests whether the sample has two axes.
@@ -71,8 +71,8 @@ class WorkerSafeAugmenter(Rule):
       into three names, which proves that `x` has three axes.
     - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may assign parts of this expression to
       names if the code uses each name once.
-    - `usual-names`: the names `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual
-      modules and functions in all calls of the class.
+    - `usual-names`: in all calls in the body of the class, the names `random`, `torch`, `np` (NumPy) and `Image`
+      (Pillow) refer to these modules. The names `len`, `min`, `max` and `range` refer to Python's own functions.
 
     Without `--all-loaders`, the rule decorates a class only if a loader may apply the class to batches. The project
     must build a loader outside of tests. The migration must improve at least one loader that can contain the class (see

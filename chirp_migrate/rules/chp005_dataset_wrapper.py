@@ -62,7 +62,7 @@ class DatasetWrapper(Rule):
       function consists of assignments to names, ``if`` and ``return``. No name in such a function hides a name from
       outside.
     - `nothing-else`: every value that the code computes is used for the sample or in a condition. The code reads every
-      sample once, and no two calls in the code are equal.
+      sample once, and does not repeat a call, such as ``augment(x)``.
     - `own-names-only`: the dataset, the transforms and the flag are variables of the enclosing functions.
     - `bound-once`: the dataset, the transforms and the flag provably have their values before the call of ``type``.
       Their values are the same whenever code reads a sample.
@@ -73,8 +73,8 @@ class DatasetWrapper(Rule):
       scikit-learn clones estimators. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and
       `pickle.dumps`. Copies of `state_dict()` and `parameters()` do not count. In a project with deep copies, the rule
       still rewrites the class if the project passes the dataset and its loader only to loader calls, loops, `len` and
-      functions of the project. Each of these functions must keep the same limits, and must not return the dataset or
-      the loader.
+      functions of the project. Each of these functions must also use the dataset and the loader only in these ways, and
+      must not return the dataset or the loader.
 
     After the rewrite, the class of the dataset has another name. The dataset has the attributes `dataset`, `training`
     and `transforms`, and its samples are tuples. If a sample is not a pair, reading the sample raises a ValueError,

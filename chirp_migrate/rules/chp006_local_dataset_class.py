@@ -56,10 +56,11 @@ class LocalDatasetClass(Rule):
     - `no-decorator`: the class has no decorators and no keywords, such as `metaclass=`.
     - `plain-bases`: each base of the class is a name that is known at module level. Each base is a class of PyTorch or
       torchvision, or a class of the project that inherits from such a class. A base from the project has no metaclass,
-      no ``__init_subclass__`` and no decorators that may store state. The methods of a base from the project do not
-      create or copy objects, and do not inspect objects, for example with ``__dict__``, ``vars`` or ``dir``. The
-      attributes of a base from the project are not objects of project classes, because such an object may be a
-      descriptor. The methods of a base from the project use `type(self)` only to call this class or to read its
+      no ``__init_subclass__`` and no decorators that may store state. A base from the project defines no method that
+      creates, copies, pickles or inspects its objects, such as ``__new__``, ``__deepcopy__``, ``__getstate__`` or
+      ``__getattr__``. The methods of a base from the project do not use ``__dict__``, ``__qualname__``, ``vars`` or
+      ``dir``. The attributes of a base from the project are not objects of project classes, because such an object may
+      be a descriptor. The methods of a base from the project use `type(self)` only to call this class or to read its
       attributes.
     - `plain-body`: the body of the class contains methods and constants. All decorators in the body are from Python or
       PyTorch, such as `@property`, and store no reference to the decorated function. Decorators, bases, defaults and
@@ -68,14 +69,14 @@ class LocalDatasetClass(Rule):
     - `place-independent`: the class contains no code whose result depends on its place, such as ``eval``, ``vars``,
       ``nonlocal``, ``__dict__`` or ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``,
       ``locals`` or ``vars``. The module has no ``__getattr__``.
-    - `no-class-state`: the methods of the class meet the conditions that `plain-bases` has for methods. These methods
-      use the name of the class only for ``super`` and to read attributes. No file of the project sets an attribute on
-      the class of an object, as in `type(dataset).scale = 2`, or reads `type(dataset).__qualname__`. No file contains
-      ``__subclasses__`` or ``__func__``. No file lists the classes of a module with ``getmembers``, or passes `type` to
-      a function. If the class captures values, no file uses `type(dataset)` as a key or an argument. If the class
-      captures values, no file compares `type(dataset)` with the class of another object, or creates an object with
-      `type(dataset)(…)`. If the class captures values, its methods and bases do not create objects with ``type(self)``
-      or ``cls``.
+    - `no-class-state`: the methods of the class do not use ``__dict__``, ``__qualname__``, ``vars`` or ``dir``. They
+      use `type(self)` only to call this class or to read its attributes. They use the name of the class only for
+      ``super`` and to read attributes. No file of the project sets an attribute on the class of an object, as in
+      `type(dataset).scale = 2`, or reads `type(dataset).__qualname__`. No file contains ``__subclasses__`` or
+      ``__func__``. No file lists the classes of a module with ``getmembers``, or passes `type` to a function. If the
+      class captures values, no file uses `type(dataset)` as a key or an argument. If the class captures values, no file
+      compares `type(dataset)` with the class of another object, or creates an object with `type(dataset)(…)`. If the
+      class captures values, its methods and bases do not create objects with ``type(self)`` or ``cls``.
     - `captured-in-methods`: captured names are variables of an enclosing function that the class reads. Only the bodies
       of methods read captured names. The first parameter of such a method is ``self``, or the method is ``__init__``.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the class.
@@ -95,7 +96,8 @@ class LocalDatasetClass(Rule):
       always has the same value (see `one-import` of CHP012).
     - `plain-constructor`: the ``__init__`` of a class that captures names has no ``**`` parameter, and assigns none of
       these names. The body of ``__init__`` is on lines of its own. If the class has no ``__init__``, its bases provably
-      have no constructor either. No method creates, copies or inspects objects and their attributes.
+      have no constructor either. A class that captures names defines no method that creates, copies, pickles or
+      inspects its objects, such as ``__new__``, ``__deepcopy__``, ``__getstate__`` or ``__getattr__``.
     - `not-copied`: the objects of the class store no captured values, or no file of the project copies objects deeply.
       Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and estimators of scikit-learn,
       which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count. In a project with deep

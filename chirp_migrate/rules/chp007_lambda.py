@@ -115,10 +115,10 @@ class PicklableFunction(Rule):
     - `no-computed-names`: if the lambda becomes a method, no code sets an attribute of the class under a computed name,
       as in `setattr(self, name, value)`. Such an attribute could hide the method.
 
-    A class or function of `chirpid_patch`, such as `Standardize`, replaces a lambda that does the same. This
-    replacement requires that the module assigns each name that the lambda reads from the module exactly once, above the
-    lambda. No call passes the argument of the lambda by keyword. `Standardize` has the attributes `mean` and `std`, so
-    no file may read attributes with these names by `hasattr` or `getattr`.
+    A class or function of `chirpid_patch`, such as `Standardize`, replaces a lambda that does the same. For this
+    replacement, each module-level name that the lambda reads must have exactly one assignment in the module, above the
+    lambda. No call may pass the argument of the lambda by keyword. `Standardize` has the attributes `mean` and `std`,
+    so no file may look up these attributes with `hasattr` or `getattr`.
 
     A lambda that only calls a function of the project, with constants and captured values, becomes a `partial` of that
     function. The lambda becomes no `partial` if other code may replace the function, or if a call passes a parameter of

@@ -53,8 +53,9 @@ class LabelScan(Rule):
     - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. The
       comprehension or loop is not directly in the body of a class.
     - `read-in-each-iteration`: each iteration reads its sample without a condition.
-    - `read-first`: in a loop that reads samples by index, the code above the read of a sample is harmless. Such code
-      only counts, or uses only names that no code assigns again.
+    - `read-first`: if an iteration reads its sample by index, the code that Python evaluates before this read only
+      counts, as in `n += 1`, or consists of literals and names. No other code may assign these names again while the
+      loop runs.
     - `only-computes`: all other code of an iteration, and the code that computes the indices, has no side effects. Such
       code uses only operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of
       PyTorch and NumPy.

@@ -78,12 +78,12 @@ class NonBlockingTransfer(Rule):
       ``x.to.assert_called_with(…)``. No file replaces the ``to`` or ``cuda`` of tensors.
     - `no-batch-encoding`: the code copies only a part of a batch, or no file of the project imports transformers.
 
-    By default the rule adds the argument only where the argument has an effect. A loader of the loop must provably pin
-    its batches, and the rewrite of this loader must have a gain. The loop must not wait for the copy immediately after
-    the copy starts. A loader provably pins its batches if ``pin_memory`` is ``True``, ``torch.cuda.is_available()`` or
-    a comparison with ``"cuda"``. A loader also pins its batches if its samples are in memory and the factory allocates
-    the batches. With ``--all-loaders`` the rule adds the argument everywhere. A review accepts or refuses the copies
-    and the call that builds their loader only together.
+    By default the rule adds ``non_blocking=True`` only where this argument has an effect. A loader of the loop must
+    provably pin its batches, and the rewrite of this loader must have a gain. The loop must not wait for the copy
+    immediately after the copy starts. A loader provably pins its batches if ``pin_memory`` is ``True``,
+    ``torch.cuda.is_available()`` or a comparison with ``"cuda"``. A loader without ``pin_memory`` also pins its batches
+    if its samples are in memory and the loader uses default collation. With ``--all-loaders`` the rule adds the
+    argument everywhere. A review accepts or refuses the copies and the call that builds their loader only together.
 
     If a tuple assignment gets too long for a line, the rule writes one assignment for each name. The rule does not
     split the assignment if one new assignment would read a name that another new assignment changes.

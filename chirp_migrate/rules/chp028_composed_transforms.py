@@ -23,10 +23,11 @@ _AUGMENTS = ("time_mask_param", "randn_like")
 
 
 class ComposedTransforms(Rule):
-    """Decorates a top-level class, in a project with its own masks or noise, only if all these conditions hold:
+    """Decorates a top-level class, in a project that contains the word `time_mask_param` or `randn_like`, only if all
+    these conditions hold:
 
     - `no-base`: the class has no base except `object`, and no decorator, keyword or type parameter.
-    - `methods-only`: the body of the class defines each method once, and contains nothing else.
+    - `methods-only`: the body of the class defines each method once, and contains nothing else except a docstring.
     - `only-passes-on`: the method `__call__` returns `self.attribute(x)`. Or `__call__` sets `x = each(x)` in one loop
       `for each in self.attribute` and returns `x`. The attribute is not a method of the class. `__call__` has no
       decorator and is not `async`. `__call__` has one parameter besides `self`, without a default.
