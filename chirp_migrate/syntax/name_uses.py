@@ -180,7 +180,7 @@ def is_patched(project: Project, module: str, name: str) -> bool:
 def is_class_patched(project: Project, title: str) -> bool:
     """Return whether a file patches a method or attribute of the class called ``title``.
 
-    A file that mentions the class and assigns the defaults or the code of a function counts, too.
+    A file that mentions the class and assigns to ``__defaults__`` or ``__code__`` of a function counts, too.
     """
     assigned = rf"\b{re.escape(title)}\s*\.\s*\w+\s*=(?!=)"
     if any(owner == title for owner, _ in _replaced_names(project)) or project.search(assigned, title):
@@ -241,8 +241,8 @@ def _names_imported(text: str, starts: Iterable[int]) -> set[str]:
     """Return the words after ``from … import``, up to the closing bracket or the end of the line.
 
     Args:
-        text: text of a file. The file need not be Python, so statements may be inside of other statements.
-        starts: for each statement, the offset after ``import``, in ascending order.
+        text: text of a file. The file need not be Python, so a line may contain the word ``from`` several times.
+        starts: for each ``from … import``, the offset after ``import``, in ascending order.
     """
     found: set[str] = set()
     line_end = 0
@@ -258,7 +258,10 @@ def _names_imported(text: str, starts: Iterable[int]) -> set[str]:
 
 
 def _closing_bracket(text: str, start: int) -> int | None:
-    """Return the offset of the first bracket behind ``start`` outside comments; None if it does not close."""
+    """Return the offset of the first round bracket after ``start`` that is in no comment.
+
+    The result is None if this bracket is an opening bracket, or if no bracket follows.
+    """
     line = _LINE_BEFORE_BRACKET.match(text, start)
     end = line.end() if line is not None else start
     if text[end : end + 1] not in ("(", ")"):
@@ -267,7 +270,10 @@ def _closing_bracket(text: str, start: int) -> int | None:
 
 
 def _next_on_lines(text: str, pattern: re.Pattern[str], start: int) -> int:
-    """Return the offset of the first group of ``pattern`` in a line below ``start``, or the length of the text."""
+    """Return the offset of group 1 in the first match of ``pattern`` below the line that contains ``start``.
+
+    Without such a match, the result is the length of the text.
+    """
     offsets = _offsets_on_lines(text, pattern)
     below = text.find("\n", start)
     number = bisect_left(offsets, below) if below >= 0 else len(offsets)

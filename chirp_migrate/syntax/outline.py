@@ -110,7 +110,7 @@ class Outline:
 
     @property
     def nesting(self) -> int:
-        """Return the greatest depth of nested functions and lambdas."""
+        """Return how deeply functions and lambdas are nested; 1 if no function is inside another function."""
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
         depths: dict[ast.AST, int] = {}
         for node in (self.tree, *self.inside(self.tree)):  # each parent precedes its children
@@ -154,7 +154,7 @@ class Outline:
 
     @cached_property
     def bound(self) -> frozenset[str]:
-        """Return the names to which the module assigns a value anywhere."""
+        """Return the names that the module assigns, deletes, defines or imports in any scope, and its parameters."""
         named = [*self.functions, *self.find(ast.ClassDef)]
         stored = (one.id for one in self.find(ast.Name) if not isinstance(one.ctx, ast.Load))
         return frozenset(

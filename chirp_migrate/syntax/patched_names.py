@@ -36,9 +36,9 @@ def replaced_module_names(text: str) -> frozenset[tuple[str, str, str]]:
     not Python, such as a notebook, every string that is a name or a dotted path counts.
 
     The first part is "" if the module is unknown, as for an object that the file neither imports nor defines. The
-    second part is "" for a computed name, such as ``"Data" + "Loader"``. The third part is the variable whose literal
-    value contains the code (see :func:`variables_of_literals`), or "". If no code reads the variable, nothing is
-    replaced.
+    second part is "" for a computed name, such as ``"Data" + "Loader"``. The third part is "" unless the call or string
+    is an element of a literal that the module assigns to a variable, as in ``TARGETS = ["train.DataLoader"]``. Then the
+    third part is the name of the variable. If no code reads the variable, the call or string replaces nothing.
     """
     return frozenset(_find_replaced_names(text)) if _MAY_REPLACE.search(text) is not None else frozenset()
 
@@ -80,7 +80,11 @@ def _find_replaced_names(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def variables_of_literals(tree: ast.Module) -> dict[ast.AST, str]:
-    """Return the variable of each node in a literal list, tuple, set or dictionary that a module assigns."""
+    """Return, for each node in a literal that a module assigns to a variable, the name of the variable.
+
+    Literals are lists, tuples, sets and dictionaries, such as ``["train.DataLoader"]``. Only assignments at the top
+    level of the module count.
+    """
     found: dict[ast.AST, str] = {}
     for statement in tree.body:
         match statement:
@@ -110,7 +114,7 @@ def reads_variable(text: str, name: str) -> bool:
 def modules_with_assignment(text: str, name: str) -> set[str]:
     """Return the last name of each module in which a file may assign ``name``, as in ``train.DataLoader = …``.
 
-    The name is "" if the module is unknown, or if the text is not Python.
+    The last name of ``package.train`` is ``train``. It is "" if the module is unknown, or if the text is not Python.
     """
     try:
         tree = syntax_tree(text)
@@ -174,7 +178,10 @@ def _first_name(node: ast.expr) -> str:
 
 
 def _may_receive_names(call: ast.Call) -> bool:
-    """Return whether the names that a call replaces may come from strings elsewhere in the file."""
+    """Return whether the names that a call replaces may be strings elsewhere in the file.
+
+    The result is True if the argument for these names is not a literal, as in ``setattr(train, name, …)``.
+    """
     named = (one.value for one in call.keywords if one.arg in (None, "attribute", "values"))
     return any(not isinstance(one, ast.Constant | ast.Dict) for one in (*call.args[1:2], *named))
 

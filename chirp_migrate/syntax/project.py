@@ -56,7 +56,8 @@ class Project:
 
     Args:
         texts: decoded source by posix path relative to the root.
-        notebooks: raw text of each notebook by path. A notebook that is not in ``texts`` is only searched for imports.
+        notebooks: raw text of each notebook by path. A notebook that is not in ``texts`` is not parsed. Its raw text is
+            only searched, for example for imports.
         name: dotted name of the root if the root is itself a package, else "".
         import_style: how the project sorts imports; None means isort's order without settings.
         code_style: how the project lays out code; None means that each file keeps its own layout.

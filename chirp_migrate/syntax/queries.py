@@ -78,7 +78,7 @@ def is_in_fstring(module: Module, node: cst.CSTNode) -> bool:
 
 
 def is_printed_code(module: Module, start: int, end: int) -> bool:
-    """Return whether the text from ``start`` to ``end`` is code that an f-string such as ``f"{value=}"`` prints."""
+    """Return whether an f-string prints the source of the code from ``start`` to ``end``, as ``f"{value=}"`` does."""
     spans = module.once(_printed_spans)
     return any(first <= start and end <= last for first, last in spans)
 
