@@ -19,9 +19,9 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.word_index import words_of
 
 
-def join_name_patterns(*names: re.Pattern[str] | str) -> re.Pattern[str]:
-    """Return a pattern that matches if one of the patterns matches."""
-    return re.compile("|".join(name if isinstance(name, str) else name.pattern for name in names))
+def join_name_patterns(*patterns: re.Pattern[str] | str) -> re.Pattern[str]:
+    """Return a regular expression that matches if one of ``patterns`` matches."""
+    return re.compile("|".join(one if isinstance(one, str) else one.pattern for one in patterns))
 
 
 # Loaders.

@@ -115,7 +115,7 @@ class ModulePaths:
         return {nearest} if nearest else below
 
 
-def name_from_root(path: str) -> str:
+def module_name_from_root(path: str) -> str:
     """Return the dotted name of the module at ``path``, counted from the root folder.
 
     The name has a leading dot if a library has the same name as the module's top-level package.

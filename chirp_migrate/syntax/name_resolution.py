@@ -12,9 +12,9 @@ import libcst as cst
 
 from chirp_migrate.syntax.import_table import ImportTable, qualified_member_name
 from chirp_migrate.syntax.module import Module, UnparsableModule, module_name, package_name, syntax_tree
-from chirp_migrate.syntax.module_paths import name_from_root
+from chirp_migrate.syntax.module_paths import module_name_from_root
 from chirp_migrate.syntax.outline import Outline
-from chirp_migrate.syntax.project import Project, answered_once
+from chirp_migrate.syntax.project import Project, cached_until_text_changes
 from chirp_migrate.syntax.word_index import words_of
 
 _Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
@@ -41,7 +41,7 @@ def import_table(project: Project, path: str) -> ImportTable | None:
     return project.fact(path, _read_table, path, project)
 
 
-@answered_once
+@cached_until_text_changes
 def resolve_name(project: Project, qualified: str) -> str:
     """Follow re-exports through modules of the project, and return the qualified name of the definition.
 
@@ -79,7 +79,7 @@ def _origin(
         if path is None or table is None:
             return qualified
         if table.defines(name):
-            return f"{name_from_root(path)}.{name}" if owner else qualified
+            return f"{module_name_from_root(path)}.{name}" if owner else qualified
         targets = _imported_meanings(project, table, name)
         if len(targets) != 1 or qualified in targets:
             return qualified
@@ -99,7 +99,7 @@ def _imported_meanings(project: Project, table: ImportTable, name: str) -> set[s
     return bound | {f"{source}.{name}" for source in stars if _star_may_give(project, source, name)}
 
 
-def find_star_meanings(project: Project, module: Module, name: str) -> set[str]:
+def find_names_from_star_imports(project: Project, module: Module, name: str) -> set[str]:
     """Return the possible qualified names of ``name`` in ``module`` if an ``import *`` binds the name.
 
     Only an ``import *`` from a module of the project counts. In the ``__init__.py`` of a package, ``name`` may also be
@@ -118,12 +118,12 @@ def find_star_meanings(project: Project, module: Module, name: str) -> set[str]:
     )
 
 
-def binds_other_object(project: Project, besides: str, name: str, qualified: str) -> bool:
-    """Return whether a file binds ``name`` at its top level to an object other than ``qualified``.
+def is_bound_to_other_object(project: Project, name: str, qualified: str, except_in: str) -> bool:
+    """Return whether a file of the project binds ``name`` at its top level to an object other than ``qualified``.
 
-    The file ``besides`` does not count.
+    The file with the path ``except_in`` does not count.
     """
-    tables = (import_table(project, path) or _NO_TABLE for path in project.paths_containing(name) if path != besides)
+    tables = (import_table(project, path) or _NO_TABLE for path in project.paths_containing(name) if path != except_in)
     return any(
         table.defines(name) or any(resolve_name(project, one) != qualified for one in table.imports.get(name, ()))
         for table in tables
@@ -193,7 +193,9 @@ def _instead_of_builtin(project: Project, module: Module, qualified: str) -> set
     """
     owner, _, path = qualified.partition(".")
     first, dot, rest = path.partition(".")
-    return {one + dot + rest for one in find_star_meanings(project, module, first)} if owner == "builtins" else set()
+    if owner != "builtins":
+        return set()
+    return {one + dot + rest for one in find_names_from_star_imports(project, module, first)}
 
 
 def _is_possible(project: Project, module: Module, name: str) -> bool:
@@ -220,7 +222,7 @@ def _from_root(project: Project, path: str, name: str) -> set[str]:
     return {name}
 
 
-@answered_once
+@cached_until_text_changes
 def locate_import(project: Project, path: str, name: str) -> list[tuple[str, str]]:
     """Find the modules of the project to which an import of ``name`` in the file at ``path`` may refer.
 
@@ -239,7 +241,7 @@ def locate_import(project: Project, path: str, name: str) -> list[tuple[str, str
     return found
 
 
-@answered_once
+@cached_until_text_changes
 def _possible_modules(project: Project, name: str, path: str) -> set[str]:
     # A file that cannot be read has no known changes of `sys.path`.
     search_paths = project.fact(path, _folders_on_path) if path in project.texts else ()

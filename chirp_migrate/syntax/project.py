@@ -27,7 +27,7 @@ _ANSWERS_KEPT = 60_000
 _METADATA = re.compile(r"""(?m)^\[(?:project|tool\.poetry)\][ \t]*(?:#.*)?$""")
 
 
-def answered_once(
+def cached_until_text_changes(
     analysis: Callable[Concatenate[Project, _Asked], _Answer],
 ) -> Callable[Concatenate[Project, _Asked], _Answer]:
     """Decorate an analysis of a project, so that its results are cached until a text of the project changes.
@@ -167,7 +167,7 @@ class Project:
             found = known[key] = analysis(text, *asked, **_)
         return found
 
-    @answered_once
+    @cached_until_text_changes
     def search(self, pattern: str | re.Pattern[str], *words: str) -> bool:
         """Return whether a regular expression matches in any file of the project.
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from chirp_migrate.analysis.dataflow.function_flow import find_class_mutation_on_lines, object_of_class_expression
 from chirp_migrate.syntax.module import UnparsableModule
 from chirp_migrate.syntax.outline import Outline
-from chirp_migrate.syntax.project import Project, answered_once
+from chirp_migrate.syntax.project import Project, cached_until_text_changes
 
 _CLASS_OF = re.compile(r"\btype\b|\b__class__\b|\b__func__\b")
 _CLASS_WORDS = ("type", "__class__", "__func__")
@@ -21,7 +21,7 @@ _SHOWS = frozenset(
 _EQUAL_ATTRIBUTES = frozenset({"__name__", "__module__", "__doc__"})
 
 
-@answered_once
+@cached_until_text_changes
 def find_class_used_as_value(project: Project) -> str | None:
     """Return the first place (``path:line``) that uses the class of an object, ``type(x)``, as a value, such as a key.
 
@@ -37,7 +37,7 @@ def find_class_used_as_value(project: Project) -> str | None:
     return None
 
 
-@answered_once
+@cached_until_text_changes
 def find_class_mutation(project: Project) -> str | None:
     """Return a place (``path:line``) that may set an attribute on an object's class, or read ``__qualname__`` of it.
 

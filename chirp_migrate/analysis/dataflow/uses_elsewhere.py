@@ -13,10 +13,15 @@ import libcst as cst
 
 from chirp_migrate.analysis.known_names import qualified_base_names
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
-from chirp_migrate.syntax.name_resolution import find_star_meanings, import_table, is_project_class, locate_import
+from chirp_migrate.syntax.name_resolution import (
+    find_names_from_star_imports,
+    import_table,
+    is_project_class,
+    locate_import,
+)
 from chirp_migrate.syntax.name_uses import find_aliases, find_subclasses, is_patched, is_variable_read
 from chirp_migrate.syntax.patched_names import modules_with_assignment, variables_of_literals
-from chirp_migrate.syntax.project import Project, answered_once
+from chirp_migrate.syntax.project import Project, cached_until_text_changes
 from chirp_migrate.syntax.scopes import Binding
 
 
@@ -29,7 +34,7 @@ def _has_subclass(project: Project, class_name: str) -> bool:
     ]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
     made = rf"\btype\((?:(?!\btype\()[^)])*,\s*\((?:(?!,\s*\(|\btype\()[^)])*{names}"
-    return bool(find_subclasses(project, *titles, parameters=True)) or project.search(made, *titles)
+    return bool(find_subclasses(project, *titles, type_arguments=True)) or project.search(made, *titles)
 
 
 def is_passed_as_keyword(project: Project, parameter: str) -> bool:
@@ -143,7 +148,7 @@ def may_set_computed_attributes(module: Module, project: Project, class_definiti
     )
 
 
-@answered_once
+@cached_until_text_changes
 def _set_by_computed_names(project: Project) -> list[tuple[str, str | None]]:
     """Return each object on which code sets attributes with computed names, and the class that contains the code."""
     return [
@@ -400,8 +405,8 @@ def _outside_assignments(attribute: str) -> re.Pattern[str]:
     )
 
 
-@answered_once
-def may_be_assigned_outside(project: Project, attribute: str) -> bool:
+@cached_until_text_changes
+def may_be_assigned_outside_class(project: Project, attribute: str) -> bool:
     """Return whether any code may assign to ``attribute`` of any object but ``self``.
 
     An annotation in front of a default does not count, as in ``loader: torch.utils.data.DataLoader = None``.
@@ -437,7 +442,7 @@ def may_be_patched_elsewhere(module: Module, project: Project, dotted_name: str)
     owner, first, last = module.name.rpartition(".")[2], dotted_name.partition(".")[0], dotted_name.rpartition(".")[2]
     return (
         is_patched(project, owner, first)
-        or may_be_assigned_outside(project, last)
+        or may_be_assigned_outside_class(project, last)
         or (first != last and _is_assigned_in(project, owner, first))
     )
 
@@ -492,7 +497,9 @@ def import_always_binds_same_object(module: Module, project: Project, qualified:
     """Return whether an import of ``qualified`` in ``module`` binds the same object at any time of the run."""
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
-    is_set = owner and (is_patched(project, owner.rpartition(".")[2], last) or may_be_assigned_outside(project, last))
+    is_set = owner and (
+        is_patched(project, owner.rpartition(".")[2], last) or may_be_assigned_outside_class(project, last)
+    )
     if is_set or project.search(_REPLACES_MODULES, "modules"):
         return False
     return all(
@@ -543,7 +550,7 @@ def new_name_may_clash(module: Module, project: Project, name: str) -> bool:
         return True
     if module.scopes.stars and not name.startswith("_"):
         return True
-    return bool(find_star_meanings(project, module, name))
+    return bool(find_names_from_star_imports(project, module, name))
 
 
 def is_dotted_name_bound_once(

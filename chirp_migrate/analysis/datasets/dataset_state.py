@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_assigned_outside
+from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_assigned_outside_class
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
 from chirp_migrate.analysis.known_names import ITERABLE_DATASET, qualified_base_names
 from chirp_migrate.syntax.module import Module, walk_code
@@ -163,7 +163,7 @@ class DatasetClass:
                         (one, kind(one)) for one in possible_value_expressions(method.module, method.function, value)
                     )
                     found += [(one, what) for one, what in kinds if what is not None]
-            if found and not self._is_reset(uses) and not may_be_assigned_outside(self.project, attribute):
+            if found and not self._is_reset(uses) and not may_be_assigned_outside_class(self.project, attribute):
                 yield (attribute, *found[0])
 
     def _is_reset(self, uses: list[AttributeUse]) -> bool:

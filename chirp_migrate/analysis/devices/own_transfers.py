@@ -11,7 +11,7 @@ from chirp_migrate.analysis.known_names import NN_MODULE, inherits_from
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.name_resolution import resolve_ast_node
 from chirp_migrate.syntax.outline import Outline
-from chirp_migrate.syntax.project import Project, answered_once
+from chirp_migrate.syntax.project import Project, cached_until_text_changes
 
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
@@ -43,7 +43,7 @@ def find_mps_device(project: Project) -> str | None:
     return None
 
 
-@answered_once
+@cached_until_text_changes
 def find_transfer_argument_inspection(project: Project) -> str | None:
     """Return a place (``path:line``) that inspects arguments of calls of ``to`` or ``cuda``; None without such code."""
     for path, text in project.matching(_OBSERVED, *_MOVES):

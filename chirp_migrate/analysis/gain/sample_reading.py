@@ -36,7 +36,7 @@ from chirp_migrate.analysis.objects.libraries import MAKES_ROWS, is_numeric_arra
 from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import last_name
-from chirp_migrate.syntax.project import Project, answered_once
+from chirp_migrate.syntax.project import Project, cached_until_text_changes
 
 _DEPTH = 8
 _TORCH = "torch.utils.data."
@@ -236,7 +236,7 @@ class _MayBecomeDeclared:
     """
 
 
-@answered_once
+@cached_until_text_changes
 def _declaration(
     project: Project, place: CreationPlace, is_local: bool
 ) -> DeclaringDecorator | type[_MayBecomeDeclared] | None:
