@@ -16,9 +16,11 @@ from chirp_migrate.syntax.scopes import Binding, BindingKind, Scope
 class CapturedName:
     """A captured name: a variable of an enclosing function that inner code reads.
 
+    A variable of an enclosing class body or comprehension counts, too.
+
     Attributes:
         name: the name.
-        scope: the scope of the enclosing function that binds the variable.
+        scope: the enclosing scope that binds the variable.
         bindings: all places that bind the variable.
         reads: the places in the inner code that read the variable.
     """
@@ -35,10 +37,10 @@ class CapturedName:
 
 
 def captured_names(module: Module, *parts: cst.CSTNode) -> dict[str, CapturedName]:
-    """Return the captured names in ``parts``, in order of first use.
+    """Return the captured names that the nodes ``parts`` read, in order of first use.
 
-    A captured name is a variable of a function, class or comprehension around ``parts``. To find the captured names of
-    a function, pass the function's body. Pass the parameter defaults of the function in a separate call, because Python
+    A captured name is a variable of a function, class or comprehension around a part. To find the captured names of a
+    function, pass the function's body. Pass the parameter defaults of the function in a separate call, because Python
     evaluates the defaults outside the function.
     """
     found: dict[str, CapturedName] = {}
@@ -61,7 +63,10 @@ def variable_reads(module: Module, name: str, scope: Scope) -> list[cst.Name]:
 
 
 def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Return every place where ``name`` refers to the variable of ``scope``, such as reads and assignments."""
+    """Return every place, such as a read or an assignment, where ``name`` refers to the variable of ``scope``.
+
+    Places in inner functions count, too.
+    """
     variables = (one for one in module.named(name) if name_role(module, one) is not NameRole.LABEL)
     owners = ((variable, module.scopes.lookup(name, variable)) for variable in variables)
     return [one for one, owner in owners if owner is not None and owner[0] is scope]

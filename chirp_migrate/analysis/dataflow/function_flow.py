@@ -1,8 +1,9 @@
 """Find code that may behave differently after a rewrite, because the rewrite replaces a function by another object.
 
 The search follows the function through variables, attributes, containers, arguments of functions of the project, and
-results. Attributes are identified by name only. A function of another package is assumed to call the function that it
-receives, or to store the function in an attribute with the name of the keyword.
+results. Attributes are identified by name only. If code passes the function to a function of another package, as in
+``library.run(callback=function)``, the search assumes that the other function calls it, or stores it in an attribute
+``callback``.
 """
 
 from __future__ import annotations
@@ -86,16 +87,22 @@ _CLASS_AND_METHOD_MAKERS = frozenset({"make_dataclass", "new_class", "MethodType
 def find_function_uses(
     module: Module, project: Project, node: cst.FunctionDef | cst.Lambda
 ) -> dict[FunctionUseKind, str]:
-    """Return each kind of use that code of the project may make of a function, with a place (``path:line``)."""
+    """Return how code of the project may use a function, other than by a call.
+
+    The result maps each kind of use that occurs to one place (``path:line``).
+    """
     return _FunctionSearch(project, _names_in_file(module.path, module.text)).run(module, node)
 
 
 def find_class_mutation_on_lines(project: Project, lines: Mapping[str, Collection[int]]) -> str | None:
     """Return a place (``path:line``) where code may set attributes on a class, or read ``__qualname__`` of a class.
 
+    Only classes that code on ``lines`` refers to count. The result is None if there is no such place.
+
     Args:
         project: the project whose files are searched.
-        lines: for each file, the lines that use the class of an object as a value.
+        lines: for each file, the numbers of the lines that use the class of an object as a value, as in
+            ``kind = type(x)``.
     """
     return _FunctionSearch(project).find_class_mutation_from(lines)
 
@@ -104,8 +111,13 @@ def find_class_mutation_on_lines(project: Project, lines: Mapping[str, Collectio
 class _CalledFunction:
     """The parameters of a function or class that code calls.
 
-    ``positional`` contains the parameters in order, ``named`` maps names to parameters, and ``rest`` contains the
-    parameters ``*args`` and ``**kwargs``.
+    Attributes:
+        positional: the parameters that receive positional arguments, in order, without ``self``.
+        named: the parameters that receive keyword arguments, by name.
+        rest: the parameters ``*args`` and ``**kwargs``, if the function has them.
+        is_cached: whether a call may use an argument as a key, as a function with ``lru_cache`` does.
+        dispatches: whether a call reads the class of an argument, as a function with ``singledispatch`` does.
+        is_method: whether the function is a method with a parameter such as ``self``.
     """
 
     positional: tuple[_Holder, ...]
@@ -330,7 +342,7 @@ class _FunctionSearch:
                     self._add_holders(file.holder(one.asname, one))
 
     def _follow_expression(self, file: _FileNames, node: ast.AST) -> None:
-        """Follow the function from an expression, which is or contains the function, to the surrounding code."""
+        """Follow the function from an expression whose value is or contains the function to the surrounding code."""
         if node in self._followed:
             return
         self._followed.add(node)
@@ -445,12 +457,15 @@ class _FunctionSearch:
                 self._add_setter_parameters("__setitem__")
 
     def _add_setter_parameters(self, *methods: str) -> None:
-        """Record that assignments pass the function to methods of the project, such as ``__setattr__``."""
+        """Follow the function into the values that methods such as ``__setattr__`` of the project's classes receive.
+
+        Python calls such a method for an assignment such as ``x.a = function``.
+        """
         for one in (found for method in methods for found in self._definitions(method)):
             self._add_holders(*one.positional[1:2])
 
     def _add_container_holder(self, file: _FileNames, container: ast.AST) -> None:
-        """Record that a container holds the function."""
+        """Follow the function into the variable or attribute with a container, to which code adds the function."""
         while isinstance(container, ast.Subscript):
             container = container.value
         match container:
@@ -539,7 +554,7 @@ class _FunctionSearch:
             self._add_holders(*(one.positional[place : place + 1] or one.rest))
 
     def _callees(self, file: _FileNames, called: ast.expr) -> list[_CalledFunction]:
-        """Return the possible definitions of a called expression: functions and classes of the project, or a lambda."""
+        """Return the functions and classes of the project, or the lambda, that a called expression may refer to."""
         return [_definition(file, called)] if isinstance(called, ast.Lambda) else self._definitions(last_name(called))
 
     def _pass_argument(self, file: _FileNames, call: ast.Call, name: str, place: int, keyword: str) -> None:
@@ -613,7 +628,10 @@ class _FunctionSearch:
                         yield from (_definition(other, part) for part in inner if isinstance(part, ast.FunctionDef))
 
     def _are_known_classes(self, file: _FileNames, asked: ast.AST) -> bool:
-        """Return whether an expression consists of names of classes to which the project assigns no other value."""
+        """Return whether an expression, such as the second argument of ``isinstance``, only names known classes.
+
+        A class is known if no code of the project assigns another value to its name.
+        """
         match asked:
             case ast.Tuple(elts=elements):
                 return all(self._are_known_classes(file, one) for one in elements)
@@ -730,7 +748,7 @@ def _is_field(statement: ast.AST) -> bool:
 
 
 def _may_be_key(node: ast.ClassDef) -> bool:
-    """Return whether Python computes the hash of a class's objects from their fields."""
+    """Return whether Python hashes the objects of a class by their fields, as for a frozen dataclass or NamedTuple."""
     options = {one.arg for decorator in node.decorator_list for one in getattr(decorator, "keywords", ())}
     bases = {last_name(base) for base in node.bases}
     return "NamedTuple" in bases or not options.isdisjoint(("frozen", "unsafe_hash"))
@@ -761,10 +779,10 @@ def _definition(file: _FileNames, function: _Function) -> _CalledFunction:
 
 
 def _cached_variables(file: _FileNames, name: str) -> Iterable[_CalledFunction]:
-    """Return a definition for a variable to which code assigns a cached function, or a function such as ``id``.
+    """Return how calls of a variable use their arguments; an empty list if the file assigns no value to ``name``.
 
-    A call of such a variable may use an argument as a key, or read the identity of the argument. The result is empty
-    for any other variable.
+    If the value is a function with a cache, as in ``load = lru_cache(read)``, or a function such as ``id``, a call uses
+    its argument as a key. If the value is ``type``, a call reads the class of its argument.
     """
     assigned = (one for one in file.scopes if isinstance(one, ast.Assign)) if name in file.stored else ()
     for node in assigned:

@@ -467,7 +467,7 @@ def may_be_set_by_called_function(project: Project, name: str) -> bool:
 def _mentions_name(project: Project, text: str, name: str) -> bool:
     """Return whether code contains the name as a keyword or string.
 
-    Literals in variables that no code reads do not count.
+    A string in a literal does not count if the literal is assigned to a variable that no code reads.
     """
     variables = variables_of_literals(_tree(text))
     return any(
@@ -508,7 +508,10 @@ def import_always_binds_same_object(module: Module, project: Project, qualified:
 
 
 def _is_bound_once(project: Project, path: str, name: str) -> bool:
-    """Return whether exactly one statement of the module at ``path`` binds a top-level name, during the import."""
+    """Return whether exactly one statement of the module at ``path`` binds a top-level name.
+
+    The result is False if this statement is in a function, or if the module may set its names by ``globals()``.
+    """
     try:
         home = project.module(path)
     except UnparsableModule:
@@ -560,9 +563,16 @@ def is_dotted_name_bound_once(
 
     The result is True if two conditions hold:
 
-    * Only one statement assigns the first name of ``dotted_name``. The statement is at the top level of the module,
-      above ``offset``.
+    * Only one statement binds the first name of ``dotted_name``. The statement is at the top level of the module, above
+      ``offset``.
     * No code assigns to ``dotted_name``.
+
+    Args:
+        module: the module.
+        project: the project that contains the module.
+        dotted_name: a name of the module, or an attribute of such a name, such as ``np.mean``.
+        bindings: all bindings of the first name of ``dotted_name``.
+        offset: offset in the text of the module at which the name must be bound.
     """
     top = module.top_level_statement(bindings[0].node)
     once = len(bindings) == 1 and (top is bindings[0].node or isinstance(top, cst.SimpleStatementLine))
