@@ -111,7 +111,7 @@ def find_declaring_decorator(
     """Return the decorator that fits the class ``node``, or the reason why no decorator fits.
 
     The result is ``None`` for a class that is not a dataset of a known kind.
-    ``chirp_migrate.rules.chp002_dataset_class`` describes the conditions.
+    ``chirp_migrate.rules.chp002_dataset_class`` describes the conditions under which a decorator fits.
 
     Args:
         module: the module that defines the class.

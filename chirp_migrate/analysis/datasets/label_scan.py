@@ -128,7 +128,7 @@ def _base_of_second_item(node: cst.CSTNode) -> cst.BaseExpression | None:
 
 
 def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
-    """Return the expressions in ``code`` that read ``[1]`` of the variable called ``sample``."""
+    """Return the expressions ``x[1]`` in ``code``, where ``x`` is the variable called ``sample``."""
     around = [(use, module.parents[use]) for use in variable_uses(module, code, sample)]
     return [
         parent

@@ -23,7 +23,10 @@ _Loop = ast.For | ast.comprehension
 
 
 def may_show_dataset_type(text: str, project: Project) -> bool:
-    """Return whether a text may show that a variable is a dataset by anything except the name of the variable."""
+    """Return whether a text contains words from which the analysis may infer that a variable is a dataset.
+
+    Words that are only typical names of datasets do not count.
+    """
     return _FACTS.search(text) is not None or may_name_dataset(text, project)
 
 
@@ -48,7 +51,10 @@ def may_scan_labels(outline: Outline, project: Project) -> bool:
 
 
 def _may_only_collect(statements: Sequence[ast.stmt]) -> bool:
-    """Return whether statements may only assign, count and append."""
+    """Return whether ``has_only_collecting_statements`` may accept statements.
+
+    The function accepts assignments, ``+=``, ``pass`` and calls such as ``labels.append(y)``.
+    """
     for one in statements:
         match one:
             case ast.Assign() | ast.AugAssign() | ast.Pass() | ast.Expr(value=ast.Call(func=ast.Attribute(), args=[_])):
