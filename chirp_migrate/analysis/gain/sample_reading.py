@@ -76,7 +76,7 @@ class DatasetReading:
         why: the reason for the mode, for messages; "" without a reason.
         place: the code to which ``why`` refers; None without such code.
         creating_calls: the calls that create the dataset and the datasets inside it.
-        in_memory: whether batches are provably gathered from tensors.
+        in_memory: whether all samples are provably in tensors or arrays in memory.
     """
 
     mode: SampleReadingMode
@@ -92,7 +92,7 @@ _UNKNOWN = DatasetReading(SampleReadingMode.UNKNOWN)
 def possible_dataset_readings(
     project: Project, value: Iterable[AbstractObject], depth: int = 0
 ) -> list[DatasetReading]:
-    """Return how each possible dataset in ``value`` is read; the object None is not a dataset."""
+    """Return how each possible dataset in ``value`` is read; None in ``value`` does not count as a dataset."""
     things = [one for one in value if getattr(one, "value", one) is not None]
     return [_reading(project, thing, depth) for thing in things] or [_UNKNOWN]
 
@@ -192,9 +192,10 @@ def _reading_of_class(project: Project, instance: Instance, cls: ClassObject, de
 
 
 def dataset_reading_of_instance(project: Project, instance: Instance, cls: ClassObject) -> DatasetReading:
-    """Return how samples of a class with a ``__getitem__`` are read.
+    """Return how the samples of ``instance`` are read by the class ``cls``, which defines the method for reading.
 
-    Samples of a declared dataset (a class with a decorator of ``chirpid_patch``) are read at once.
+    The class is the class of ``instance``, or one of its bases. Samples of a declared dataset (a class with a decorator
+    of ``chirpid_patch``) are read in whole batches.
     """
     node = cls.place.node
     if not isinstance(node, ast.ClassDef):
@@ -259,9 +260,9 @@ def _declaration(
 def _captured_if_changed(
     module: Module, project: Project, definition: cst.ClassDef
 ) -> dict[str, Sequence[cst.Name]] | None:
-    """Return the captured variables of a local class if rule CHP006 (local dataset classes) would change the class.
+    """Return the captured variables of a local class if rule CHP006 (local dataset classes) has to change the class.
 
-    The result is None if the rule could move the class to the top level of the module without any change.
+    The result is None if the rule can move the class to the top level of the module without any change.
     """
     bases = [base.value for base in definition.bases]
     captured: dict[str, Sequence[cst.Name]] = {
@@ -271,7 +272,10 @@ def _captured_if_changed(
 
 
 def _declared_reading(instance: Instance, cls: ClassObject, decorator: str, arguments: Sequence[str]) -> DatasetReading:
-    """Return how samples of an object of a declared class are read; unknown for an object of a subclass."""
+    """Return how samples of an object of the declared class ``cls`` are read; unknown for an object of a subclass.
+
+    ``decorator`` is the decorator that declares the samples, and ``arguments`` are the sources of its arguments.
+    """
     if instance.cls is not cls:
         return _UNKNOWN
     if decorator == "lists_samples":

@@ -75,7 +75,10 @@ class NodesAfterRewrite:
         return numbers[node]
 
     def _by_number(self, tree: ast.Module, numbers: _Numbers) -> dict[int, list[ast.AST]]:
-        """Return the statements and expressions of a tree by their numbers, in order of the text."""
+        """Return the statements and expressions of a tree by their numbers, in order of the text.
+
+        :meth:`_identity` assigns the numbers. Definitions outside of functions are omitted.
+        """
         found: dict[int, list[ast.AST]] = {}
         pending: list[tuple[ast.AST, bool]] = [(tree, False)]
         for node, is_local in pending:
