@@ -662,7 +662,9 @@ class LoaderGains:
 
 
 def _relevant_loaders(path: str, loaders: Iterable[LoaderObject]) -> list[LoaderObject]:
-    """Return ``loaders`` for code in tests; for code of any other file, only those of ``loaders`` that no test builds.
+    """Return those of ``loaders`` that matter for the code of the file at ``path``.
+
+    For a test file, these are all loaders. For any other file, loaders that a test file builds are omitted.
     """
     return [one for one in loaders if is_test_file(path) or not is_test_file(one.place.path)]
 
