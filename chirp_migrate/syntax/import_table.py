@@ -160,7 +160,7 @@ def _literals(display: ast.List | ast.Tuple) -> set[str] | None:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes below ``node`` in order of the text, without the bodies of functions and classes."""
+    """Yield the nodes below ``node`` in order of the text, without the nodes inside functions, classes and lambdas."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):

@@ -1,6 +1,6 @@
 """Parse a Python module with LibCST, and find the exact spans and the qualified names of its nodes.
 
-Code must not change the tree. Spans are code-point offsets into the decoded text, so rules can return
+No code may change the tree of a parsed module. Spans are code-point offsets into the decoded text, so rules can return
 :class:`~chirp_migrate.plans.plan.Edit` objects for the original source.
 """
 

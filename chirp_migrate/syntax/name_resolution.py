@@ -137,7 +137,8 @@ def _star_may_give(project: Project, source: str, name: str, *, own: bool = Fals
         source: dotted name of the module.
         name: a name.
         own: whether only modules of the project count. If True, names of submodules and computed names also count. If
-            False, any module outside the project may bind any name; only the names of ``torch.utils.data`` are known.
+            False, a module outside the project may bind any name, except for ``torch.utils.data``, whose names are
+            known.
     """
     return any(_may_give(project, one, name, own) for one in _star_sources(project, source, name))
 

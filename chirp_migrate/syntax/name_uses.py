@@ -117,9 +117,10 @@ def is_imported_elsewhere(project: Project, module: Module, name: str) -> bool:
 
 
 def _is_run_with(project: Project, path: str, name: str) -> bool:
-    """Return whether a file or notebook may run the file at ``path`` in its own namespace, as with ``%run``.
+    """Return whether another file or notebook may run the file at ``path``, for example with ``%run``.
 
-    Only files and notebooks with the word ``name`` count.
+    The names of the file then become names of the other file or notebook. Only files and notebooks with the word
+    ``name`` count.
     """
     stem = re.escape(PurePosixPath(path).stem)
     file = re.compile(rf"\b{stem}\.py\b|%run\b[^\r\n]*\b{stem}\b")
@@ -208,7 +209,7 @@ def is_variable_read(project: Project, name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _may_run_files(text: str) -> bool:
-    """Return whether code with this text may run another file in the namespace of the code, as with ``exec``."""
+    """Return whether code with this text may run another file so that it gets the file's names, as with ``exec``."""
     return _RUNS_FILES.search(text) is not None
 
 

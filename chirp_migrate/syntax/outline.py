@@ -1,7 +1,7 @@
 """Parse a module with Python's own ``ast``, to decide which rules need the tree of LibCST.
 
-Parsing with LibCST takes ten times as long as with ``ast``. The functions in this module may return too many possible
-meanings of a name, but never too few.
+Parsing with LibCST takes ten times as long as with ``ast``. The functions in this module may return more qualified
+names than a name can have, but never fewer.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Outline:
 
     @cached_property
     def bound(self) -> frozenset[str]:
-        """Return the names that the module assigns, deletes, defines or imports in any scope, and its parameters."""
+        """Return the names that any code of the module binds or deletes, including names of parameters and imports."""
         named = [*self.functions, *self.find(ast.ClassDef)]
         stored = (one.id for one in self.find(ast.Name) if not isinstance(one.ctx, ast.Load))
         return frozenset(

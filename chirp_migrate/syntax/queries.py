@@ -268,7 +268,10 @@ def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
 
 
 def is_super_init(statement: cst.CSTNode) -> bool:
-    """Return whether a statement calls ``__init__`` of ``super()`` or ``Dataset`` with at most ``self`` as argument."""
+    """Return whether a statement is ``super().__init__()``, ``Dataset.__init__(self)`` or similar.
+
+    The only permitted argument is ``self``.
+    """
     match statement:
         case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=cst.Attribute(value=of), args=given) as call)]):
             known = called_method_name(call) == "__init__" and (is_super_call(of) or is_name(of, "Dataset"))

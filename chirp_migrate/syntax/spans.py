@@ -91,7 +91,8 @@ def _match_offsets(written: str, text: str) -> tuple[list[int], list[int]]:
     """Convert each offset in the generated code ``written`` to an offset in the original ``text``.
 
     The first list of the result converts offsets at which nodes start, and the second list offsets at which nodes end.
-    The two lists differ in white space: a start moves forward to the next character, and an end moves back.
+    The lists differ for offsets in white space: a start moves forward to the next other character, and an end moves
+    back to the end of the previous other character.
 
     Raises:
         TextMismatch: the two texts differ in more than white space.

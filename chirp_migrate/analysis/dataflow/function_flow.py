@@ -1,9 +1,9 @@
 """Find code that may behave differently after a rewrite, because the rewrite replaces a function by another object.
 
 The search follows the function through variables, attributes, containers, arguments of functions of the project, and
-results. Attributes are identified by name only. If code passes the function to a function of another package, as in
-``library.run(callback=function)``, the search assumes that the other function calls it, or stores it in an attribute
-``callback``.
+results. Attributes are identified by name only. Code may also pass the function to a function of another package, as in
+``library.run(callback=function)``. The search then assumes that ``run`` only calls ``function``, or stores ``function``
+in an attribute ``callback``.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def find_function_uses(
 def find_class_mutation_on_lines(project: Project, lines: Mapping[str, Collection[int]]) -> str | None:
     """Return a place (``path:line``) where code may set attributes on a class, or read ``__qualname__`` of a class.
 
-    Only classes that code on ``lines`` refers to count. The result is None if there is no such place.
+    The search only follows the classes that code on ``lines`` uses. The result is None if there is no such place.
 
     Args:
         project: the project whose files are searched.
@@ -342,7 +342,7 @@ class _FunctionSearch:
                     self._add_holders(file.holder(one.asname, one))
 
     def _follow_expression(self, file: _FileNames, node: ast.AST) -> None:
-        """Follow the function from an expression whose value is or contains the function to the surrounding code."""
+        """Follow the function to the code around an expression whose value is or contains the function."""
         if node in self._followed:
             return
         self._followed.add(node)
@@ -457,7 +457,7 @@ class _FunctionSearch:
                 self._add_setter_parameters("__setitem__")
 
     def _add_setter_parameters(self, *methods: str) -> None:
-        """Follow the function into the values that methods such as ``__setattr__`` of the project's classes receive.
+        """Follow the function into the parameter for the value of methods of the project such as ``__setattr__``.
 
         Python calls such a method for an assignment such as ``x.a = function``.
         """

@@ -247,8 +247,8 @@ class Evaluator:
     Args:
         source: function that returns the source text of a node, for values that are not modelled.
         inline: function that returns the definition of a called function, such as a method of the same class, or None.
-            The evaluator evaluates the body of a returned definition instead of the call. For None, the value is a
-            :class:`Call`. By default, no body is evaluated.
+            The evaluator evaluates the body of this definition instead of the call. If the function returns None, the
+            value of the call is a :class:`Call`. By default, no body is evaluated.
     """
 
     def __init__(self, source: Callable[[cst.CSTNode], str], inline: Inline | None = None) -> None:

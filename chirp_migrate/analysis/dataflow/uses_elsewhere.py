@@ -137,9 +137,9 @@ _SETTINGS = re.compile(r"(.*\.)?(args|opts?|options|namespace|\w*(config|cfg|par
 def may_set_computed_attributes(module: Module, project: Project, class_definition: cst.ClassDef) -> bool:
     """Return whether any file of the project may set attributes with computed names on objects of a class.
 
-    Code in the class that sets such attributes on ``self`` counts. If the class has bases or subclasses in the project,
-    code in every class counts. Code that sets such attributes on any other object counts, too, unless the name of the
-    object is typical of arguments, settings or models.
+    An example is ``setattr(self, name, value)``. Code in the class that sets such attributes on ``self`` counts. If the
+    class has bases or subclasses in the project, code in every class counts. Code that sets such attributes on any
+    other object counts, too, unless the name of the object is typical of arguments, settings or models.
     """
     title = None if has_bases_or_subclasses(module, project, class_definition) else class_definition.name.value
     return any(

@@ -72,7 +72,7 @@ class BaseClass:
 
 @dataclass(frozen=True)
 class CalledValue:
-    """The value is called."""
+    """Code calls the value, as in ``x()``."""
 
     call: cst.Call
 

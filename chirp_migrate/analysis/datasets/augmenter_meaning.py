@@ -138,7 +138,11 @@ class _MaskGrammar:
         return ast.unparse(self._replace_terms(node, names))
 
     def check(self, function: ast.FunctionDef) -> bool:
-        """Return whether a method leaves short axes unmasked (see :func:`_masking_arguments`)."""
+        """Check a method, and return whether the method leaves short axes unmasked (see :func:`_masking_arguments`).
+
+        Raises:
+            UnknownAugmentation: the class may augment in another way.
+        """
         x, body = sample_parameter_and_body(function)
         before, work, left = split_at_random_condition(body)
         self._names[x] = self._sample

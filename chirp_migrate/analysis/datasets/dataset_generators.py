@@ -1,4 +1,4 @@
-"""Find random generators in datasets that have the same state in every worker process.
+"""Find datasets with a random generator that has the same state in every worker process.
 
 Each worker process gets a copy of the dataset, and with the dataset a copy of the generator.
 """

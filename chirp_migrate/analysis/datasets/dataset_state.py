@@ -194,7 +194,7 @@ def dataset_classes(module: Module, project: Project) -> Iterator[DatasetClass]:
 def pickled_attribute_values(
     module: Module, project: Project, classify: Callable[[cst.BaseExpression], Kind | None]
 ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-    """Yield the :meth:`DatasetClass.stored_values` of those dataset classes in a module that ``pickle`` copies.
+    """Yield the :meth:`DatasetClass.stored_values` of the dataset classes in a module.
 
     Dataset classes that define their own pickling, for example with ``__getstate__``, are omitted.
 

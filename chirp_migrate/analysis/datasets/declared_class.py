@@ -205,7 +205,8 @@ class _DeclaredReader:
 
         The result is None if there is no such name.
 
-        The value is known for a local variable, and for a name that provably refers to a known object of a library.
+        The value is known for a local variable, and for a name that provably refers to ``torch`` or to an object whose
+        qualified name is in ``more``.
         """
         read = {"__getitem__", *self._calls, *(self._held[name] for name in self._called_held)}
         unclear = (self._unclear_name(self._methods[method], _CLEAR | more) for method in sorted(read))

@@ -395,7 +395,7 @@ class LoaderGains:
     def _gain_of_place(self, place: CreationPlace, *, moves: bool = True) -> Gain:
         """Return the gain of the loader call at a place, cached.
 
-        ``moves`` is whether the migration makes all objects in the loader picklable.
+        ``moves`` is True if the migration makes all objects in the loader picklable.
         """
         key = place, moves
         if key not in self._known:

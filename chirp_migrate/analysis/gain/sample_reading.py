@@ -192,10 +192,10 @@ def _reading_of_class(project: Project, instance: Instance, cls: ClassObject, de
 
 
 def dataset_reading_of_instance(project: Project, instance: Instance, cls: ClassObject) -> DatasetReading:
-    """Return how the samples of ``instance`` are read by the class ``cls``, which defines the method for reading.
+    """Return how the samples of ``instance`` are read, if ``cls`` is the class that defines ``__getitem__``.
 
-    The class is the class of ``instance``, or one of its bases. Samples of a declared dataset (a class with a decorator
-    of ``chirpid_patch``) are read in whole batches.
+    The class ``cls`` is the class of ``instance``, or one of its bases. Samples of a declared dataset (a class with a
+    decorator of ``chirpid_patch``) are read in whole batches.
     """
     node = cls.place.node
     if not isinstance(node, ast.ClassDef):

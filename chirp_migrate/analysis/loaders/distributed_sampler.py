@@ -35,7 +35,8 @@ class DistributedSampler:
     Attributes:
         name: an expression by which code in the loop can refer to the sampler, such as ``sampler`` or
             ``loader.sampler``.
-        made: the values that code assigns to the variable ``sampler`` or ``loader`` in ``name``.
+        made: the values that code assigns to the variable with the sampler. For a name such as ``loader.sampler``, the
+            values that code assigns to the variable with the loader.
         guard: name of the sampler's class, for an ``isinstance`` check that the rewrite adds to the loop; "" if no
             check is needed, or if ``name`` is the attribute ``sampler`` of the loader.
         is_known: whether the object provably is a distributed sampler, or a rewrite can add a check with ``isinstance``

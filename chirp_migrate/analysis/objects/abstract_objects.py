@@ -245,7 +245,7 @@ _LATER = "open it on first use in the worker, and drop it in `__getstate__`"
 
 
 class UnpicklableKind(Enum):
-    """Kinds of objects that cannot be sent to workers.
+    """Kinds of objects of libraries, such as open files, that cannot be sent to workers.
 
     Each value has a description, the effect in workers, and advice.
     """

@@ -57,7 +57,7 @@ class LibraryCallResult:
 
     Attributes:
         kind: the kind of object.
-        part: what the call returns of the object, such as ``file`` or ``connection``; "" if the kind has no parts.
+        part: name of the part of the object that the call returns, such as ``file``; "" if the kind has no parts.
     """
 
     kind: UnpicklableKind

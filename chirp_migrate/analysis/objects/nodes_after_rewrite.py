@@ -20,9 +20,9 @@ def line_and_column(node: ast.AST) -> tuple[int, int]:
 class NodesAfterRewrite:
     """Find nodes of an original text in the rewritten text.
 
-    Two definitions are the same if they have the same name. Two loops are the same if they have the same header, and
-    other nodes if they have the same structure. The class assumes that a rewrite removes nodes, but keeps the order of
-    the remaining nodes. The search takes time that is linear in the size of the text.
+    A definition in one text corresponds to a definition with the same name in the other text. Loops correspond if they
+    have the same header, and other nodes if they have the same structure. The class assumes that a rewrite removes
+    nodes, but keeps the order of the remaining nodes. The search takes time that is linear in the size of the text.
 
     Args:
         before: the text that contains the nodes.

@@ -53,7 +53,10 @@ _PICKLING = ("__reduce__", "__reduce_ex__", "__getnewargs_ex__")
 
 
 class ReportedUnpicklableKind(Enum):
-    """The kind of an object that cannot be pickled."""
+    """The kind of an object that cannot be pickled, which determines the rule that reports the object.
+
+    The kinds are lambdas, local functions, local classes, and other objects such as open files (``STATE``).
+    """
 
     LAMBDA = "lambda"
     FUNCTION = "function"
@@ -66,7 +69,7 @@ class UnpicklableObject:
     """An object that is sent to worker processes and cannot be pickled.
 
     Attributes:
-        reported_kind: the kind of object, which determines the rule that reports the object.
+        reported_kind: the kind of object.
         place: the code that creates the object.
         holder: the object or attribute that contains the object, as text for messages, such as ```Compose.steps` ``.
         kind: the kind of state, such as an open file, if ``reported_kind`` is ``STATE``; else None.
